@@ -81,6 +81,35 @@ class Alarm(Descriptor):
             os.eventfd_read(self.fileno())
 
 
+class EventSet(Descriptor):
+    """A set of descriptors (epoll). It is readable while any of them is, or is at end of file."""
+
+    _epoll: select.epoll | None = None
+
+    def __init__(self) -> None:
+        made = select.epoll()
+        super().__init__(fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE))
+        made.close()
+        self._epoll = select.epoll.fromfd(self._fd)
+
+    def add(self, descriptor: Descriptor) -> None:
+        """Add a descriptor. Remove it before it is closed: copies in other processes would keep it in the set."""
+        if self._epoll is not None:
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, descriptor: Descriptor) -> None:
+        """Remove a descriptor. Does nothing if it is not in the set."""
+        with suppress(OSError, ValueError):
+            if self._epoll is not None:
+                self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """Close the set, but no descriptor in it. Calling it again does nothing."""
+        self._fd = -1
+        if self._epoll is not None:
+            self._epoll.close()
+
+
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
     """Context manager for the start of workers: turns EMFILE and ENFILE into an error with advice.
 

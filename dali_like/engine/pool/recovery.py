@@ -6,6 +6,8 @@
 3. A sample that has ended two workers becomes a suspect. The pool then isolates it, see `Phase`: the task runs alone in a
    fresh worker, so that no other sample can be the cause. If that worker dies too, the batch fails.
 4. A sample that hangs is tried once more. After the second time, the batch fails.
+5. If the forkserver ends, its workers end with it, and none of their samples is a cause. When all of them are gone, another
+   forkserver starts them again, as often as `RestartPolicy` allows.
 """
 
 from __future__ import annotations
@@ -90,6 +92,9 @@ _TRANSITIONS: dict[WorkerState, frozenset[WorkerState]] = {
     WorkerState.ABANDONED: frozenset(),
 }
 
+#: States of workers whose end has not been handled.
+_ALIVE = frozenset({WorkerState.RUNNING, WorkerState.HUNG, WorkerState.HUNG_AT_START})
+
 
 class Phase(enum.Enum):
     """Phase of the pool. The isolation of a suspect goes through DRAINING, RETIRING and ISOLATED, once for each suspect."""
@@ -112,21 +117,21 @@ _ISOLATING = frozenset({Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED})
 
 
 class RestartPolicy:
-    """Limit how often workers are replaced.
+    """Limit how often workers, and the forkserver, are replaced.
 
     Args:
-        most: replacements of each worker within a minute; None: no limit.
+        most: replacements of each worker, and of the forkserver (`FORKSERVER`), within a minute; None: no limit.
     """
 
     def __init__(self, most: int | None, num_workers: int) -> None:
         self._most = most
-        self._recent_s: list[deque[float]] = [deque() for _ in range(num_workers)]
+        self._recent_s: dict[int, deque[float]] = {worker: deque() for worker in (*range(num_workers), FORKSERVER)}
 
-    @property
-    def refusal(self) -> str:
-        """The reason why a worker is not replaced, for messages."""
+    def refusal(self, worker: int) -> str:
+        """The reason why a worker or the forkserver is not replaced, for messages."""
+        of = "" if worker == FORKSERVER else " of each worker"
         return (
-            f"it is not replaced: the limit is {self._most} restarts of each worker within a minute; raise "
+            f"it is not replaced: the limit is {self._most} restarts{of} within a minute; raise "
             "py_worker_restarts (worker_restarts of a DataLoader)"
         )
 
@@ -344,12 +349,49 @@ class Recovery:
 
     def _handle(self, end: End) -> None:
         """Handle the end of a worker, or of the forkserver."""
-        dispatcher = self._dispatcher
-        dispatcher.read_reports()  # so that tasks reported before the end are not computed again
-        worker = end.worker
-        if worker == FORKSERVER:
-            dispatcher.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
+        self._dispatcher.read_reports()  # so that tasks reported before the end are not computed again
+        if end.worker == FORKSERVER:
+            self._replace_forkserver(end)
+        else:
+            self._handle_worker(end)
+
+    def _replace_forkserver(self, end: End) -> None:
+        """Handle the end of the forkserver and of its workers: start all of them again."""
+        lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
+        process = f"(pid {end.pid}) " if end.pid else ""
+        error = WorkerDiedError(
+            f"the process that starts the workers {process}{self._workers.describe_exit(end)} and the workers with it",
+            end.pid,
+            end.exitcode,
+        )
+        if not self._restart_policy.take(FORKSERVER):
+            error.add_note(self._restart_policy.refusal(FORKSERVER))
+        elif self._restart_forkserver(end, error):
+            for worker in lost:
+                self._handle_worker(End(worker, self._workers.pids[worker], None), is_cause=False)
             return
+        for worker in lost:
+            self._abandon(worker, error)
+        self._dispatcher.fail_at_once(error)
+
+    def _restart_forkserver(self, end: End, error: WorkerDiedError) -> bool:
+        """Start another forkserver. If that is not possible, add the reason to the error, and return False."""
+        assert end.restart is not None
+        try:
+            end.restart()
+        except WorkerStartError as reason:
+            error.__cause__ = reason.__cause__
+            error.add_note(str(reason))
+            return False
+        return True
+
+    def _handle_worker(self, end: End, *, is_cause: bool = True) -> None:
+        """Handle the end of a worker.
+
+        Args:
+            is_cause: whether the worker or its sample may be the cause, and not the end of the forkserver.
+        """
+        dispatcher, worker = self._dispatcher, end.worker
         is_resting = self._phase is Phase.RESTING
         if end.exitcode == START_FAILED and not is_resting and (message := self._cells.start_error_of(worker)):
             self._abandon(worker, _start_error(f"worker {worker} ({self._unit} {end.pid})", message))
@@ -369,6 +411,9 @@ class Recovery:
         error: WorkerError | None = self._hang_errors.pop(worker, None)
         if error is not None and self._states[worker] is WorkerState.HUNG_AT_START:
             self._abandon(worker, error)  # another worker would get no further
+            return
+        if error is None and not is_cause:
+            self._replace(end, unfinished, None)
             return
         if error is None:
             error = self._death_of(end, unfinished)
@@ -390,25 +435,33 @@ class Recovery:
         self._move(worker, WorkerState.ABANDONED)
         self._dispatcher.fail_at_once(error)
 
-    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
-        """Start another worker in the place of one that has ended, and post its tasks again."""
+    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError | None) -> None:
+        """Start another worker in the place of one that has ended, and post its tasks again.
+
+        Args:
+            error: the reason of the end; None: the end of the forkserver, with which the sample has nothing to do.
+        """
         dispatcher = self._dispatcher
         self.num_restarts += 1
         self._forget(end.worker)
         dispatcher.take_back(end.worker)
-        if unfinished is not None and end.keep is not None:
+        if unfinished is None:
+            pass
+        elif error is None:
+            dispatcher.post_in_turn(unfinished)
+        elif end.keep is not None:
             if not dispatcher.can_repeat(unfinished):
                 self._abandon(end.worker, error)
                 return
             dispatcher.give_up(unfinished, error)  # the thread may still write to this slot, so no other worker may
-        elif unfinished is not None:
+        else:
             self._retry(unfinished, error)
         self._start(end.worker)
 
     def _refuse(self, worker: int, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
         """Continue without a worker that may not be replaced, up to its unfinished task."""
         self._move(worker, WorkerState.ABANDONED)
-        error.add_note(self._restart_policy.refusal)
+        error.add_note(self._restart_policy.refusal(worker))
         # The other workers complete earlier batches. Not during an isolation, which needs all workers to stop.
         others = self._states.count(WorkerState.ABANDONED) < self.num_workers
         if others and not self._suspects and not self._dispatcher.depends_on(worker):
