@@ -364,7 +364,7 @@ def _check_descriptors(some: Descriptor, num_workers: int) -> None:
 
 def _describe_exit(exitcode: int | None, oom: bool) -> str:
     if exitcode is None:
-        return "ended, with an unknown exit status,"
+        return "ended with an unknown exit status"
     if exitcode >= 0:
         return f"ended with exit code {exitcode}"
     try:
