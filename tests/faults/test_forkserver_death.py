@@ -239,11 +239,12 @@ class TestAReserve:
         error = run_to(WorkerDiedError, pipe).value
 
         assert str(error) == (
-            f"the process that starts the workers (pid {forkserver}) was killed by SIGKILL, and the workers with it"
+            f"the process that starts the workers (pid {forkserver}) was killed by SIGKILL; its workers ended with it"
         )
         assert error.__notes__ == [
             "it cannot be replaced: its reserve has ended as well, and no other process has the sources as they were at the "
-            'start; build the pipeline again, or use py_start_method="spawn" (multiprocessing_context="spawn" of a DataLoader)'
+            'start; build the pipeline again, or use py_start_method="spawn" (multiprocessing_context="spawn" of a '
+            "DataLoader)"
         ]
 
 

@@ -360,7 +360,7 @@ class Recovery:
         lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
         process = f"(pid {end.pid}) " if end.pid else ""
         error = WorkerDiedError(
-            f"the process that starts the workers {process}{self._workers.describe_exit(end).rstrip(',')}, and the workers with it",
+            f"the process that starts the workers {process}{self._workers.describe_exit(end)}; its workers ended with it",
             end.pid,
             end.exitcode,
         )
