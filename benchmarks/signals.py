@@ -20,6 +20,9 @@ __all__ = ["Storm", "is_alive", "target_pids", "worker_pids"]
 _FORKSERVER, _RESERVE = "dali_like:start", "dali_like:spare"
 _HELPERS = (_FORKSERVER, _RESERVE, "resource_tracker", "forkserver")
 
+#: Interval of looks at a killed process.
+_LOOK_S = 0.001
+
 
 def worker_pids(pids: Iterable[int]) -> list[int]:
     """Return the live worker processes among some processes, of any library."""
@@ -107,7 +110,10 @@ class Storm:
             if now - self._last_s.get(number, 0.0) < self._least_gaps_s.get(number, 0.0):
                 continue
             if targets := self._find(number):
+                target = self._random.choice(targets)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._random.choice(targets), number)
+                    os.kill(target, number)
                     self.sent[number] += 1
                     self._last_s[number] = now
+                while number == signal.SIGKILL and is_alive(target) and not self._over.wait(_LOOK_S):
+                    pass  # until it has ended, a forkserver looks as if its reserve could be killed

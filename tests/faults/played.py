@@ -249,7 +249,7 @@ class PlayedPool(WorkerPool):
         if self._num_steps > _MOST_STEPS:
             pytest.fail("the same is done again and again")
         workers = list(self.workers.running.values())
-        if workers and self._random.random() < self._forkserver_deaths:
+        if workers and self._forkserver_deaths and self._random.random() < self._forkserver_deaths:
             self.workers.end_forkserver()
             return True
         for worker in self._random.sample(workers, len(workers)):

@@ -265,7 +265,8 @@ class _Forkserver:
         except OSError:
             pid = -1  # the main process sees that the socket is closed, and tries again later
         if pid == 0:
-            self._close()
+            self._control.close()
+            self._close_pidfds()
             _name_process(_RESERVE_NAME)
             _announce(control, FORKSERVER)
             return _Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
@@ -279,9 +280,7 @@ class _Forkserver:
         self._children[pidfd] = (index, pid)
         self._poll.register(pidfd, select.POLLIN)
 
-    def _close(self) -> None:
-        """Close what a child does not share."""
-        self._control.close()
+    def _close_pidfds(self) -> None:
         for fd in self._children:
             os.close(fd)
 
@@ -316,9 +315,10 @@ class _Forkserver:
         try:
             _die_with_parent(forkserver)
             _name_process(f"dali_like:{index}")
+            self._close_pidfds()
             with contextlib.suppress(ConnectionError):  # the main process has ended
                 _announce(self._control.fileno(), index)
-            self._close()
+            self._control.close()
             for worker, fd in enumerate(self._channels.own_tasks):
                 if worker != index:
                     os.close(fd)
@@ -339,11 +339,12 @@ class _Forkserver:
 def _announce(control: int, worker: int) -> None:
     """Send the pidfd of this process to the main process."""
     pidfd = os.pidfd_open(os.getpid())
+    channel = socket.socket(fileno=control)
     try:
-        with socket.socket(fileno=os.dup(control)) as channel:
-            channel.settimeout(None)
-            socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
+        channel.settimeout(None)  # the program may have set a default timeout
+        socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
     finally:
+        channel.detach()
         os.close(pidfd)
 
 

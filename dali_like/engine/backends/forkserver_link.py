@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dali_like.engine.backends.forkserver import MESSAGE, MOST_FDS, Message
-from dali_like.engine.memory.descriptors import Descriptor, EventSet
+from dali_like.engine.backends.forkserver import MESSAGE, Message
+from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.pool.workers import FORKSERVER
 
 #: A killed process has this long to end. More would mean that the kernel hangs.
@@ -40,18 +40,20 @@ class ForkserverLink:
 
     Args:
         events: becomes readable when there is news, or the forkserver has ended.
+        room: for the pidfds in messages.
 
     Attributes:
         pids: the process id of the forkserver, once it is known. A list: a return value of its start could be lost.
         is_announced: whether the forkserver has announced itself.
     """
 
-    def __init__(self, events: EventSet) -> None:
+    def __init__(self, events: EventSet, room: DescriptorRoom) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket = Descriptor(ours.detach())
         self._theirs: Descriptor | None = Descriptor(theirs.detach())
         os.set_blocking(self._socket.fileno(), False)
         self._events = events
+        self._room = room
         events.add(self._socket)
         self.pids: list[int] = []
         self._pidfd: Descriptor | None = None
@@ -105,12 +107,11 @@ class ForkserverLink:
     def _read(self) -> Iterator[News]:
         with self._as_socket() as ours:
             while not self._is_at_end:
-                try:
-                    message, fds, _, _ = socket.recv_fds(ours, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
-                except BlockingIOError:
+                message, fds = self._receive_one(ours)
+                if not fds:
+                    self._room.hold_one()
+                if message is None:
                     return
-                except ConnectionResetError:
-                    message, fds = b"", []
                 if not message:
                     self._is_at_end = True
                     self._events.remove(self._socket)  # else it would be readable from now on
@@ -121,6 +122,17 @@ class ForkserverLink:
                     self._note_announcement(pid, pidfd)
                 else:
                     yield News(Message(kind), worker, pid, status, pidfd)
+
+    def _receive_one(self, ours: socket.socket) -> tuple[bytes | None, Sequence[int]]:
+        """Return a message and its descriptors. No message (None): there is none now. An empty one: end of file."""
+        self._room.free_one()
+        try:
+            message, fds, _, _ = socket.recv_fds(ours, MESSAGE.size, 1, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return None, ()
+        except ConnectionResetError:
+            return b"", ()
+        return message, fds
 
     def _note_announcement(self, pid: int, pidfd: Descriptor | None) -> None:
         self.pids[:] = [pid]
@@ -157,6 +169,8 @@ class ForkserverLink:
             if descriptor is not None:
                 self._events.remove(descriptor)
                 descriptor.close()
+        if self._pidfd is not None:
+            self._room.hold_one()
         self._unsent.clear()
 
     @contextlib.contextmanager

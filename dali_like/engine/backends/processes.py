@@ -21,7 +21,7 @@ from dali_like.engine.backends.forkserver import MOST_FDS, Message
 from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap
 from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_forkserver, spawn_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
-from dali_like.engine.memory.descriptors import Descriptor, EventSet
+from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.memory.limits import oom_kills
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
@@ -64,7 +64,6 @@ class ProcessWorkers:
         self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self.read_news = processes.read_news
-        _check_descriptors(done, options.num_workers)
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
             link = processes.add_link()
@@ -175,6 +174,7 @@ class _Processes:
         has_reserve: bool,
     ) -> None:
         self.events = EventSet()
+        self._room = DescriptorRoom(done, num_workers + 1 + has_reserve)  # for a pidfd of each process
         self.pids = [0] * num_workers
         self.exitcodes: dict[int, int] = {}
         self.ends: deque[End] = deque()
@@ -193,7 +193,7 @@ class _Processes:
 
     def add_link(self) -> ForkserverLink:
         """Return the link to a forkserver that the caller starts."""
-        link = self._forkserver = ForkserverLink(self.events)
+        link = self._forkserver = ForkserverLink(self.events, self._room)
         return link
 
     @contextlib.contextmanager
@@ -208,7 +208,7 @@ class _Processes:
     def request_reserve(self) -> None:
         """Let the forkserver fork a reserve, if there is none and it needs one."""
         if self._has_reserve and not self._is_stopping and self._forkserver is not None and self._reserve is None:
-            self._reserve = ForkserverLink(self.events)
+            self._reserve = ForkserverLink(self.events, self._room)
             self._forkserver.send(Message.RESERVE, descriptors=(self._reserve.take_theirs(),))
 
     def _try_reserve(self) -> None:
@@ -310,6 +310,7 @@ class _Processes:
         if (pidfd := self._pidfds.pop(worker, None)) is not None:
             self.events.remove(pidfd)
             pidfd.close()
+            self._room.hold_one()
 
     # The end
 
@@ -342,24 +343,10 @@ class _Processes:
             link.close()
         for worker in list(self._pidfds):
             self._forget(worker)
+        self._room.close()
         self.events.close()
         for descriptor in (*self._tasks[:1], self._done):
             descriptor.close()
-
-
-def _check_descriptors(some: Descriptor, num_workers: int) -> None:
-    """Check that a descriptor for each worker is free: the forkserver needs them, and has the same limit.
-
-    Raises:
-        OSError: there are too few.
-    """
-    taken: list[int] = []
-    try:
-        for _ in range(num_workers):
-            taken.append(os.dup(some.fileno()))  # not a comprehension: after an error, the list has the ones to close
-    finally:
-        for fd in taken:
-            os.close(fd)
 
 
 def _describe_exit(exitcode: int | None, oom: bool) -> str:

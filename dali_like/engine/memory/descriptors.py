@@ -110,6 +110,42 @@ class EventSet(Descriptor):
             self._epoll.close()
 
 
+class DescriptorRoom:
+    """Room for descriptors that arrive in messages: the kernel drops them if the process has reached its limit.
+
+    Args:
+        some: any open descriptor.
+        count: how many may arrive. Each takes the place of one that this object holds.
+
+    Raises:
+        OSError: the limit leaves too few.
+    """
+
+    def __init__(self, some: Descriptor, count: int) -> None:
+        self._some = some
+        self._held: list[Descriptor] = []
+        for _ in range(count):
+            self._held.append(self._make())  # not a comprehension: after an error, the list has the ones to close
+
+    def free_one(self) -> None:
+        """Make room for the next message."""
+        if self._held:
+            self._held.pop().close()
+
+    def hold_one(self) -> None:
+        """Hold room again: the message had no descriptor, or the descriptor has been closed."""
+        with suppress(OSError):  # another thread has taken the room
+            self._held.append(self._make())
+
+    def close(self) -> None:
+        """Close all that are held."""
+        while self._held:
+            self.free_one()
+
+    def _make(self) -> Descriptor:
+        return Descriptor(fcntl.fcntl(self._some, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE))
+
+
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
     """Context manager for the start of workers: turns EMFILE and ENFILE into an error with advice.
 
@@ -135,6 +171,6 @@ class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise DescriptorLimitError(
                 error.errno,
-                f"no file descriptors are left for {self._whose}, which needs 8 and up to three for each worker; "
+                f"no file descriptors are left for {self._whose}, which needs 13 and up to three for each worker; "
                 "close some, or raise `ulimit -n`",
             ) from error

@@ -358,9 +358,9 @@ class Recovery:
     def _replace_forkserver(self, end: End) -> None:
         """Handle the end of the forkserver and of its workers: start all of them again."""
         lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
-        process = f"(pid {end.pid}) " if end.pid else ""
+        name = self._options.forkserver_name + (f" (pid {end.pid})" if end.pid else "")
         error = WorkerDiedError(
-            f"the process that starts the workers {process}{self._workers.describe_exit(end)}; its workers ended with it",
+            f"{name} {self._workers.describe_exit(end)}; its workers ended with it",
             end.pid,
             end.exitcode,
         )

@@ -55,6 +55,11 @@ class WorkerOptions(NamedTuple):
         """The kind of the workers' ids, for messages: "pid" or "thread"."""
         return "thread" if self.start_method == "thread" else "pid"
 
+    @property
+    def forkserver_name(self) -> str:
+        """What `FORKSERVER` is, for messages."""
+        return "the thread that serves Ray actors" if self.start_method == "ray" else "the process that starts the workers"
+
 
 class End(NamedTuple):
     """The end of a worker.
