@@ -20,12 +20,22 @@ import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.protocol import CELL_PID, CELL_SAMPLE, DONE, NO_TICKET, TASK, WORD_BYTES, Status, cell_offset
+from dali_like.engine.memory.protocol import (
+    CELL_PID,
+    CELL_SAMPLE,
+    DONE,
+    FORKSERVER,
+    NO_TICKET,
+    TASK,
+    WORD_BYTES,
+    Status,
+    cell_offset,
+)
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
+from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.worker import report_error

@@ -56,8 +56,8 @@ from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
+from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import FORKSERVER
 from dali_like.engine.worker.exceptions import pack_exception
 from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
@@ -81,7 +81,7 @@ MESSAGE = struct.Struct("<iiii")
 MOST_FDS = 253
 
 #: Names of the processes, of 15 letters at most.
-_NAME, _RESERVE_NAME = "dali_like:start", "dali_like:spare"
+_NAME, RESERVE_NAME = "dali_like:start", "dali_like:spare"
 
 #: Loaded here, once for all workers.
 _libc = ctypes.CDLL(None)
@@ -267,7 +267,7 @@ class _Forkserver:
         if pid == 0:
             self._control.close()
             self._close_pidfds()
-            _name_process(_RESERVE_NAME)
+            _name_process(RESERVE_NAME)
             _announce(control, FORKSERVER)
             return _Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
         os.close(control)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dali_like.engine.backends.forkserver import MESSAGE, Message
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
-from dali_like.engine.pool.workers import FORKSERVER
+from dali_like.engine.memory.protocol import FORKSERVER
 
 #: A killed process has this long to end. More would mean that the kernel hangs.
 _END_S = 60.0

@@ -23,8 +23,9 @@ from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_fo
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.memory.limits import oom_kills
+from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
+from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.errors import DaliLikeError, WorkerStartError
 

@@ -53,6 +53,7 @@ from dali_like.engine.memory.protocol import (
     CELL_REPLACED,
     CELL_SAMPLE,
     DONE,
+    FORKSERVER,
     NO_TICKET,
     TASK,
     WORD_BYTES,
@@ -60,7 +61,7 @@ from dali_like.engine.memory.protocol import (
     Status,
 )
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import FORKSERVER, End, EndQueue, WorkerOptions
+from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception
 from dali_like.engine.worker.worker import START_FAILED
 from dali_like.errors import WorkerStartError

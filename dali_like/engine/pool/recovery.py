@@ -22,12 +22,13 @@ from dataclasses import dataclass
 
 from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
+from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import Cells
 from dali_like.engine.pool.dispatch import Dispatcher, UnfinishedTask
 from dali_like.engine.pool.hangs import HangWatch
-from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions, Workers
+from dali_like.engine.pool.workers import End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
 from dali_like.engine.worker.worker import START_FAILED
 from dali_like.errors import (

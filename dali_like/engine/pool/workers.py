@@ -15,9 +15,6 @@ from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 
-#: In place of a worker: the forkserver, or the thread that serves Ray actors. If it ends, all workers end with it.
-FORKSERVER = -1
-
 
 class WorkerOptions(NamedTuple):
     """Options of the workers of a pool. Build it with keywords.
