@@ -215,7 +215,8 @@ class _Forkserver:
                         return None
                     kind, worker, _, value = MESSAGE.unpack(message)
                     if kind == Message.RESERVE:
-                        if (reserve := self._fork_reserve(fds[0])) is not None:
+                        # Without a descriptor, none was left here: the main process sees that the socket is closed.
+                        if fds and (reserve := self._fork_reserve(fds[0])) is not None:
                             return reserve
                     else:
                         self._obey(kind, worker, value, *fds)

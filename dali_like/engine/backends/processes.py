@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 import weakref
 from collections import deque
@@ -189,6 +190,7 @@ class _Processes:
         self._pidfds: dict[int, Descriptor] = {}  # by worker
         self._lost: End | None = None  # of a forkserver that has ended, while its workers end
         self._is_stopping = False
+        self._is_read = threading.Lock()
 
     # Forkservers
 
@@ -243,7 +245,9 @@ class _Processes:
     # News
 
     def read_news(self) -> None:
-        """Read all news, without waiting."""
+        """Read all news, without waiting. Does nothing while another thread does that, for example to close the pool."""
+        if not self._is_read.acquire(blocking=False):
+            return
         try:
             if self.events.wait(0):
                 self._read_forkserver()
@@ -255,6 +259,8 @@ class _Processes:
             if self.events.fileno() >= 0:
                 raise
             # The program is exiting, and this is a daemon thread.
+        finally:
+            self._is_read.release()
 
     def _read_forkserver(self) -> None:
         if (link := self._forkserver) is None:
