@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import inspect
 import json
 import os
@@ -33,6 +34,7 @@ from tests.faults.processes import (
     reserve_of,
     wait_for_processes,
     wait_for_reserve,
+    workers_of,
 )
 from tests.faults.streams import Disturbed, Noise, batches_of, happens
 from tests.faults.test_played_workers import SIZE, batch_of, of, played, ragged, rows, samples_of, walks
@@ -191,6 +193,27 @@ class TestAReserve:
 
         assert seen + batches_of(pipe, 3) == expected(Noise(), 6)
         assert pipe.statistics().worker_restarts == 0
+
+    def test_that_cannot_be_forked_is_tried_again_with_the_next_worker(
+        self, make_pipeline: MakePipeline, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        main, fork = os.getpid(), os.fork
+
+        def refuse_first() -> int:
+            if os.getpid() != main and happens(tmp_path / "refused"):
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return fork()
+
+        monkeypatch.setattr(os, "fork", refuse_first)
+        pipe = make_pipeline(Noise(), "fork")
+        seen = batches_of(pipe, 1)
+        pool: Any = pipe._runtime.process_pool
+        wait_until(lambda: pool._workers.read_news() or link_of(pipe, "reserve") is None, "the failure")
+
+        kill_and_wait([workers_of(pipe)[0]])
+        wait_for_reserve(pipe)
+
+        assert seen + batches_of(pipe, LENGTH) == expected(Noise(), LENGTH + 1)
 
     def test_is_no_child_of_the_workers_and_has_none(self, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(Noise(), "fork")
