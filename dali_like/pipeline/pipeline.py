@@ -112,7 +112,8 @@ class Pipeline:
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them unchanged.
             With "thread" they belong to the program, and stay unchanged.
         py_worker_restarts: number of times per minute that a dead worker is replaced. Its samples are computed again, with
-            the same result. Beyond it, `run` raises. 0: never replace; None: always.
+            the same result. Beyond it, `run` raises. 0: never replace; None: always. The same number applies to the process
+            that starts the workers.
         py_timeout_s: time limit of a worker for one sample, in seconds. Beyond it, the Python stack of the worker is taken,
             and the worker is replaced. `run` raises if the sample hangs again, or no worker may be replaced; and at once if
             a worker takes longer to start (unpickling of sources, worker_setup), for which it has at least ten seconds.
