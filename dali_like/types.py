@@ -10,7 +10,7 @@ import importlib
 import operator
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,8 @@ __all__ = [
 ]
 
 
+_T = TypeVar("_T")
+
 if TYPE_CHECKING:
     from dali_like.graph.constants import Constant, ScalarConstant
 else:
@@ -95,6 +97,19 @@ class CallContext(NamedTuple):
 current_call: ContextVar[CallContext] = ContextVar("dali_like_call", default=CallContext())  # noqa: B039  # a NamedTuple is immutable
 
 
+def _refuse_arithmetic(self: Any, other: Any) -> NoReturn:
+    raise TypeError(f"unsupported operand types: {type(self).__name__!r} and {type(other).__name__!r}")
+
+
+def _no_number(kind: type[_T]) -> type[_T]:
+    """Refuse the arithmetic of tuples: an info that is taken for a number would silently make a wrong sample."""
+    for name in ("__add__", "__radd__", "__mul__", "__rmul__"):
+        setattr(kind, name, _refuse_arithmetic)
+    kind.__array_ufunc__ = None  # type: ignore[attr-defined]  # so that NumPy refuses it, too
+    return kind
+
+
+@_no_number
 class SampleInfo(NamedTuple):
     """The sample that a per-sample callback is to return.
 
@@ -152,6 +167,7 @@ def plain_form(shape: Iterable[Any], dtype: Any) -> tuple[tuple[int, ...], np.dt
     return extents, np.dtype(_NUMPY_TYPES[dtype] if isinstance(dtype, DALIDataType) else dtype)
 
 
+@_no_number
 class BatchInfo(NamedTuple):
     """The batch that a batch callback is to return: its number in the epoch, and the number of the epoch.
 

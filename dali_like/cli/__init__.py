@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from dali_like import __version__
 from dali_like.cli import bench, doctor, top, tune, view
+from dali_like.common.suggestions import list_unknown, with_suggestion
 from dali_like.errors import ArgumentError, MissingExtraError, NotRunningError, TraceFileError
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -63,8 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: that of the subcommand, 2 for invalid arguments, 130 for Ctrl-C.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    parser = _Parser(prog="dali-like", description="Tools for data pipelines of dali_like.")
+    subparsers = _add_commands(parser)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        known = subparsers[options.command]._option_string_actions
+        subparsers[options.command].error(f"unrecognized arguments: {list_unknown(unknown, known)}")
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -79,18 +85,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dali-like", description="Tools for data pipelines of dali_like.")
+class _Parser(argparse.ArgumentParser):
+    """Suggests the subcommand that has a similar name. From Python 3.14 on, argparse has a switch for that."""
+
+    def error(self, message: str) -> NoReturn:
+        if wrong := re.search("invalid choice: '([^']*)'", message):
+            message = with_suggestion(message, wrong[1], map(_name_of, COMMANDS))
+        super().error(message)
+
+
+def _name_of(command: Command) -> str:
+    return command.__name__.rpartition(".")[2]
+
+
+def _add_commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Declare all arguments, and return the parsers of the subcommands."""
     parser.add_argument("--version", action="version", version=f"dali_like {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="command")
     for command in COMMANDS:
         purpose, _, details = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
         subparser = subparsers.add_parser(
-            command.__name__.rpartition(".")[2],
+            _name_of(command),
             help=purpose,
             description=f"{purpose}\n\n{details}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
-    return parser
+    return subparsers.choices

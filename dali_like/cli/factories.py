@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dali_like.common.suggestions import with_suggestion
 from dali_like.errors import ArgumentError
 from dali_like.pipeline.pipeline import Pipeline
 
@@ -86,11 +87,13 @@ def factory_of(options: argparse.Namespace) -> Factory:
     where, _, name = options.pipeline.rpartition(":")
     if not where or not name:
         raise ArgumentError(f"{options.pipeline!r} does not name a pipeline: use module:function or file.py:function")
-    function = getattr(_module(where), name, None)
+    module = _module(where)
+    function = getattr(module, name, None)
     if isinstance(function, Pipeline):
         raise ArgumentError(f"{options.pipeline} is a pipeline, and several are needed: name the function that makes it")
     if not callable(function):
-        raise ArgumentError(f"{where} has no function {name}")
+        functions = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise ArgumentError(with_suggestion(f"{where} has no function {name}", name, functions))
     return Factory(function, name, dict(map(_argument, options.given)))
 
 
@@ -103,14 +106,16 @@ def _module(where: str) -> ModuleType:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{where}.".startswith(f"{error.name}."):
-            raise ArgumentError(f"no module {where} in {os.getcwd()} or on the Python path") from error
+            text = f"no module {where} in {os.getcwd()} or on the Python path"
+            raise ArgumentError(with_suggestion(text, where, [path.stem for path in Path().glob("*.py")])) from error
         raise
 
 
 def _module_in(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ArgumentError(f"no such file: {path}")
+        text = f"no such file: {path}"
+        raise ArgumentError(with_suggestion(text, path.name, [other.name for other in path.parent.glob("*.py")]))
     sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dali_like.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["Check", "error_policy", "flag", "is_int", "list_unknown", "not_negative", "or_none", "positive"]
+__all__ = [
+    "Check",
+    "error_policy",
+    "flag",
+    "is_int",
+    "not_negative",
+    "or_none",
+    "positive",
+]
 
 Check = Callable[[str, Any], Any]
 
@@ -36,15 +44,6 @@ def not_negative(name: str, value: Any) -> int:
     if value < 0:
         raise ArgumentError(f"{name} must be an integer from 0 on, not {value!r}")
     return operator.index(value)
-
-
-def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
-    """List unknown arguments for a message, each with the known argument of a similar name."""
-    import difflib  # noqa: PLC0415  # lazy: only needed for this message
-
-    names = list(known)
-    close = {name: difflib.get_close_matches(name, names, 1) for name in unknown}
-    return ", ".join(f"{name} (did you mean {meant[0]}?)" if meant else name for name, meant in close.items())
 
 
 def flag(name: str, value: Any) -> bool:

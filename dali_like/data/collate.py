@@ -110,7 +110,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
         names = [field.name for field in dataclasses.fields(first)]
         parts = [part(f"field {name!r}", _fields(batch, name)) for name in names]
         return _rebuilt_dataclass(first, names, parts)
-    raise CollateTypeError(_UNFIT.format(type(first)))
+    raise _unfit(type(first), batch)
 
 
 def default_convert(data: Any) -> Any:
@@ -178,8 +178,21 @@ def _transposed(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def _other_kind(batch: Sequence[Any], sample: Any) -> CollateTypeError:
+    if sample is None:
+        return _unfit(type(None), batch)
     return CollateTypeError(
         f"the samples of a batch must have the same type: the first one is a {type(batch[0])}, another is a {type(sample)}"
+    )
+
+
+def _unfit(found: Any, batch: Sequence[Any]) -> CollateTypeError:
+    """Return the error for a type that cannot be collated. None is the most frequent one: a `return` is missing."""
+    number = next((i for i, sample in enumerate(batch) if sample is None), None)
+    if number is None:
+        return CollateTypeError(_UNFIT.format(found))
+    return CollateTypeError(
+        f"{_UNFIT.format(type(None))}, in sample {number} of the batch. Some path through the dataset's __getitem__ returns "
+        "None, or ends without a return"
     )
 
 
@@ -251,11 +264,11 @@ def _collate_arrays(batch: Sequence[Any], *, collate_fn_map: CollateMap | None =
     shape = arrays[0].shape
     for number, item in enumerate(arrays):
         if item.dtype.kind in _NO_NUMBERS:
-            raise CollateTypeError(_UNFIT.format(item.dtype))
+            raise _unfit(item.dtype, batch)
         if item.shape != shape:
             raise CollateError(
                 f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(item.shape)} "
-                f"at entry {number}"
+                f"at entry {number}. Make the samples alike, for example by padding, or pass a collate_fn"
             )
     return np.stack(arrays)
 
@@ -297,10 +310,10 @@ def _fits(value: Any) -> bool:
 def _refusal_of_numbers(batch: Sequence[Any]) -> CollateError:
     for value in batch:
         if not isinstance(value, (int, float, np.number, np.bool_)):
-            return CollateTypeError(_UNFIT.format(type(value)))
+            return _unfit(type(value), batch)
     if not all(map(_fits, batch)):
         return CollateError("Overflow when unpacking long long: an integer of the batch does not fit into 64 bits")
-    return CollateTypeError(_UNFIT.format(" and ".join(sorted({str(type(value)) for value in batch}))))
+    return _unfit(" and ".join(sorted({str(type(value)) for value in batch})), batch)
 
 
 def _collate_texts(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Sequence[Any]:

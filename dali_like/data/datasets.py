@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.generators import NumpyRandomness, as_generator, randomness_of
 from dali_like.errors import ArgumentError, ArgumentTypeError, DatasetError, MissingMethodError, SampleIndexError
 
@@ -177,6 +178,7 @@ class ConcatDataset(Dataset[T_co]):
     ('c', 'e', 5, [2, 5])
     """
 
+    @suggest_arguments
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
@@ -217,6 +219,7 @@ class ChainDataset(IterableDataset[T_co]):
         DatasetError: a dataset is no IterableDataset.
     """
 
+    @suggest_arguments
     def __init__(self, datasets: Iterable[IterableDataset[T_co] | Dataset[T_co]]) -> None:
         self.datasets = datasets
 
@@ -248,6 +251,7 @@ class Subset(Dataset[T_co]):
     ('e', ['a', 'e'], 2)
     """
 
+    @suggest_arguments
     def __init__(self, dataset: Samples[T_co], indices: Sequence[Any]) -> None:
         own = type(self)
         if own.__getitem__ is not Subset.__getitem__ and own.__getitems__ is Subset.__getitems__:

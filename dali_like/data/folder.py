@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Dataset
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import ArgumentError, DecodeError, FolderError
@@ -86,6 +87,7 @@ class DatasetFolder(Dataset[tuple[Any, Any]]):
     ({'cat': 0, 'dog': 1}, (array([0, 1]), 1))
     """
 
+    @suggest_arguments
     def __init__(
         self,
         root: str | Path,
@@ -182,6 +184,7 @@ class ImageFolder(DatasetFolder):
         FolderError: the root has no folders; or a folder has no images, without `allow_empty`.
     """
 
+    @suggest_arguments
     def __init__(
         self,
         root: str | Path,

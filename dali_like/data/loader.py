@@ -8,6 +8,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.collate import default_collate, default_convert
 from dali_like.data.datasets import Samples
@@ -103,6 +104,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
 
     _is_complete = False
 
+    @suggest_arguments
     def __init__(
         self,
         dataset: Samples[T_co],

@@ -10,7 +10,7 @@ from dali_like.common.notices import warn
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import ItemsRequest, SamplesRequest
-from dali_like.data.options import LoaderOptions
+from dali_like.data.options import LoaderOptions, why_empty
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.errors import CheckpointError, IteratorPicklingError
 
@@ -37,6 +37,7 @@ class LoaderIterator(Iterator[Any]):
         self._pins_memory = options.pins_memory
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         #: PyTorch's iterators have this attribute, and some programs read it.
+        self._has_warned = False
         self._num_yielded = state.yielded + len(state.ahead)
 
     def __iter__(self) -> Self:
@@ -51,6 +52,10 @@ class LoaderIterator(Iterator[Any]):
             self._warn_about_length()
             if self._pins_memory:
                 batch = self._options.array_backend.pin(batch)
+        except StopIteration as end:
+            self._loop.fail(end)
+            self._warn_of_empty_epoch()
+            raise
         except BaseException as error:
             self._loop.fail(error)
             raise
@@ -97,6 +102,12 @@ class LoaderIterator(Iterator[Any]):
                 f"Invalid state_dict: {self.state.yielded} batches had been delivered, and the sampler of this loader has "
                 "fewer; load the state into a loader with the same dataset and sampler"
             ) from None
+
+    def _warn_of_empty_epoch(self) -> None:
+        """Warn, once, if the iterator ends without a batch: a ``for`` loop would only do nothing."""
+        if not self._num_yielded and not self._has_warned:
+            self._has_warned = True
+            warn(f"this epoch is empty: {why_empty(self._options)}", UserWarning)
 
     def _warn_about_length(self) -> None:
         options = self._options

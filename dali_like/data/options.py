@@ -137,14 +137,9 @@ class OwnOptions(NamedTuple):
         """Check the given arguments, and add the defaults of the others.
 
         Raises:
-            ArgumentTypeError: an argument is unknown or has a wrong type.
+            ArgumentTypeError: an argument has a wrong type.
             ArgumentError: an argument has a wrong value.
         """
-        for name in arguments:
-            if name not in _OWN_CHECKS:
-                raise ArgumentTypeError(
-                    f"DataLoader has no argument {name!r}; it has PyTorch's and {', '.join(_OWN_CHECKS)}"
-                )
         return cls(**{name: _OWN_CHECKS[name](name, value) for name, value in arguments.items()})
 
 
@@ -289,9 +284,10 @@ def check_before_iteration(loader: Any) -> None:
 
     Raises:
         IteratorArgumentError: `timeout` is set without workers, or a number of workers or batches is not positive.
-        ArgumentTypeError: one of these numbers is no integer.
+        ArgumentTypeError: one of these numbers is no integer, or the dataset is none.
         ArgumentClashError: worker threads do not support another argument.
     """
+    _check_dataset(loader.dataset)
     loader.check_worker_number_rationality()
     if loader.pin_memory:
         _warn_about_pinning(loader)
@@ -309,9 +305,52 @@ def check_before_iteration(loader: Any) -> None:
             raise IteratorArgumentError(f"{name} must be greater than 0 for MultiProcessingDataLoaderIter")
 
 
+def why_empty(options: LoaderOptions) -> str:
+    """Return why a loader has no batches, and what to do, for a warning."""
+    dropped = f"do not fill a batch of {options.samples_per_batch}, and drop_last=True drops them. "
+    dropped += "Lower batch_size, or pass drop_last=False"
+    if options.is_iterable:
+        if options.drop_last:
+            return f"the dataset yields no items, or too few: they {dropped}"
+        return "the dataset yields no items. Check what its __iter__ reads; an iterator that has ended cannot restart"
+    if not _length_of(options.dataset, 1):
+        return "the dataset has no samples. Check what it reads"
+    count = _length_of(getattr(options.index_sampler, "sampler", None), 0)
+    if count and options.drop_last:
+        return f"the {count} samples {dropped}"
+    return "the sampler yields no indices. Check what it selects"
+
+
+def _length_of(value: Any, default: int) -> int:
+    """Return a length; the default if there is none."""
+    try:
+        return len(value)
+    except (TypeError, NotImplementedError):
+        return default
+
+
 def is_iterable(dataset: Any) -> bool:
     """Return whether a dataset is an iterable one, of this library or of PyTorch."""
     return isinstance(dataset, (IterableDataset, *_torch_iterable_dataset()))
+
+
+def _check_dataset(dataset: Any) -> None:
+    """Refuse what is no dataset. PyTorch's errors only miss a length or an item."""
+    has_items = hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
+    if is_iterable(dataset) or (has_items and not isinstance(dataset, type)):
+        return
+    what = f"a {type(dataset).__qualname__}"
+    if isinstance(dataset, type):
+        what, advice = f"the class {dataset.__name__}", f"Pass an instance, {dataset.__name__}(...)"
+    elif isinstance(dataset, Iterable):
+        advice = "Pass list(dataset), or derive its class from dali_like.data.IterableDataset"
+    elif callable(dataset):
+        advice = "If it returns the dataset, call it"
+    else:
+        advice = "Define __getitem__ in its class"
+    raise ArgumentTypeError(
+        f"dataset is {what}, without __getitem__. A dataset has __getitem__ and __len__, or is an IterableDataset. {advice}"
+    )
 
 
 def _warn_about_pinning(loader: Any) -> None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.generators import NumpyRandomness, Randomness, as_generator
 from dali_like.data.index_iterators import (
     BatchIterator,
@@ -76,6 +77,7 @@ class SequentialSampler(Sampler[int]):
     [0, 1, 2]
     """
 
+    @suggest_arguments
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
 
@@ -106,6 +108,7 @@ class RandomSampler(Sampler[int]):
     True
     """
 
+    @suggest_arguments
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
     ) -> None:
@@ -136,6 +139,10 @@ class RandomSampler(Sampler[int]):
         return self.num_samples
 
     def _check_sizes(self) -> None:
+        if self._num_samples is None and not len(self.data_source):
+            error = ArgumentError("num_samples should be a positive integer value, but got num_samples=0")
+            error.add_note("the dataset is empty. Check what it reads")
+            raise error
         _check_positive("num_samples", self.num_samples)
         if not len(self.data_source):
             raise ArgumentError(f"num_samples={self.num_samples} cannot be drawn from an empty data source")
@@ -152,6 +159,7 @@ class SubsetRandomSampler(Sampler[T_co]):
     [3, 5, 8]
     """
 
+    @suggest_arguments
     def __init__(self, indices: Sequence[T_co], generator: Any = None) -> None:
         self.indices = indices
         self.generator = as_generator(generator)
@@ -184,6 +192,7 @@ class WeightedRandomSampler(Sampler[int]):
     [1, 1, 1]
     """
 
+    @suggest_arguments
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None) -> None:
         _check_positive("num_samples", num_samples)
         _check_bool("replacement", replacement)
@@ -234,6 +243,7 @@ class BatchSampler(Sampler[list[T_co]]):
     [[0, 1], [2, 3], [4]]
     """
 
+    @suggest_arguments
     def __init__(self, sampler: Iterable[T_co], batch_size: int, drop_last: bool) -> None:
         _check_positive("batch_size", batch_size)
         _check_bool("drop_last", drop_last)
@@ -279,6 +289,7 @@ class DistributedSampler(Sampler[int]):
     [[0, 2, 4], [1, 3, 0]]
     """
 
+    @suggest_arguments
     def __init__(
         self,
         dataset: Sized,

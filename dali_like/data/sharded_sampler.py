@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.checks import flag, not_negative, positive
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import CheckpointError
@@ -42,6 +43,7 @@ class ShardedBatchSampler(Sampler[list[int]]):
     [[[0, 1], [4, 5]], [[2, 3], [0, 1]]]
     """
 
+    @suggest_arguments
     def __init__(
         self,
         dataset: Sized,

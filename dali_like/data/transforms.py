@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.images.array_images import InterpolationMode, as_image, as_interpolation, is_array, mirrored, padded, resized
 
@@ -46,6 +47,7 @@ class Compose:
     (3, 2, 2)
     """
 
+    @suggest_arguments
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         self.transforms = transforms
 
@@ -102,6 +104,7 @@ class Normalize:
     array([[[2., 2.]]], dtype=float32)
     """
 
+    @suggest_arguments
     def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
         self.mean = mean
         self.std = std
@@ -148,6 +151,7 @@ class CenterCrop:
            [ 9, 10]])
     """
 
+    @suggest_arguments
     def __init__(self, size: int | Sequence[int]) -> None:
         self.size = _two_sizes(size)
 
@@ -184,6 +188,7 @@ class Resize:
     (2, 3, 3)
     """
 
+    @suggest_arguments
     def __init__(
         self,
         size: int | Sequence[int],
@@ -256,6 +261,7 @@ class RandomHorizontalFlip:
     array([[2, 1]])
     """
 
+    @suggest_arguments
     def __init__(self, p: float = 0.5, *, generator: np.random.Generator | int | None = None) -> None:
         if not 0 <= p <= 1:
             raise ArgumentError(f"p should be a probability, from 0 to 1, but got p={p}")
@@ -292,6 +298,7 @@ class RandomResizedCrop:
     (8, 8, 3)
     """
 
+    @suggest_arguments
     def __init__(
         self,
         size: int | Sequence[int],

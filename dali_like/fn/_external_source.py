@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Unpack, overload
 
-from dali_like.common.checks import list_unknown
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import list_unknown
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, source_nodes

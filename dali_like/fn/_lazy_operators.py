@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from dali_like.common.suggestions import with_suggestion
+
 _lock = threading.RLock()
 
 
@@ -28,7 +30,10 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
         try:
             return module[name]
         except KeyError:
-            raise AttributeError(f"module {module_name!r} has no attribute {name!r}") from None
+            text = f"module {module_name!r} has no attribute {name!r}"
+            if not name.startswith("_"):
+                text = with_suggestion(text, name, module["__all__"])
+            raise AttributeError(text) from None
 
     def names() -> list[str]:
         return list(get("__all__"))

@@ -9,6 +9,7 @@ from dali_like.errors import ArgumentClashError, DtypeMismatchError, LayoutMisma
 from dali_like.types import OBJECT, DALIDataType, numpy_dtype
 
 _OBJECTS = "Python objects"
+_ARGUMENTS = {"Number of dimensions": "output_ndim", "Data type": "output_dtype", "Layout": "output_layout"}
 
 
 class Expectation(NamedTuple):
@@ -46,7 +47,11 @@ class Expectation(NamedTuple):
             raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 
     def _text(self, attribute: str, expected: Any, received: Any) -> str:
-        return f"{attribute} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}."
+        none = " The output has no layout." if received == "" else ""
+        return (
+            f"{attribute} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}.{none} "
+            f"The pipeline declares it by {_ARGUMENTS[attribute]}=: change that, or the output"
+        )
 
 
 def make_expectations(num_outputs: int, dtype: Any, ndim: Any, layout: Any) -> tuple[Expectation, ...]:

@@ -27,7 +27,16 @@ from dali_like.engine.pool.batch import Batch, position_note
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval, Reading
-from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, heed_layout, is_on_gpu, kind_of_samples
+from dali_like.engine.worker.source import (
+    IN_BATCH,
+    LastBatch,
+    Source,
+    as_array,
+    check_array,
+    heed_layout,
+    is_on_gpu,
+    kind_of_samples,
+)
 from dali_like.errors import ArgumentTypeError, ClosedError, DaliLikeError, OutOfMemoryError, SampleTypeError
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo
@@ -214,7 +223,7 @@ def check_samples(samples: Any, expected: OutputSchema, source: Source, output: 
     """
     dtype, ndim = kind_of_samples(samples)
     for sample in samples if isinstance(samples, list) else ():
-        check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output)
+        check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output, seen=IN_BATCH)
     check_array(dtype, ndim, expected.dtype, expected.ndim, source, output)
     return OutputSchema(DTYPE_CODES[dtype], ndim)
 

@@ -60,6 +60,8 @@ class InputPool:
             objects=external.objects,
             verb="was fed",
             takes_gpu=external.may_be_on_gpu,
+            layouts=external.layouts,
+            declared=external.declared,
         )
         self._external = external
         self._copier = copier

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from bisect import insort
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey, Sizes
@@ -133,6 +133,8 @@ class Lockstep:
         sources: the sources.
         batch_size: samples in a full batch.
         position: where to begin; default: at the beginning.
+        on_empty: called when an epoch ends before its first batch: with the number of the epoch, the source that ended it,
+            and how many samples that has made.
     """
 
     # Invariants between calls.
@@ -160,8 +162,15 @@ class Lockstep:
     # - A batch in the window is never a cancelled one: `_drop` cancels only iterations that leave the window or are marked
     #   as beyond the end. It takes the batches to keep out of the iteration first.
 
-    def __init__(self, sources: Sequence[PooledSource], batch_size: int, position: PipelinePosition | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sequence[PooledSource],
+        batch_size: int,
+        position: PipelinePosition | None = None,
+        on_empty: Callable[[int, int, int], None] | None = None,
+    ) -> None:
         self._sources: Sequence[PooledSource] = sources
+        self._on_empty = on_empty
         self._pools = list(dict.fromkeys(source.pool for source in sources))
         self._batch_size = batch_size
         self._ahead = max((source.ahead for source in sources), default=1)
@@ -265,8 +274,11 @@ class Lockstep:
         end = step.end
         if end == ENDS_BEFORE:  # errors of other sources in this iteration lie beyond the end
             self._finished = True
+            ended_by = self._ended_by(step)
             self._poll()
             self._fill(serial=False)
+            if not self._iteration and self._on_empty is not None:
+                self._on_empty(self._epoch, *ended_by)
             raise StopIteration
         self._iteration += 1
         if self._any_persists:
@@ -286,6 +298,14 @@ class Lockstep:
                 del failure  # its traceback keeps this frame, and with it the other sources' batches
         self._fill(serial=False)
         return outputs
+
+    def _ended_by(self, step: Iteration) -> tuple[int, int]:
+        """Return the source that ends the epoch before an iteration, and how many samples it has made there."""
+        for i, batch in enumerate(step.batches):
+            if batch is not None and batch.outcome.__class__ is StopIteration:
+                return i, batch.failed_sample if batch.failed_sample < batch.key.size else 0
+        ends = (i for i, source in enumerate(self._sources) if source.sizes is not None and not source.sizes.num_batches)
+        return next(ends, 0), 0
 
     def next_if_ready(self) -> list[Sequence[Output]] | None:
         """Do as `next` if no worker has to be waited for; otherwise return None."""

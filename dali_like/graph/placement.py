@@ -332,5 +332,7 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
         callback=kind(bare, declared, fusion.program),
         num_outputs=len(outputs),
         objects=objects if any(objects) else (),
+        layouts=tuple(source.layouts[i] if producer is node else "" for producer, i in fusion.outputs),
+        declared=tuple(outputs),
     )
     return fused, tuple(outputs)

@@ -9,9 +9,9 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dali_like.common.checks import list_unknown
 from dali_like.common.class_names import class_name
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import list_unknown
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline

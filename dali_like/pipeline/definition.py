@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
 
-from dali_like.common.checks import list_unknown
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import list_unknown
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.graph.nodes import contains_node
 from dali_like.pipeline.pipeline import Pipeline
@@ -19,6 +19,10 @@ _P = ParamSpec("_P")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
+#: What users do with a pipeline. A function decorated with `pipeline_def` answers them with an explanation.
+_PIPELINE_METHODS = tuple(
+    name for name, value in vars(Pipeline).items() if inspect.isfunction(value) and not name.startswith("_")
+)
 #: Further arguments of calls, as in DALI. They have no effect.
 _SWITCHES = frozenset({"debug", "enable_conditionals"})
 
@@ -103,7 +107,31 @@ def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Call
         return pipeline
 
     vars(make_pipeline)["_is_pipeline_def"] = True
+    for method in _PIPELINE_METHODS:
+        vars(make_pipeline).setdefault(method, _Uncalled(make_pipeline.__name__, method))
     return make_pipeline
+
+
+def uncalled_text(function: Any) -> str:
+    """Return the message for a decorated function that is used like the pipeline that it makes; "" for other objects."""
+    if not getattr(function, "_is_pipeline_def", False):
+        return ""
+    name = function.__name__
+    return f"{name} is a function that makes a pipeline, not a pipeline: call it, {name}()"
+
+
+class _Uncalled(NamedTuple):
+    """Stands for a method of the pipeline that a decorated function makes. Python would only miss the attribute."""
+
+    function: str
+    method: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        name = self.function
+        raise DefinitionError(
+            f"{name} is a function that makes a pipeline, not a pipeline: call it first, pipe = {name}(), then "
+            f"pipe.{self.method}(...)"
+        )
 
 
 def _check_parameters(parameters: Any, name: str) -> None:

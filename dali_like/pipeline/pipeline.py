@@ -15,9 +15,9 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from dali_like.common.checks import list_unknown
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import list_unknown, suggest_arguments
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import (
@@ -124,6 +124,7 @@ class Pipeline:
         ArgumentError: an argument has a value that is not allowed.
     """
 
+    @suggest_arguments
     def __init__(
         self,
         batch_size: int | None = None,

@@ -54,6 +54,30 @@ def _warn_of_length(external: ExternalSource) -> None:
     )
 
 
+def empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:
+    """Return the warning about an epoch without batches.
+
+    Args:
+        external: the source that ended the epoch.
+        epoch: the number of the epoch.
+        num_samples: the samples that it has made in the epoch.
+        batch_size: samples in a batch.
+    """
+    unit = "batch" if external.batch else "sample"
+    num_samples = num_samples if external.length is None else external.length
+    if num_samples and not external.batch:
+        reason = f"has {num_samples} samples, which do not fill a batch of {batch_size}. Lower batch_size, or pass "
+        reason += 'last_batch_policy="partial" to get them as a smaller batch'
+    elif external.persists and epoch:
+        reason = "is an iterator, which has ended and cannot restart. Pass the iterable itself, for example a list, or a "
+        reason += "generator function without its parentheses"
+    elif external.length == 0 or (external.kind is not None and external.kind.in_order):
+        reason = f"has no {'batches' if external.batch else 'samples'}. Check what it reads"
+    else:
+        reason = f"raised StopIteration for its first {unit}. Check what it reads, and when it ends"
+    return f"epoch {epoch} is empty: {external.name} {reason}"
+
+
 def _warn_of_lost_rest(external: ExternalSource, shard: Shard, batch_size: int) -> None:
     if external.length is None or external.options["shard_rest"] is not None:
         return

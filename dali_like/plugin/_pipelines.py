@@ -8,6 +8,7 @@ from typing import Any
 
 from dali_like.errors import ArgumentTypeError, IteratorArgumentError, OutputMapError
 from dali_like.pipeline.checkpoints import Checkpoint
+from dali_like.pipeline.definition import uncalled_text
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.tensors import TensorListCPU
 
@@ -135,9 +136,7 @@ def _checked_pipelines(given: Any) -> list[Pipeline]:
         raise IteratorArgumentError("pipelines must be a pipeline, or a list of at least one")
     for pipe in pipelines:
         if not isinstance(pipe, Pipeline):
-            raise ArgumentTypeError(
-                f"pipelines must be Pipeline objects, not {pipe!r}; call a function decorated with pipeline_def to get one"
-            )
+            raise ArgumentTypeError(uncalled_text(pipe) or f"pipelines must be Pipeline objects, not {pipe!r}")
     sizes = {pipe.max_batch_size for pipe in pipelines}
     if len(sizes) > 1:
         raise IteratorArgumentError(f"pipelines must have the same batch size; these have {sorted(sizes)}")

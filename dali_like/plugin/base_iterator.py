@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from dali_like.common.checks import is_int
 from dali_like.common.extras import optional
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -85,6 +86,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
 
+    @suggest_arguments
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],

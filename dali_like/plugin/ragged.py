@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import IteratorArgumentError
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin.base_iterator import BaseIterator, Batch
@@ -33,6 +34,7 @@ class RaggedIterator(BaseIterator[Any, Batch]):
     SPARSE_LIST_TAG: ClassVar[str] = "sparse_list"
     _TAGS: ClassVar[tuple[str, ...]] = (DENSE_TAG, SPARSE_LIST_TAG)
 
+    @suggest_arguments
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],

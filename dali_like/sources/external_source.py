@@ -210,6 +210,7 @@ class ExternalSource(NamedTuple):
             takes_gpu=self.may_be_on_gpu,
             layouts=self.layouts,
             seen_layouts=None if self.parallel else list(self.layouts),
+            declared=self.declared,
         )
 
     def _division(self, batch_size: int) -> Division | None:

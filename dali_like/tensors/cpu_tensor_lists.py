@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
 from dali_like.tensors.cpu_tensors import (
     SHOWN_AT_EDGES,
@@ -61,6 +62,7 @@ class TensorListCPU:
 
     __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
 
+    @suggest_arguments
     def __init__(
         self,
         b: TensorListCPU | NDArray[Any] | Sequence[Any],

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.dlpack import array_of_capsule, is_capsule
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.tensors.tensor_arguments import (
     axes_of_extent_1,
     checked_address,
@@ -51,6 +52,7 @@ class TensorCPU:
 
     __slots__ = ("__weakref__", "_array", "_layout")
 
+    @suggest_arguments
     def __init__(self, b: Any, layout: str | None = None, is_pinned: bool = False) -> None:
         array = view_of(b)
         to_dali_type(array.dtype)

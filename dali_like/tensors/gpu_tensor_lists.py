@@ -8,6 +8,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.cuda_streams import stream_handle
 from dali_like.device.device_array import DeviceArray, arrays_to_host, copy_to
@@ -39,6 +40,7 @@ class TensorListGPU:
 
     __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
 
+    @suggest_arguments
     def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
         samples: DeviceSamples
         if isinstance(object, TensorListGPU):

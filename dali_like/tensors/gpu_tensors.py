@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.device.copier import Copier, Samples
 from dali_like.device.cuda_streams import DEFAULT_STREAM, stream_handle
 from dali_like.device.device_array import DeviceArray, copy_to
@@ -107,6 +108,7 @@ class TensorGPU:
 
     __slots__ = ("__weakref__", "_array", "_layout")
 
+    @suggest_arguments
     def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
         self._hold(adopted(object, device_id), layout)
 

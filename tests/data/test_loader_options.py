@@ -103,11 +103,6 @@ def test_values_that_are_not(name: str, value: Any, error: type[Exception], text
         assert type(info.value) is error
 
 
-def test_an_argument_that_there_is_not_is_named_next_to_those_that_there_are() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"no argument 'on_eror'; it has PyTorch's and worker_seeding, on_error, "):
-        OwnOptions.checked(on_eror="skip")
-
-
 def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:
     with pytest.raises(ArgumentError, match="num_workers option should be non-negative"):
         DataLoader("abc", num_workers=-1, on_error="ignore")

@@ -90,7 +90,7 @@ def test_outputs_that_are_not_raise_each_time(
         with pytest.raises(error) as caught:
             pipe.run()
         assert isinstance(caught.value, RuntimeError)
-        assert str(caught.value) == text.format("does not match.")
+        assert str(caught.value).startswith(text.format("does not match."))
 
 
 def test_the_batch_after_a_wrong_one_is_the_next(make_pipeline: MakePipeline) -> None:

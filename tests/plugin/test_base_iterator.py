@@ -782,7 +782,7 @@ def test_no_pipelines(value: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pipelines": numbers()}, ArgumentTypeError, "must be Pipeline objects, not .*decorated with pipeline_def"),
+        ({"pipelines": numbers()}, ArgumentTypeError, "must be Pipeline objects, not "),
         (
             {"pipelines": [ScriptedPipeline([4]), ScriptedPipeline([4], batch_size=3)]},
             IteratorArgumentError,

@@ -107,6 +107,7 @@ class Slots:
             try:
                 start = Region(self._space, view, task).take(region.nbytes)
             except NoMemoryError as shortage:
+                header[Header.NEEDED_BYTES] = max(header[Header.NEEDED_BYTES], shortage.needed)
                 return Status.NO_MEMORY, shortage.missing
             self._space.array(start, region.shape, region.dtype)[...] = region
         return report.status, report.value

@@ -102,9 +102,10 @@ class Header(enum.IntEnum):
     LAYOUT = 15
     REQUEST_OFFSET = 16
     REQUEST_BYTES = 17
+    NEEDED_BYTES = 18  # written by tasks that lack memory: the estimated size of their region
 
 
-HEADER_WORDS = 18
+HEADER_WORDS = 19
 
 
 class Word(enum.IntEnum):

@@ -50,6 +50,8 @@ _PROCESS_BYTES = 1 << 47
 _SHARE_OF_FREE = 32
 #: The same where `ulimit -v` limits the address space. Programs that set it have few pipelines.
 _SHARE_OF_LIMIT = 4
+#: A limit suffices for buffers if it has room for this many more of them, and for twice the memory used already.
+_MORE_BUFFERS = 4
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 #: Mappings of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
 _kept_maps: list[mmap.mmap] = []
@@ -294,16 +296,31 @@ class SharedSpace:
         """
         used = self.used_bytes
         if used + nbytes > self.limit_bytes:
-            raise OutOfMemoryError(
-                f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. "
-                "Hold fewer batches, lower the prefetch depths or the batch size, or raise max_held_bytes"
-            )
+            raise OutOfMemoryError(self.limit_text(nbytes, 2 * used + _MORE_BUFFERS * nbytes))
         available = available_bytes()
         if nbytes > available:
             raise OutOfMemoryError(
                 f"batches need {mib(nbytes)} more, and {mib(available)} are available (they take {mib(used)} now). "
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
+
+    def limit_text(self, nbytes: int, sufficient_bytes: int) -> str:
+        """Return the message for a need of `nbytes` more than the limit allows.
+
+        Args:
+            sufficient_bytes: a limit that suffices.
+        """
+        in_mib = -(-max(sufficient_bytes, self.limit_bytes + 1) >> 20)
+        used, available = self.used_bytes, available_bytes()
+        advice = (
+            f"pass max_held_bytes={in_mib} << 20 ({in_mib} MiB), which suffices"
+            if (in_mib << 20) - used <= available
+            else f"give the process more memory: about {in_mib} MiB suffice, and {mib(used + available)} are available"
+        )
+        return (
+            f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. Hold fewer "
+            f"batches, lower the prefetch depths or the batch size, or {advice}"
+        )
 
     def discard(self, offset: int, nbytes: int) -> bool:
         """Free the pages of an extent, where the system can do that; return whether the extent may be used again.

@@ -17,6 +17,7 @@ from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
 from dali_like.engine.worker.exceptions import add_note, read_message
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
+from dali_like.engine.worker.task import most_committed
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
 #: Address space of a task's region: before the first batch, and the minimum after it.
@@ -75,6 +76,7 @@ class Assembler(abc.ABC):
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
+        self._needed_bytes = 0  # estimate of the regions of a batch that ran out of memory
         self.num_batches = self.num_samples = self.made_bytes = 0
         self.known = False
         #: Whether the schema comes from the first task of a batch that has not been delivered yet.
@@ -86,6 +88,15 @@ class Assembler(abc.ABC):
     def needs_first_batch(self) -> bool:
         """Whether further batches wait until the first one has shown the schema of the samples."""
         return not self.known
+
+    @property
+    def batch_bytes(self) -> int:
+        """An upper estimate of the memory of a batch, in bytes; 0 if no batch has shown the size of samples."""
+        slot_layout = self.ring.slot_layout
+        if slot_layout.outputs and slot_layout.all_dense:
+            return slot_layout.resident_bytes
+        regions = max(self.usual_region_bytes, self._needed_bytes)
+        return slot_layout.resident_bytes + most_committed(regions, self._num_tasks) if regions else 0
 
     @abc.abstractmethod
     def learn_early(self, batch: Batch, slot: Slot) -> None:
@@ -133,8 +144,8 @@ class Assembler(abc.ABC):
         if batch.num_shortages >= _MOST_SHORTAGES:
             batch.num_shortages = 0
             raise OutOfMemoryError(
-                f"batches need {batch.missing_bytes >> 20} MiB, which the system refuses; lower the batch size or the "
-                "prefetch depths, or give the process more memory"
+                f"batches need {mib(batch.missing_bytes)}, which the system refuses; lower the batch size or the prefetch "
+                "depths, or give the process more memory"
             )
         try:
             slot = self._acquire(batch)
@@ -200,11 +211,20 @@ class Assembler(abc.ABC):
         """Record the memory that a batch lacked, and release its slot with all its memory."""
         batch.missing_bytes = batch.short_bytes + slot.committed_bytes
         batch.num_shortages += 1
+        self.note_need(slot)
         slot.discard_regions()
         self.ring.release(slot)
         if self._guesses:
             # Rows take memory for a guessed shape, which may be wrong.
             self._use(outputs=_without_rows(self.ring.slot_layout.outputs))
+
+    def note_need(self, slot: Slot) -> None:
+        """Record the memory that the tasks of a batch have estimated before they ran out of it."""
+        needed = int(slot.header[Header.NEEDED_BYTES])
+        slot.header[Header.NEEDED_BYTES] = 0
+        if 0 < needed < self._space.size:  # else a callback has written outside of its own memory
+            needed = -(-needed * self._num_tasks * self.ring.slot_layout.task_size // slot.slot_layout.task_size)
+            self._needed_bytes = max(self._needed_bytes, needed)
 
     def enlarge(self, needed: int, task_size: int) -> None:
         """Enlarge the regions, so that a task of `task_size` samples with `needed` bytes fits with room to spare.

@@ -23,6 +23,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler, Assembler
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.pool.inline_runner import InlineRunner
+from dali_like.engine.pool.shortage import explain_shortage
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Reading
 from dali_like.engine.worker.out_of_band import Pickled
@@ -117,6 +118,7 @@ class InlinePool:
             self._space.reclaim()
             error = self._compute_due()
         if error is not None and batch in self._due:
+            error = explain_shortage(error, self._space, self._assemblers, self._count_begun)
             try:
                 raise error
             finally:
@@ -142,6 +144,9 @@ class InlinePool:
             for assembler in self._assemblers:
                 stack.callback(assembler.ring.close)
             stack.callback(self._runner.close)
+
+    def _count_begun(self, source: int) -> int:
+        return sum(batch.key.source == source for batch in self._due)
 
     def _compute_due(self) -> OutOfMemoryError | None:
         """Compute the submitted batches, in order. Return the error if there is no memory for the next one."""
@@ -190,10 +195,12 @@ class InlinePool:
         elif status is Status.NO_MEMORY:
             batch.missing_bytes = value + slot.committed_bytes
             batch.num_shortages += 1
+            assembler.note_need(slot)
             self._samples = self._made(slot, assembler)
         else:
             self._samples.clear()
             assembler.ring.release(slot)
+            batch.failed_sample = value
             batch.outcome = StopIteration() if status is Status.STOPPED else self._runner.take_error(batch, value)
 
     def _made(self, slot: Slot, assembler: Assembler) -> deque[Any]:

@@ -14,7 +14,7 @@ from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WO
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_rows
 from dali_like.engine.worker.exceptions import add_note
-from dali_like.engine.worker.source import Source, dtype_text, ndim_text
+from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
 
@@ -27,8 +27,6 @@ Outcome = Any
 #: NumPy refuses larger arrays, even without elements.
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
-#: Origin of the expected dtype or number of dimensions, for messages.
-_IN_BATCH = " (in sample 0 of the batch)"
 
 
 class Batch:
@@ -94,6 +92,7 @@ class Batch:
         self.schemas: tuple[OutputSchema, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
+        self.failed_sample = key.stop
         self.slot: Slot | None = None
 
     def begin(self, ticket: int, slot: Slot, num_tasks: int) -> None:
@@ -299,10 +298,10 @@ def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: in
     if differs.any():
         sample = int(differs.argmax())
         got = DTYPES[int(table[sample, Word.DTYPE])]
-        error: DaliLikeError = DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], got, _IN_BATCH))
+        error: DaliLikeError = DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], got, IN_BATCH))
     else:
         sample = int((table[:, Word.NDIM] != ndim).argmax())
-        error = NdimMismatchError(ndim_text(source, output, ndim, int(table[sample, Word.NDIM]), _IN_BATCH))
+        error = NdimMismatchError(ndim_text(source, output, ndim, int(table[sample, Word.NDIM]), IN_BATCH))
     add_note(error, position_note(batch, source, sample))
     return error
 

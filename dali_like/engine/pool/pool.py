@@ -50,6 +50,7 @@ from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.scaling import Scale
+from dali_like.engine.pool.shortage import explain_shortage
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import StartWorkers, WorkerOptions, Workers
 from dali_like.engine.worker.meters import Reading, TaskLogs, read_meters
@@ -276,7 +277,7 @@ class WorkerPool:
                     has_reclaimed = True
                     self._space.reclaim()
                 elif not dispatcher.retract(batches[0]):
-                    raise dispatcher.no_memory
+                    raise explain_shortage(dispatcher.no_memory, self._space, self._assemblers, dispatcher.num_begun)
                 continue
             wait_ms = self._recovery.poll_ms
             if self._tuner is not None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
+from dali_like.engine.worker.hints import add_hint
 from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import answer
@@ -165,8 +166,12 @@ class TaskRunner:
         except RegionFullError as full:
             return Status.TOO_LARGE, full.needed
         except NoMemoryError as shortage:
+            by_sample = source.type is not _REQUEST and not source.batch
+            task.note_need(shortage.needed, self._cell[0] if by_sample else task.stop)
             return Status.NO_MEMORY, shortage.missing
         except Exception as error:
+            if source.type is SourceType.CALLABLE:
+                add_hint(error, source)
             self.error = error
             return Status.FAILED, self._cell[0]
         if task.region is None:
@@ -208,8 +213,11 @@ class TaskRunner:
                     task.put_all(output, column, source)
                 else:
                     for i, value in enumerate(column):
+                        self._cell[0] = i
                         task.put(i, output, value, source)
         except BaseException as error:
+            if isinstance(error, NoMemoryError):
+                error.needed = max(error.needed, sum(map(_bytes_of, columns)))
             if not isinstance(error, Exception) or isinstance(error, (RegionFullError, NoMemoryError)):
                 self._keep(batch, source)  # it is not wrong: it found no room, or an interrupt came
             raise
@@ -414,6 +422,11 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+def _bytes_of(column: Any) -> int:
+    """Return the size of an output of a batch; Python objects do not count."""
+    return int(getattr(column, "nbytes", 0) or sum(getattr(value, "nbytes", 0) for value in column))
 
 
 class _Resumed:

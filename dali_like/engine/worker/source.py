@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
+from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.out_of_band import OutOfBandPickle, Pickled, block_of, pickle_parts
 from dali_like.errors import (
     BatchSizeError,
@@ -28,6 +29,7 @@ from dali_like.errors import (
     SampleDtypeError,
     SampleTypeError,
 )
+from dali_like.types import to_dali_type
 
 if TYPE_CHECKING:
     import pickle
@@ -39,7 +41,10 @@ if TYPE_CHECKING:
 _DLPACK_CUDA = 2
 #: Every kind of array has at least one of these attributes.
 _INTERFACES = ("__array_interface__", "__array__", "__dlpack__")
-_FORGOTTEN = "does every path through the callback end in a return?"
+
+
+#: Where a dtype or a number of dimensions was seen, for messages.
+_FIRST, IN_BATCH = "in the first batch", "in sample 0 of the batch"
 
 
 class SourceType(enum.Enum):
@@ -87,6 +92,7 @@ class Source(NamedTuple):
         takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
         layouts: the declared layout of each output; empty if there is none.
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
+        declared: the declared schema of each output, for messages; empty: nothing is declared.
     """
 
     name: str
@@ -108,6 +114,7 @@ class Source(NamedTuple):
     takes_gpu: bool = False
     layouts: tuple[str, ...] = ()
     seen_layouts: list[str] | None = None
+    declared: tuple[OutputSchema, ...] = ()
 
     @property
     def stream(self) -> Stream:
@@ -185,6 +192,8 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         OutputCountError: there are too few or too many, or the sample is one array.
         SampleTypeError: the sample is neither a tuple nor a list.
     """
+    if sample is None and (source.num_outputs is not None or source.batch or not source.is_object(0)):
+        raise SampleTypeError(f"{source.name} {source.verb} None: {_forgotten(source)}")
     if source.num_outputs is None:
         return (sample,)
     if not isinstance(sample, (tuple, list)):
@@ -194,7 +203,7 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         what, parts = ("batch", "batches, one for each output") if source.batch else ("sample", "arrays")
         raise kind(
             f"{source.name} {source.verb} {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
-            f"list of {source.num_outputs} {parts}{f'; {_FORGOTTEN}' if sample is None else ''}"
+            f"list of {source.num_outputs} {parts}. Return that, or leave num_outputs={source.num_outputs} out"
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
@@ -215,7 +224,8 @@ def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] |
     columns = [_as_column(value, source, output) for output, value in enumerate(split_outputs(batch, source))]
     sizes = [len(column) for column in columns]
     if max(sizes) > capacity:
-        hint = " (an array is a batch, whose first dimension counts the samples)" if isinstance(batch, np.ndarray) else ""
+        one = source.verb == "returned" and any(isinstance(column, np.ndarray) for column in columns)
+        hint = ". The first dimension of an array counts the samples. For one sample a call, pass batch=False" if one else ""
         raise BatchSizeError(
             f"{source.name} {source.verb} an unexpected batch size. Expected batch_size <= {capacity}, actual: "
             f"{max(sizes)}{hint}"
@@ -227,6 +237,8 @@ def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] |
 
 def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequence[Any]:
     if isinstance(value, (list, tuple)) or (source.takes_gpu and is_on_gpu(value)):
+        if isinstance(value, tuple) and source.num_outputs is None and all(isinstance(part, list) for part in value):
+            _refuse_several(value, source, output)
         return value  # type: ignore[no-any-return]
     if source.is_object(output):
         if isinstance(value, np.ndarray) and value.ndim:
@@ -328,42 +340,68 @@ def load_objects(samples: Iterable[NDArray[Any]], name: str, output: int) -> lis
     return objects
 
 
-def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: int, source: Source, output: int) -> None:
+def check_array(
+    array_dtype: np.dtype[Any],
+    array_ndim: int,
+    dtype: int,
+    ndim: int,
+    source: Source,
+    output: int,
+    *,
+    seen: str = _FIRST,
+) -> None:
     """Compare the dtype and ndim of a sample with the expected ones, declared or seen before. UNKNOWN matches anything.
+
+    Args:
+        seen: where the expected ones were seen, if they are not declared.
 
     Raises:
         DtypeMismatchError, NdimMismatchError: they differ.
     """
     if dtype not in (UNKNOWN, DTYPE_CODES[array_dtype]):
-        raise DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], array_dtype))
+        raise DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], array_dtype, seen))
     if ndim not in (UNKNOWN, array_ndim):
-        raise NdimMismatchError(ndim_text(source, output, ndim, array_ndim))
+        raise NdimMismatchError(ndim_text(source, output, ndim, array_ndim, seen))
 
 
-def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any], where: str = "") -> str:
-    """Return the message for an unexpected dtype; `where` says where the expected one was seen."""
+def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any], seen: str = _FIRST) -> str:
+    """Return the message for an unexpected dtype; `seen` says where the expected one was seen, if it is not declared."""
+    has = f"{source.name} {source.verb} data of type {got} in output {output}"
+    if source.declared and source.declared[output].dtype == DTYPE_CODES[expected]:
+        return (
+            f"{has}, declared as {expected} by dtype=. Convert it, array.astype(np.{expected}), or declare "
+            f"dtype=types.{to_dali_type(got).name}"
+        )
     return (
-        f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}{where}. "
-        f"All samples have one dtype: convert this one, array.astype(np.{expected}), or the others"
+        f"{has}, which was {expected} {seen}. All samples have one dtype: convert this one, array.astype(np.{expected}), or "
+        "the others"
     )
 
 
-def ndim_text(source: Source, output: int, expected: int, got: int, where: str = "") -> str:
-    """Return the message for an unexpected number of dimensions; `where` says where the expected one was seen."""
+def ndim_text(source: Source, output: int, expected: int, got: int, seen: str = _FIRST) -> str:
+    """Return the message for an unexpected number of dimensions; `seen` as in `dtype_text`."""
+    has = f"{source.name} {source.verb} data with {got} dimensions in output {output}"
+    if source.declared and source.declared[output].ndim == expected:
+        if layout := source.layouts[output]:
+            return f'{has}, declared with {expected} by layout="{layout}". Return arrays of that layout, or change layout='
+        return f"{has}, declared with {expected} by ndim=. Reshape the array, by array[..., np.newaxis], or pass ndim={got}"
     return (
-        f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
-        f"{where}. All samples have the same number of dimensions, one for each letter of a layout: reshape the array, by "
-        "array[..., np.newaxis], or change ndim or layout"
+        f"{has}, which had {expected} {seen}. All samples have the same number of dimensions: reshape the array, by "
+        "array[..., np.newaxis], or the others"
     )
 
 
 def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if value is None:
-        _refuse(value, source, output, _FORGOTTEN)
+        _refuse(value, source, output, "each output of each sample has to be an array")
     _refuse_unawaited(value, source)
     heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
-        several = ", or pass num_outputs= if it is several outputs" if source.num_outputs is None else ""
+        if source.num_outputs is None and not source.batch and value:
+            _refuse_several(value, source, output)
+        several = (
+            ", or pass num_outputs= to fn.external_source if it is several outputs" if source.num_outputs is None else ""
+        )
         _refuse(value, source, output, f"wrap it in np.array(){several}")
     if isinstance(value, (str, bytes, bytearray, dict)):
         _refuse(
@@ -398,7 +436,10 @@ def heed_layout(value: Any, source: Source, output: int) -> None:
         return
     layout, known = layout_of(), source.seen_layouts[output]
     if known not in ("", layout) and layout:
-        raise LayoutMismatchError(f'{source.name}: Expected data with layout: "{known}" and got: "{layout}"')
+        raise LayoutMismatchError(
+            f'{source.name}: Expected data with layout: "{known}" and got: "{layout}" in output {output}. The first tensors '
+            f'had layout "{known}": give all the same one, or pass layout='
+        )
     source.seen_layouts[output] = layout or known
 
 
@@ -416,6 +457,23 @@ def _refuse_unawaited(value: Any, source: Source) -> None:
         raise SampleTypeError(
             f"{source.name} {source.verb} a coroutine, which is awaited only if the callback itself is an `async def`"
         )
+
+
+def _refuse_several(value: Any, source: Source, output: int) -> NoReturn:
+    """Refuse a tuple or list that is probably several outputs."""
+    one = "one batch, make its samples arrays" if source.batch else "one array, wrap it in np.array()"
+    raise SampleTypeError(
+        f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If it is {one}; if its "
+        f"parts are the outputs, pass num_outputs={len(value)} to fn.external_source"
+    )
+
+
+def _forgotten(source: Source) -> str:
+    """Return the reason for None instead of a value."""
+    if source.verb != "returned" or source.type is not SourceType.CALLABLE:
+        return "it has to be an array"
+    what = "the batch" if source.batch else "the sample"
+    return f"some path through the callback ends without a return. Return {what} on every path"
 
 
 def _refuse(value: Any, source: Source, output: int, why: str) -> NoReturn:

@@ -50,6 +50,12 @@ from dali_like.types import SampleInfo, plain_form
 _LEAST_COMMIT_BYTES = 1 << 14
 _MOST_COMMIT_BYTES = 1 << 20
 
+
+def most_committed(nbytes: int, num_regions: int) -> int:
+    """Return an upper bound of the memory behind regions with `nbytes` of samples altogether."""
+    return nbytes + min(nbytes, num_regions * _MOST_COMMIT_BYTES) + num_regions * _LEAST_COMMIT_BYTES
+
+
 #: Functions that write a descriptor, by the number of dimensions; see `dali_like.engine.memory.protocol.Word`.
 _DESCRIPTORS = tuple(struct.Struct(f"={Word.SHAPE + ndim}q").pack_into for ndim in range(MAX_NDIM + 1))
 _DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
@@ -74,11 +80,12 @@ class RegionFullError(Exception):
 
 
 class NoMemoryError(Exception):
-    """`missing` bytes could not be committed behind a region."""
+    """`missing` bytes could not be committed behind a region. `needed` bytes would have sufficed for the samples so far."""
 
-    def __init__(self, missing: int) -> None:
-        super().__init__(missing)
+    def __init__(self, missing: int, needed: int = 0) -> None:
+        super().__init__(missing, needed)
         self.missing = missing
+        self.needed = needed
 
 
 #: For each dtype and number of dimensions that arrays may have: the words of a descriptor.
@@ -385,6 +392,18 @@ class Task:
             apart.append(array.copy() if shares else array)
         return tuple(apart)
 
+    def note_need(self, needed: int, sample: int) -> None:
+        """Write the estimated size of the region to the header, for the message about the shortage.
+
+        Args:
+            needed: the bytes of the samples up to the one that found no memory.
+            sample: the index of that sample in the batch. A task that is not computed sample by sample gives its last.
+        """
+        count = self.stop - self.start
+        estimate = needed * count // max(1, min(sample - self.start + 1, count))
+        word = self._space.array(self.view.offset + Header.NEEDED_BYTES * WORD_BYTES, (1,), np.dtype(np.int64))
+        word[0] = max(word[0], estimate)
+
     def end(self) -> None:
         """From now on, let `empty` return None, even in threads that the callback has left behind."""
         with self._lock:
@@ -449,7 +468,7 @@ class Region:
         try:
             self.space.commit(self.start + self._committed, missing)
         except OutOfMemoryError:
-            raise NoMemoryError(missing) from None  # the main process may free memory, and words the error
+            raise NoMemoryError(missing, end) from None  # the main process may free memory, and words the error
         self._committed = target
         self._marks[self._task] = target
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 from jax.sharding import Sharding
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
 from dali_like.pipeline.definition import pipeline_def
 from dali_like.pipeline.pipeline import Pipeline
@@ -60,6 +61,7 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
     [Array([0, 1, 2, 3], dtype=int32), Array([4, 5, 6, 7], dtype=int32)]
     """
 
+    @suggest_arguments
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],

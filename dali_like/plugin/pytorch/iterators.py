@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import IteratorArgumentError, TargetMismatchError
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._outputs import dense, exportable
@@ -114,6 +115,7 @@ class DALIClassificationIterator(DALIGenericIterator):
     ``nvidia.dali.plugin.pytorch.DALIClassificationIterator`` 1.53.
     """
 
+    @suggest_arguments
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],

@@ -7,6 +7,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from dali_like.common.extras import optional
+from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
 from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, resolve_auto
@@ -54,6 +55,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     _serial_iterator_type = _SerialIterator
     _worker_iterator_type = _WorkerIterator
 
+    @suggest_arguments
     def __init__(
         self,
         dataset: Samples[T_co],
