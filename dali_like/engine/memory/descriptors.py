@@ -17,6 +17,9 @@ from typing import ClassVar
 
 from dali_like.errors import DescriptorLimitError
 
+with suppress(ImportError):  # on Windows, where no descriptors are shared
+    import fcntl
+
 _FIRST_FREE = 3
 _ALARM_BYTES = 4096
 
@@ -34,8 +37,6 @@ class Descriptor:
 
     def __init__(self, fd: int) -> None:
         if 0 <= fd < _FIRST_FREE:
-            import fcntl  # noqa: PLC0415  # absent on Windows
-
             fd, low = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE), fd
             os.close(low)
         self._fd = fd
