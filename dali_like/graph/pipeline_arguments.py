@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import operator
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.common.notices import warn
-from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.pool.settings import AUTO, FIRST_DEPTH, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
@@ -267,7 +266,7 @@ class Arguments:
         readers = [external for external in parallel if external.reader is not None]
         workers, method = self.py_num_workers, self.py_start_method
         if isinstance(workers, DefaultInt):
-            workers = (self.num_threads or len(os.sched_getaffinity(0))) if readers else int(workers)
+            workers = (self.num_threads or allowed_cpus()) if readers else int(workers)
         if isinstance(method, DefaultText):
             method = "spawn" if readers == parallel != [] and cuda_in_use() else str(method)
         return replace(self, py_num_workers=workers, py_start_method=method)
