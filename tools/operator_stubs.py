@@ -43,7 +43,13 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 #: Other public names, and their modules.
 _OURS = {
     "fn": {"external_source": "_external_source"},
-    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+    "ops": {
+        "Compose": "_compose",
+        "ExternalSource": "_external_source",
+        "cpu_ops": "_registry",
+        "gpu_ops": "_registry",
+        "mixed_ops": "_registry",
+    },
 }
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",

@@ -14,6 +14,9 @@ from dali_like.ops import random as random
 from dali_like.ops import reductions as reductions
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
+from dali_like.ops._registry import cpu_ops as cpu_ops
+from dali_like.ops._registry import gpu_ops as gpu_ops
+from dali_like.ops._registry import mixed_ops as mixed_ops
 
 _Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
