@@ -10,4 +10,6 @@ __all__ = backend.__all__
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(backend, name)
+    if name in __all__:
+        return getattr(backend, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

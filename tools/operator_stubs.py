@@ -121,8 +121,7 @@ def _overloads(
         return
     for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
-        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
+        yield f"def {name}("
         if first:
             yield "    self,"
         yield from _inputs(description, kind)
@@ -164,8 +163,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        takes_any = i or not description.min_inputs or description.takes_constants
-        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
+        others = " | _Constant" if i or not description.min_inputs or kind == "DataNode" else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"

@@ -22,7 +22,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def cast(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType,
@@ -55,7 +55,7 @@ def cast(
 
 @overload
 def cast_like(
-    input_0: DataNode | _Fixed,
+    input_0: DataNode | _Constant,
     input_1: DataNode | _Constant,
     /,
     *,
@@ -86,7 +86,7 @@ def cast_like(
 
 @overload
 def copy(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     device: str | None = "cpu",
@@ -114,7 +114,7 @@ def copy(
 
 @overload
 def shapes(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -205,7 +205,7 @@ def cat(
 
 @overload
 def one_hot(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     num_classes: int = 0,
@@ -252,7 +252,7 @@ def one_hot(
 
 @overload
 def lookup_table(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     keys: _Ints = (),
@@ -314,7 +314,7 @@ def constant(
 
 @overload
 def brightness_contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -360,7 +360,7 @@ def brightness_contrast(
 
 @overload
 def brightness(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -397,7 +397,7 @@ def brightness(
 
 @overload
 def contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     contrast: float | DataNode = 1.0,
@@ -434,7 +434,7 @@ def contrast(
 
 @overload
 def hsv(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -474,7 +474,7 @@ def hsv(
 
 @overload
 def hue(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -510,7 +510,7 @@ def hue(
 
 @overload
 def saturation(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     saturation: float | DataNode = 1.0,
@@ -546,7 +546,7 @@ def saturation(
 
 @overload
 def color_twist(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -591,7 +591,7 @@ def color_twist(
 
 @overload
 def color_space_conversion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     image_type: DALIImageType,
@@ -625,7 +625,7 @@ def color_space_conversion(
 
 @overload
 def flip(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     horizontal: int | DataNode = 1,
@@ -662,7 +662,7 @@ def flip(
 
 @overload
 def crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -727,7 +727,7 @@ def crop(
 
 @overload
 def slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -803,7 +803,7 @@ def slice(
 
 @overload
 def pad(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -847,7 +847,7 @@ def pad(
 
 @overload
 def paste(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     ratio: float | DataNode,
@@ -893,7 +893,7 @@ def paste(
 
 @overload
 def peek_image_shape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -927,7 +927,7 @@ def peek_image_shape(
 
 @overload
 def gaussian_blur(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
@@ -969,7 +969,7 @@ def gaussian_blur(
 
 @overload
 def jpeg_compression_distortion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     quality: int | DataNode = 50,
@@ -1000,7 +1000,7 @@ def jpeg_compression_distortion(
 
 @overload
 def erase(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1055,7 +1055,7 @@ def erase(
 
 @overload
 def crop_mirror_normalize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1143,7 +1143,7 @@ def crop_mirror_normalize(
 
 @overload
 def normalize(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1284,7 +1284,7 @@ def torch_python_function(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1350,7 +1350,7 @@ def resize(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1442,7 +1442,7 @@ def resize(
 
 @overload
 def random_resized_crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Ints,
@@ -1499,7 +1499,7 @@ def random_resized_crop(
 
 @overload
 def per_frame(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     replace: bool = False,
@@ -1533,7 +1533,7 @@ def per_frame(
 
 @overload
 def reshape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1578,7 +1578,7 @@ def reshape(
 
 @overload
 def reinterpret(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1624,7 +1624,7 @@ def reinterpret(
 
 @overload
 def squeeze(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1658,7 +1658,7 @@ def squeeze(
 
 @overload
 def expand_dims(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints,
@@ -1692,7 +1692,7 @@ def expand_dims(
 
 @overload
 def transpose(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     perm: _Ints | None = None,
@@ -1729,7 +1729,7 @@ def transpose(
 
 @overload
 def warp_affine(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     matrix_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1778,7 +1778,7 @@ def warp_affine(
 
 @overload
 def rotate(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     angle: float | DataNode,

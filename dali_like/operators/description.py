@@ -69,7 +69,6 @@ class Description:
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
         in_order: whether batches must be passed to `function` one at a time, in their order.
-        takes_constants: whether the first input may be a constant.
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
     """
@@ -89,7 +88,6 @@ class Description:
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
     in_order: bool = False
-    takes_constants: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
 
     @property
@@ -295,7 +293,6 @@ def operator(
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
     in_order: bool = False,
-    takes_constants: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
@@ -311,7 +308,7 @@ def operator(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, in_order, takes_constants, for_frames: see `Description`.
+        per_sample, strided, in_order, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
     """
@@ -346,7 +343,6 @@ def operator(
             per_sample=per_sample,
             strided=strided,
             in_order=in_order,
-            takes_constants=takes_constants,
             for_frames=for_frames,
         )
         if path in _registry:

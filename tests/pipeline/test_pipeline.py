@@ -571,7 +571,7 @@ def test_closing_while_operators_work() -> None:
 
 
 def test_decoder_checks_its_arguments() -> None:
-    with pytest.raises(DefinitionError, match="must be a DataNode, not a ndarray"):
-        fn.decoders.image(np.zeros(3))  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="must be a DataNode, a number, a list of numbers or an array, not a str"):
+        fn.decoders.image("file.jpg")  # type: ignore[call-overload]
     with pytest.raises(ArgumentError, match=r"fn.decoders.image: output_type must be one of RGB, BGR, GRAY, .* not 17"):
         fn.decoders.image(numbers(), output_type=17)  # type: ignore[arg-type]
