@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         types,
     )
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
+    from dali_like.fn._custom_operator import operator
     from dali_like.graph.expressions import newaxis
     from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
     from dali_like.pipeline.definition import pipeline_def
@@ -51,6 +52,7 @@ __all__ = [
     "get_worker_info",
     "math",
     "newaxis",
+    "operator",
     "ops",
     "pickling",
     "pipeline_def",
@@ -68,6 +70,7 @@ _PLACES = {
     "dali_like.errors": (),
     "dali_like.external_source": (),
     "dali_like.fn": (),
+    "dali_like.fn._custom_operator": ("operator",),
     "dali_like.graph.expressions": ("newaxis",),
     "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
     "dali_like.math": (),

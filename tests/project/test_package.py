@@ -60,6 +60,7 @@ PUBLIC = {
             "get_worker_info",
             "math",
             "newaxis",
+            "operator",
             "ops",
             "pickling",
             "pipeline_def",
