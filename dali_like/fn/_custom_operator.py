@@ -37,8 +37,8 @@ def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 
     The positional parameters of the function are its inputs, which are arrays. Inputs with a default are optional, and
     ``*inputs`` accepts any number. Keyword-only parameters are arguments. Their annotations determine the allowed values,
-    see `dali_like.operators.parameters`; `PerSample[...]` also allows nodes. If the first parameter is named ``call``, it gets
-    the `dali_like.graph.operator_interface.OperatorCall`: layouts, random numbers, and memory for the result.
+    see `dali_like.operators.parameters`; `PerSample[...]` also allows nodes. If the first parameter is named ``call``, it
+    gets the `dali_like.graph.operator_interface.OperatorCall`: layouts, random numbers, and memory for the result.
 
     The operator runs in the workers behind a parallel source, otherwise in threads. It must be a pure function of its
     sample. Spawned workers get the function by value.

@@ -28,12 +28,20 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
         try:
             return module[name]
         except KeyError:
-            raise AttributeError(f"module {module_name!r} has no attribute {name!r}") from None
+            raise _attribute_error(module_name, name) from None
 
     def names() -> list[str]:
         return list(get("__all__"))
 
     return get, names
+
+
+def _attribute_error(module_name: str, name: str) -> AttributeError:
+    if name.startswith("_"):
+        return AttributeError(f"module {module_name!r} has no attribute {name!r}")
+    from dali_like.operators.missing_names import attribute_error  # noqa: PLC0415  # only for this error
+
+    return attribute_error(module_name, name)
 
 
 def _populate(module_name: str, own: tuple[str, ...]) -> None:

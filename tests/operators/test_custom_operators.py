@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Annotated, Any
@@ -16,24 +15,17 @@ import pytest
 import dali_like
 from dali_like import fn, ops, pipeline_def
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError
-from dali_like.operators import description
 from dali_like.operators.description import descriptions
 from dali_like.operators.parameters import PerSample, at_least
 from tests.conftest import in_both_places
+from tests.custom_operators import removed_at_the_end
 
 
 @pytest.fixture(autouse=True)
 def _removed_again() -> Iterator[None]:
     """Remove the operators of a test."""
-    before = set(descriptions())
-    yield
-    for path in set(descriptions()) - before:
-        described = description._registry.pop(path)
-        for root, name in (("fn", path), ("ops", described.class_path)):
-            *modules, last = name.split(".")
-            module = sys.modules[".".join(("dali_like", root, *modules))]
-            module.__all__.remove(last)
-            delattr(module, last)
+    with removed_at_the_end():
+        yield
 
 
 def first_batch(outputs: Any, way: str = "serial", **options: Any) -> list[Any]:
