@@ -347,11 +347,12 @@ TEXT = """
 
 
 def use_of_module(module: Any) -> Any:
-    return lambda info, scale=1: module.function(info) * scale
+    return lambda info: module.function(info)
 
 
 def use_of_class(module: Any) -> Any:
-    return lambda info, kind=module.Class: kind()(info)
+    kind = module.Class
+    return lambda info: kind()(info)
 
 
 USES: dict[str, Callable[[Any], Any]] = {
