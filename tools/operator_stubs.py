@@ -44,7 +44,13 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 #: Other public names, and their modules.
 _OURS = {
     "fn": {"external_source": "_external_source"},
-    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+    "ops": {
+        "Compose": "_compose",
+        "ExternalSource": "_external_source",
+        "cpu_ops": "_registry",
+        "gpu_ops": "_registry",
+        "mixed_ops": "_registry",
+    },
 }
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
@@ -116,8 +122,7 @@ def _overloads(
         return
     for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
-        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
+        yield f"def {name}("
         if first:
             yield "    self,"
         yield from _inputs(description, kind)
@@ -159,8 +164,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        takes_any = i or not description.min_inputs or description.takes_constants
-        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
+        others = " | _Constant" if i or not description.min_inputs or kind == "DataNode" else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"

@@ -23,7 +23,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def cast(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType,
@@ -56,7 +56,7 @@ def cast(
 
 @overload
 def cast_like(
-    input_0: DataNode | _Fixed,
+    input_0: DataNode | _Constant,
     input_1: DataNode | _Constant,
     /,
     *,
@@ -87,7 +87,7 @@ def cast_like(
 
 @overload
 def copy(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     device: str | None = "cpu",
@@ -115,7 +115,7 @@ def copy(
 
 @overload
 def shapes(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -206,7 +206,7 @@ def cat(
 
 @overload
 def one_hot(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     num_classes: int = 0,
@@ -253,7 +253,7 @@ def one_hot(
 
 @overload
 def lookup_table(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     keys: _Ints = (),
@@ -315,7 +315,7 @@ def constant(
 
 @overload
 def brightness_contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -361,7 +361,7 @@ def brightness_contrast(
 
 @overload
 def brightness(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -398,7 +398,7 @@ def brightness(
 
 @overload
 def contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     contrast: float | DataNode = 1.0,
@@ -435,7 +435,7 @@ def contrast(
 
 @overload
 def hsv(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -475,7 +475,7 @@ def hsv(
 
 @overload
 def hue(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -511,7 +511,7 @@ def hue(
 
 @overload
 def saturation(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     saturation: float | DataNode = 1.0,
@@ -547,7 +547,7 @@ def saturation(
 
 @overload
 def color_twist(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -592,7 +592,7 @@ def color_twist(
 
 @overload
 def color_space_conversion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     image_type: DALIImageType,
@@ -626,7 +626,7 @@ def color_space_conversion(
 
 @overload
 def flip(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     horizontal: int | DataNode = 1,
@@ -663,7 +663,7 @@ def flip(
 
 @overload
 def crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -728,7 +728,7 @@ def crop(
 
 @overload
 def slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -804,7 +804,7 @@ def slice(
 
 @overload
 def pad(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -848,7 +848,7 @@ def pad(
 
 @overload
 def paste(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     ratio: float | DataNode,
@@ -894,7 +894,7 @@ def paste(
 
 @overload
 def peek_image_shape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -928,7 +928,7 @@ def peek_image_shape(
 
 @overload
 def gaussian_blur(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
@@ -970,7 +970,7 @@ def gaussian_blur(
 
 @overload
 def jpeg_compression_distortion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     quality: int | DataNode = 50,
@@ -1001,7 +1001,7 @@ def jpeg_compression_distortion(
 
 @overload
 def erase(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1056,7 +1056,7 @@ def erase(
 
 @overload
 def crop_mirror_normalize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1144,7 +1144,7 @@ def crop_mirror_normalize(
 
 @overload
 def normalize(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1285,7 +1285,7 @@ def torch_python_function(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1351,7 +1351,7 @@ def resize(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1443,7 +1443,7 @@ def resize(
 
 @overload
 def random_resized_crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Ints,
@@ -1500,7 +1500,7 @@ def random_resized_crop(
 
 @overload
 def per_frame(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     replace: bool = False,
@@ -1534,7 +1534,7 @@ def per_frame(
 
 @overload
 def reshape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1579,7 +1579,7 @@ def reshape(
 
 @overload
 def reinterpret(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1625,7 +1625,7 @@ def reinterpret(
 
 @overload
 def squeeze(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1659,7 +1659,7 @@ def squeeze(
 
 @overload
 def expand_dims(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints,
@@ -1693,7 +1693,7 @@ def expand_dims(
 
 @overload
 def transpose(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     perm: _Ints | None = None,
@@ -1730,7 +1730,7 @@ def transpose(
 
 @overload
 def warp_affine(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     matrix_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1779,7 +1779,7 @@ def warp_affine(
 
 @overload
 def rotate(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     angle: float | DataNode,

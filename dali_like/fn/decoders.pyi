@@ -18,7 +18,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def image(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
@@ -106,7 +106,7 @@ def image(
 
 @overload
 def image_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -183,7 +183,7 @@ def image_crop(
 
 @overload
 def image_slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -269,7 +269,7 @@ def image_slice(
 
 @overload
 def image_random_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     random_area: _Floats = (0.08, 1.0),
@@ -343,7 +343,7 @@ def image_random_crop(
 
 @overload
 def numpy(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType | None = None,

@@ -140,7 +140,7 @@ def normal(
     ...
 
 @overload
-def choice(  # type: ignore[overload-overlap]
+def choice(
     a: DataNode | _Constant,
     shape_like: DataNode | _Constant | None = None,
     /,
@@ -164,7 +164,7 @@ def choice(  # type: ignore[overload-overlap]
 
 @overload
 def choice(
-    a: Sequence[DataNode] | _Constant,
+    a: Sequence[DataNode],
     shape_like: Sequence[DataNode] | _Constant | None = None,
     /,
     *,

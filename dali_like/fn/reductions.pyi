@@ -18,7 +18,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def sum(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -59,7 +59,7 @@ def sum(
 
 @overload
 def mean(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -99,7 +99,7 @@ def mean(
 
 @overload
 def mean_square(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -139,7 +139,7 @@ def mean_square(
 
 @overload
 def rms(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -179,7 +179,7 @@ def rms(
 
 @overload
 def min(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -216,7 +216,7 @@ def min(
 
 @overload
 def max(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -253,7 +253,7 @@ def max(
 
 @overload
 def variance(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,
@@ -296,7 +296,7 @@ def variance(
 
 @overload
 def std_dev(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,

@@ -15,7 +15,6 @@ from dali_like.common.suggestions import list_unknown
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline
-from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, descriptions
@@ -99,11 +98,6 @@ def _is_list_of_nodes(value: Any) -> bool:
 
 
 def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode, ...]:
-    needs_node = bool(description.min_inputs) and not description.takes_constants
-    if needs_node and not any(isinstance(value, Expression) for value in inputs):
-        raise DefinitionError(
-            f"{description.name}: the input {description.inputs[0]} must be a DataNode, not a {type(inputs[0]).__qualname__}"
-        )
     nodes: list[DataNode] = []
     for i, value in enumerate(inputs):
         name = description.inputs[min(i, len(description.inputs) - 1)]

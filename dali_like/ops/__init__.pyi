@@ -15,6 +15,9 @@ from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
+from dali_like.ops._registry import cpu_ops as cpu_ops
+from dali_like.ops._registry import gpu_ops as gpu_ops
+from dali_like.ops._registry import mixed_ops as mixed_ops
 
 _Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
@@ -43,7 +46,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -87,7 +90,7 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: DataNode | _Fixed,
+        input_0: DataNode | _Constant,
         input_1: DataNode | _Constant,
         /,
         *,
@@ -130,7 +133,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -173,7 +176,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -319,7 +322,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         num_classes: int = ...,
@@ -380,7 +383,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         keys: _Ints = ...,
@@ -481,7 +484,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -538,7 +541,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -591,7 +594,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         contrast: float | DataNode = ...,
@@ -646,7 +649,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -700,7 +703,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -752,7 +755,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         saturation: float | DataNode = ...,
@@ -810,7 +813,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -867,7 +870,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         image_type: DALIImageType = ...,
@@ -918,7 +921,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -990,7 +993,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1085,7 +1088,7 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -1169,7 +1172,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1232,7 +1235,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1290,7 +1293,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -1344,7 +1347,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1393,7 +1396,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         quality: int | DataNode = ...,
@@ -1454,7 +1457,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1554,7 +1557,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1659,7 +1662,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -1874,7 +1877,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1942,7 +1945,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -2042,7 +2045,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Ints = ...,
@@ -2112,7 +2115,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         replace: bool = ...,
@@ -2166,7 +2169,7 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2228,7 +2231,7 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2285,7 +2288,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -2334,7 +2337,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints = ...,
@@ -2385,7 +2388,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         perm: _Ints | None = ...,
@@ -2445,7 +2448,7 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         matrix_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2514,7 +2517,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         angle: float | DataNode = ...,

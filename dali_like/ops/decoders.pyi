@@ -71,7 +71,7 @@ class Image:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         output_type: DALIImageType = ...,
@@ -182,7 +182,7 @@ class ImageCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -298,7 +298,7 @@ class ImageSlice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -419,7 +419,7 @@ class ImageRandomCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         random_area: _Floats = ...,
@@ -502,7 +502,7 @@ class Numpy:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType | None = ...,

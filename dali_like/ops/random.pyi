@@ -213,7 +213,7 @@ class Choice:
         bytes_per_sample_hint: Any = ...,
     ) -> None: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self,
         a: DataNode | _Constant,
         shape_like: DataNode | _Constant | None = None,
@@ -232,7 +232,7 @@ class Choice:
     @overload
     def __call__(
         self,
-        a: Sequence[DataNode] | _Constant,
+        a: Sequence[DataNode],
         shape_like: Sequence[DataNode] | _Constant | None = None,
         /,
         *,

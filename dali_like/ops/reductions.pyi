@@ -42,7 +42,7 @@ class Sum:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -99,7 +99,7 @@ class Mean:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -156,7 +156,7 @@ class MeanSquare:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -213,7 +213,7 @@ class RMS:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -268,7 +268,7 @@ class Min:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -321,7 +321,7 @@ class Max:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -377,7 +377,7 @@ class Variance:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         mean: DataNode | _Constant,
         /,
         *,
@@ -437,7 +437,7 @@ class StdDev:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         mean: DataNode | _Constant,
         /,
         *,

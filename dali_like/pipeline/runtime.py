@@ -42,6 +42,7 @@ from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerS
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard, empty_epoch_text
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
+from dali_like.sources.main_module import find_main, refuse_while_importing
 from dali_like.sources.sharding import ALONE, Rest
 
 if TYPE_CHECKING:
@@ -279,6 +280,7 @@ class Runtime:
 
     def _start_pool(self, parallel: list[SourceNode]) -> WorkerPool:
         given = self.arguments
+        refuse_while_importing()
         if self._num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
@@ -479,7 +481,9 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
-    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray")
+    main = find_main() if given.py_import_main else None
+    inherits = given.py_start_method != "ray"
+    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:
