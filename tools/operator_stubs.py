@@ -73,7 +73,8 @@ def stubs() -> dict[str, str]:
 
 
 def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(modules) if module]
+    submodules = {module.partition(".")[0] for module in modules if module}
+    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(submodules)]
     lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
     return "\n".join([*lines, ""])
 

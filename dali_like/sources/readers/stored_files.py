@@ -80,10 +80,12 @@ class StoredFiles:
         with _errors_of(path):
             return await self._store_of(path)._read_url(path, None if whole else start, stop)
 
-    def read_now(self, path: str, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-        """Return a file, or a part of it; see `read`."""
+    def read_now(
+        self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
+    ) -> NDArray[np.uint8]:
+        """Return a file, or a part of it; see `read`. For code that is no coroutine."""
         if not is_url(path):
-            return self._read_local(path, start, stop, None)
+            return self._read_local(path, start, stop, empty)
         data: NDArray[np.uint8] = _finished(self.read(path, start, stop))
         return data
 
