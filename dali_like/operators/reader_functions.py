@@ -19,7 +19,15 @@ from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import source_nodes
 from dali_like.operators.description import Description, description_of
-from dali_like.operators.functions import apply, check_names, make_class, make_function, preserve
+from dali_like.operators.functions import (
+    apply,
+    check_names,
+    deprecated_class,
+    deprecated_function,
+    make_class,
+    make_function,
+    preserve,
+)
 from dali_like.operators.parameters import Parameter, at_least, parameters_of
 from dali_like.sources.external_source import default_options
 from dali_like.sources.readers.reader import Reader, registered_readers
@@ -29,6 +37,9 @@ from dali_like.sources.source_checks import make_external_source
 from dali_like.types import NO_TYPE
 
 T = TypeVar("T")
+
+#: Readers that DALI has introduced after the older names were deprecated.
+_NEWER = {"webdataset"}
 
 
 def arguments_of_all(
@@ -223,6 +234,23 @@ def reader_member(module_name: str, name: str) -> Any:
             setattr(sys.modules[module_name], name, made)
             return made
     return None
+
+
+def add_older_names(module_name: str) -> None:
+    """Add the deprecated names of readers to ``fn`` or ``ops``, such as ``fn.file_reader`` and ``ops.FileReader``."""
+    for description in own_reader_descriptions().values():
+        where, _, name = description.path.rpartition(".")
+        if where != "readers" or name in _NEWER:
+            continue
+        first, _, rest = name.partition("_") if name == "video_resize" else (name, "", "")
+        older = f"{first}_reader_{rest}" if rest else f"{name}_reader"
+        made: Any
+        if module_name == "dali_like.fn":
+            made = deprecated_function(older, make_function(description, apply_reader), description)
+        else:
+            older = class_name(older)
+            made = deprecated_class(older, make_class(description, apply_reader))
+        setattr(sys.modules[module_name], older, made)
 
 
 def _members(module_name: str) -> list[tuple[Description, str]]:

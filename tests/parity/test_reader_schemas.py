@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import nvidia.dali
 import pytest
 
+import dali_like
+from dali_like.common.class_names import class_name
 from dali_like.operators.description import Description
 from dali_like.operators.parameters import REQUIRED
 from dali_like.operators.reader_functions import own_reader_descriptions
@@ -61,3 +65,22 @@ def plain(value: Any) -> Any:
     if value is REQUIRED or value is None or value == "required":
         return None
     return tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else value
+
+
+@pytest.mark.parametrize("path", [path for path in own_reader_descriptions() if path.startswith("readers.")])
+def test_older_names(path: str) -> None:
+    name = path.removeprefix("readers.")
+    older = "video_reader_resize" if name == "video_resize" else f"{name}_reader"
+    description = own_reader_descriptions()[path]
+    if name == "webdataset":
+        pytest.skip("it is newer than these names")
+
+    assert hasattr(nvidia.dali.fn, older)
+    assert hasattr(nvidia.dali.ops, class_name(older))
+    with (
+        pytest.warns(DeprecationWarning, match=rf"fn.{older} is deprecated; use fn.{path}"),
+        suppress(TypeError, ValueError),
+    ):
+        getattr(dali_like.fn, older)()
+    with pytest.warns(DeprecationWarning, match=f"use ops.{description.class_path}"):
+        getattr(dali_like.ops, class_name(older))()
