@@ -18,7 +18,7 @@ from dali_like.graph.defining import current_pipeline
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
-from dali_like.operators.description import BoundOperator, Description, descriptions
+from dali_like.operators.description import BoundOperator, Description, descriptions, internal_descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
@@ -210,6 +210,12 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
     function.__doc__ = description.doc
     function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
     return function
+
+
+def internal_function(name: str) -> Callable[..., Any] | None:
+    """Return the function of an internal operator, given its name for messages; None if there is none."""
+    description = internal_descriptions().get(name.removeprefix("fn."))
+    return None if description is None else make_function(description)
 
 
 def signature_of(description: Description) -> inspect.Signature:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, TypeVar
 
 from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
-from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import source_nodes
 from dali_like.operators.description import Description, description_of
 from dali_like.operators.functions import (
@@ -28,7 +27,7 @@ from dali_like.operators.functions import (
     make_function,
     preserve,
 )
-from dali_like.operators.parameters import Parameter, at_least, parameters_of
+from dali_like.operators.parameters import Parameter, at_least, parameters_of, to_plain
 from dali_like.sources.external_source import default_options
 from dali_like.sources.readers.reader import Reader, registered_readers
 from dali_like.sources.readers.reader_order import ReaderOptions
@@ -40,6 +39,11 @@ T = TypeVar("T")
 
 #: Readers that DALI has introduced after the older names were deprecated.
 _NEWER = {"webdataset"}
+
+
+#: Arguments that a serialized pipeline does not keep. Its nodes know where they are wanted. A stranger's text must not name
+#: a cache, because the contents of a cache can run code.
+_NOT_SAVED = {"device", "preserve", "remote_options"}
 
 
 def arguments_of_all(
@@ -170,20 +174,19 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     reader.remote_options = common["remote_options"]
     reader.has_operator_behind = bool(for_behind)
     _named(description, lambda: reader.files)  # checks the options
-    pipeline = current_pipeline()
-    parallel = pipeline is None or bool(pipeline.py_num_workers)
     others: Any = {
         **default_options(),
         "name": common["name"],
         "batch": False,
-        "parallel": parallel,
-        "prefetch_queue_depth": common["prefetch_queue_depth"] if parallel else None,
+        "parallel": True,
+        "prefetch_queue_depth": common["prefetch_queue_depth"],
         "on_error": common["on_error"],
         "dtype": _listed(reader.dtype),
         "ndim": _listed(reader.ndim),
         "layout": _listed(reader.layout),
     }
-    external = make_external_source(ReaderStream(reader, options), reader.num_outputs, others)
+    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
+    external = make_external_source(ReaderStream(reader, options, again), reader.num_outputs, others)
     nodes = source_nodes(external)
     if behind is not None and for_behind:
         nodes[0] = _named(description, lambda: apply(behind, [nodes[0]], for_behind))
