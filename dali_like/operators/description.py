@@ -42,6 +42,8 @@ IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
 
 _registry: dict[str, Description] = {}
+#: Operators that other functions of ``fn`` apply. They are not public.
+_internal: dict[str, Description] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +53,7 @@ class Description:
     Attributes:
         path: name in ``fn``, such as "decoders.image".
         function: computes one sample; see this module.
+        doc: docstring of the function and the class.
         parameters: arguments that have an effect.
         common: arguments of all operators, and arguments that are accepted for DALI compatibility but have no effect.
         inputs: names of the inputs.
@@ -75,6 +78,7 @@ class Description:
 
     path: str
     function: Callable[..., Any]
+    doc: str
     parameters: Mapping[str, Parameter]
     common: Mapping[str, Parameter]
     inputs: tuple[str, ...]
@@ -328,6 +332,7 @@ def describe(
     return Description(
         path=f"{module}.{name or function.__name__}" if module else name or function.__name__,
         function=function,
+        doc=inspect.getdoc(function) or "",
         parameters=parameters,
         common={
             **_common(preserve=preserve),
@@ -349,18 +354,19 @@ def describe(
     )
 
 
-def operator(**options: Any) -> Callable[[Callable[..., Any]], Description]:
+def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Description]:
     """Make a `Description` from a function, and register it as an operator of the library.
 
     Args:
+        internal: whether the operator is only for readers, see `Reader.behind`, and not in ``fn`` and ``ops``.
         options: see `describe`.
     """
 
     def decorate(function: Callable[..., Any]) -> Description:
         described = describe(function, **options)
-        if described.path in _registry:
+        if described.path in _registry or described.path in _internal:
             raise ValueError(f"two operators have the name {described.path}")
-        _registry[described.path] = described
+        (_internal if internal else _registry)[described.path] = described
         return described
 
     return decorate
@@ -394,6 +400,13 @@ def descriptions() -> Mapping[str, Description]:
     return _registry
 
 
+def internal_descriptions() -> Mapping[str, Description]:
+    """Return the internal operators by their paths."""
+    descriptions()
+    return _internal
+
+
 def description_of(path: str) -> Description:
-    """Return the operator with this name in ``fn``."""
-    return descriptions()[path]
+    """Return the operator with this name in ``fn``, or an internal one."""
+    public = descriptions()
+    return _internal[path] if path in _internal else public[path]

@@ -1,6 +1,7 @@
 """``nvidia.dali.ops``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,6 +11,7 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
+from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
@@ -19,10 +21,10 @@ from dali_like.ops._registry import cpu_ops as cpu_ops
 from dali_like.ops._registry import gpu_ops as gpu_ops
 from dali_like.ops._registry import mixed_ops as mixed_ops
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Cast:
@@ -60,7 +62,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -104,8 +106,8 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: Sequence[DataNode],
-        input_1: Sequence[DataNode] | _Constant,
+        input_0: _Sequence[DataNode],
+        input_1: _Sequence[DataNode] | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -146,7 +148,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         device: str | None = ...,
@@ -190,7 +192,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -236,7 +238,7 @@ class Stack:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -281,7 +283,7 @@ class Cat:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -341,7 +343,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         num_classes: int = ...,
@@ -400,7 +402,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         keys: _Ints = ...,
@@ -502,7 +504,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -557,7 +559,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -610,7 +612,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         contrast: float | DataNode = ...,
@@ -666,7 +668,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -719,7 +721,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -771,7 +773,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         saturation: float | DataNode = ...,
@@ -832,7 +834,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -885,7 +887,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         image_type: DALIImageType = ...,
@@ -937,7 +939,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -1018,7 +1020,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1117,9 +1119,9 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        anchor: Sequence[DataNode] | _Constant | None = None,
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        anchor: _Sequence[DataNode] | _Constant | None = None,
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1190,7 +1192,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1254,7 +1256,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1307,7 +1309,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -1363,7 +1365,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1410,7 +1412,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         quality: int | DataNode = ...,
@@ -1479,7 +1481,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1589,7 +1591,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1685,7 +1687,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -1750,7 +1752,7 @@ class PythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1804,7 +1806,7 @@ class TorchPythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1911,7 +1913,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1979,7 +1981,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -2070,7 +2072,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Ints = ...,
@@ -2129,7 +2131,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         replace: bool = ...,
@@ -2187,8 +2189,8 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2250,8 +2252,8 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2303,7 +2305,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -2352,7 +2354,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints = ...,
@@ -2404,7 +2406,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         perm: _Ints | None = ...,
@@ -2468,8 +2470,8 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
-        matrix_input: Sequence[DataNode] | _Constant | None = None,
+        image: _Sequence[DataNode],
+        matrix_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         matrix: _Floats | DataNode | None = ...,
@@ -2537,7 +2539,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         angle: float | DataNode = ...,
