@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 import dali_like
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from dali_like.operators.reader_functions import own_reader_descriptions
 
@@ -68,7 +68,7 @@ def stubs() -> dict[str, str]:
     texts = {}
     for root in ("fn", "ops"):
         modules: dict[str, list[Description]] = defaultdict(list)
-        for description in (*descriptions().values(), *own_reader_descriptions().values()):
+        for description in (*own_descriptions().values(), *own_reader_descriptions().values()):
             modules[description.path.rpartition(".")[0]].append(description)
         for module, members in modules.items():
             write = _function if root == "fn" else _class

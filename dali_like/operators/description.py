@@ -400,6 +400,11 @@ def descriptions() -> Mapping[str, Description]:
     return _registry
 
 
+def own_descriptions() -> Mapping[str, Description]:
+    """Return the operators of this library, without those of users."""
+    return {path: description for path, description in descriptions().items() if description.travels is None}
+
+
 def internal_descriptions() -> Mapping[str, Description]:
     """Return the internal operators by their paths."""
     descriptions()
