@@ -347,12 +347,19 @@ TEXT = """
 
 
 def use_of_module(module: Any) -> Any:
-    return lambda info: module.function(info)
+    def source(info: Any) -> Any:
+        return module.function(info)
+
+    return source
 
 
 def use_of_class(module: Any) -> Any:
     kind = module.Class
-    return lambda info: kind()(info)
+
+    def source(info: Any) -> Any:
+        return kind()(info)
+
+    return source
 
 
 USES: dict[str, Callable[[Any], Any]] = {
