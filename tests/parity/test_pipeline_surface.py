@@ -92,7 +92,14 @@ def test_arguments_have_the_same_order_and_defaults() -> None:
     theirs = inspect.signature(nvidia.dali.Pipeline).parameters
     # What is not there is not compared.
     theirs = {name: theirs[name] for name in theirs if name in ours}
-    own = {"py_worker_threads", "py_worker_restarts", "py_timeout_s", "max_held_bytes", "py_worker_options"}
+    own = {
+        "py_worker_threads",
+        "py_worker_restarts",
+        "py_timeout_s",
+        "max_held_bytes",
+        "py_worker_options",
+        "py_import_main",
+    }
 
     assert [name for name in ours if name not in own] == list(theirs)
     for name, parameter in theirs.items():

@@ -106,14 +106,6 @@ def test_decorated_function_keeps_its_name_and_text() -> None:
     assert inspect.getdoc(pipeline) == "What it is for."
 
 
-def test_function_with_any_keywords_is_refused() -> None:
-    with pytest.raises(DefinitionError, match=r"pipeline must not have \*\*options"):
-
-        @pipeline_def(batch_size=1)
-        def pipeline(**options: Any) -> DataNode:
-            return numbers()
-
-
 def test_unknown_arguments_are_refused() -> None:
     with pytest.raises(
         DefinitionError, match=r"batchsize \(did you mean batch_size\?\), threads \(did you mean num_threads\?\)$"
