@@ -322,12 +322,13 @@ class TestNoRowHasTwoWriters:
         (tmp_path / "first batch").touch()
         pool: Any = pipe._runtime.process_pool
         survivor = int(wait_until((tmp_path / "survivor").read_text, "a worker that survives"))
-        wait_until(lambda: pool._workers.read_news() or link_of(pipe, "forkserver") is None, "the end of the forkserver")
-
-        pool._workers.read_news()
-        assert is_running(survivor)
-        assert pool._workers.take_end() is None
-        os.kill(survivor, signal.SIGKILL)
+        try:
+            wait_until(lambda: pool._workers.read_news() or link_of(pipe, "forkserver") is None, "the end of its parent")
+            pool._workers.read_news()
+            assert is_running(survivor)
+            assert pool._workers.take_end() is None
+        finally:
+            os.kill(survivor, signal.SIGKILL)
 
         assert first + batches_of(pipe, LENGTH) == expected(Noise(), LENGTH + 1)
 
