@@ -459,13 +459,13 @@ class TestMemoryBetweenOperators:
         addresses = []
 
         @operator()
-        def doubled(call: OperatorCall, data: Array) -> Array:
+        def twice(call: OperatorCall, data: Array) -> Array:
             out, other = call.empty(data.shape, data.dtype), call.empty(data.shape, data.dtype)
             assert not np.may_share_memory(out, other)
             addresses.append(out.__array_interface__["data"][0])
             return np.add(data, data, out=out)
 
-        ((results,),) = run(lambda image: fn.flip(doubled(image)), LARGE, layouts=["HWC"], num_threads=1)
+        ((results,),) = run(lambda image: fn.flip(twice(image)), LARGE, layouts=["HWC"], num_threads=1)
 
         assert len(set(addresses[:6])) == 1
         np.testing.assert_array_equal(results, np.multiply(LARGE, 2)[:, :, ::-1])
