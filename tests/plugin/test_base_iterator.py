@@ -802,10 +802,6 @@ def test_no_pipelines(value: Any) -> None:
         *(({"size": size}, ArgumentTypeError, "integer, not") for size in (10.0, "10", True, None)),
         *(({"auto_reset": value}, IteratorArgumentError, f"auto_reset.*not {value!r}") for value in (0, 1, "maybe")),
         *(({"last_batch_policy": value}, ArgumentTypeError, "LastBatchPolicy, not") for value in (None, 1, "DROP")),
-        (
-            ArgumentClashError,
-            "Operator reader not found .*known length: none",
-        ),
         ({"reader_name": "reader", "size": 4}, IteratorArgumentError, "come from the reader 'reader': leave them out"),
         ({"reader_name": "reader", "last_batch_padded": True}, IteratorArgumentError, "leave them out beside reader_name"),
         ({"size": 3, "last_batch_policy": DROP}, ArgumentClashError, "of 3 samples: a full batch has 4"),

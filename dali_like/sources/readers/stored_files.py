@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.worker.coroutines import EventLoop
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenFileError,
+    DaliLikeError,
+    FileReadError,
+    MissingFileError,
+)
 from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
@@ -305,3 +312,10 @@ def _errors_of(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise FileReadError(f"{shown(path)} cannot be read: {error.strerror or error}", path) from error
+    except DaliLikeError:
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        # Each store has exceptions of its own.
+        raise FileReadError(f"{shown(path)} cannot be read: {error or type(error).__name__}", path) from error
