@@ -148,7 +148,7 @@ def _body(description: Description, documented: bool) -> Iterator[str]:
 
 
 def _doc(description: Description, indent: str) -> list[str]:
-    doc = inspect.getdoc(description.function) or ""
+    doc = description.doc
     return textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', indent).splitlines()
 
 

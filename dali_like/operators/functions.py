@@ -207,7 +207,7 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
         return apply(description, inputs, arguments)
 
     function.__name__ = function.__qualname__ = description.path.rsplit(".", 1)[-1]
-    function.__doc__ = description.function.__doc__
+    function.__doc__ = description.doc
     function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
     return function
 
@@ -262,8 +262,8 @@ def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def make_class(description: Description, apply: Apply = apply) -> type[OperatorClass]:
     """Make the operator's class in ``ops``."""
     name = description.class_path.rsplit(".", 1)[-1]
-    doc = description.function.__doc__
-    return type(name, (OperatorClass,), {"description": description, "apply": staticmethod(apply), "__doc__": doc})
+    members = {"description": description, "apply": staticmethod(apply), "__doc__": description.doc}
+    return type(name, (OperatorClass,), members)
 
 
 def _deprecated_function(name: str, description: Description) -> Callable[..., Any]:

@@ -7,7 +7,9 @@ pipeline with ``py_num_workers=0`` the main process does.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -16,8 +18,8 @@ from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import source_nodes
-from dali_like.operators.description import Description
-from dali_like.operators.functions import check_names, make_class, make_function, preserve
+from dali_like.operators.description import Description, description_of
+from dali_like.operators.functions import apply, check_names, make_class, make_function, preserve
 from dali_like.operators.parameters import Parameter, at_least, parameters_of
 from dali_like.sources.external_source import default_options
 from dali_like.sources.readers.reader import Reader, registered_readers
@@ -88,11 +90,15 @@ def own_reader_descriptions() -> Mapping[str, Description]:
 def description_of_reader(cls: type[Reader]) -> Description:
     """Return the description of a reader, which has no inputs."""
     fixed = cls.num_outputs if isinstance(cls.num_outputs, int) else 1
+    own = parameters_of(cls.__init__)
+    if cls.behind:
+        own |= description_of(cls.behind).parameters
     return Description(
         path=cls.path,
         function=cls,
-        parameters=parameters_of(cls.__init__),
-        common=_arguments_of_all(),
+        doc=_doc_of(cls),
+        parameters=own,
+        common={name: parameter for name, parameter in _arguments_of_all().items() if name not in own},
         inputs=(),
         min_inputs=0,
         max_inputs=0,
@@ -103,6 +109,17 @@ def description_of_reader(cls: type[Reader]) -> Description:
         random=False,
         per_sample=True,
     )
+
+
+def _doc_of(cls: type[Reader]) -> str:
+    """Return the docstring of a reader, with the arguments of the operator behind it."""
+    doc = inspect.getdoc(cls) or ""
+    if not cls.behind:
+        return doc
+    described = description_of(cls.behind)
+    entries = re.split(r"\n(?=    \w)", described.doc.partition("\nArgs:")[2].partition("\n\n")[0])[1:]
+    arguments = [entry for entry in entries if entry.strip().partition(":")[0] not in described.inputs]
+    return doc.replace("\n\nReturns:", "\n".join(["", *arguments, "\nReturns:"]), 1)
 
 
 @functools.cache
@@ -128,16 +145,19 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     if inputs:
         raise ArgumentTypeError(f"{description.name} takes no inputs; give its arguments by name")
     check_names(description, given)
+    cls: Any = description.function
+    behind = description_of(cls.behind) if cls.behind else None
+    for_behind = {name: given.pop(name) for name in [*given] if behind is not None and name in behind.parameters}
     values = {name: description.all_parameters[name].convert(value, description.name) for name, value in given.items()}
     common = {name: values.get(name, parameter.default) for name, parameter in description.common.items()}
     if common["device"] not in ("cpu", "gpu"):
         raise DeviceError(f'{description.name}: device={common["device"]!r}: a reader delivers to the "cpu" or to the "gpu"')
     order = {name: common[name] for name in ReaderOptions.__dataclass_fields__}
     options = _named(description, lambda: ReaderOptions(**order))
-    cls: Any = description.function
     own = {name: value for name, value in values.items() if name in description.parameters}
     reader: Reader = _named(description, lambda: cls(**own))
     reader.remote_options = common["remote_options"]
+    reader.has_operator_behind = bool(for_behind)
     _named(description, lambda: reader.files)  # checks the options
     pipeline = current_pipeline()
     parallel = pipeline is None or bool(pipeline.py_num_workers)
@@ -154,6 +174,8 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     }
     external = make_external_source(ReaderStream(reader, options), reader.num_outputs, others)
     nodes = source_nodes(external)
+    if behind is not None and for_behind:
+        nodes[0] = _named(description, lambda: apply(behind, [nodes[0]], for_behind))
     if common["device"] == "gpu":
         nodes = [node.gpu() for node in nodes]
     if common["preserve"]:

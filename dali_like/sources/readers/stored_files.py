@@ -96,7 +96,8 @@ class StoredFiles:
 
     def text_lines(self, path: str) -> list[str]:
         """Return the lines of a text file, without their ends. Bytes that are not UTF-8 stay as `os.fsdecode` has them."""
-        return os.fsdecode(self.read_now(path).tobytes()).splitlines()
+        text = os.fsdecode(self.read_now(path).tobytes())
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
