@@ -1,6 +1,7 @@
 """``nvidia.dali.fn.readers``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 def file(
@@ -131,4 +132,48 @@ def numpy(
 
     Returns:
         The array, in C order and native byte order. With arguments for a region, that part of it.
+    """
+
+def sequence(
+    *,
+    file_root: str,
+    sequence_length: int,
+    step: int = 1,
+    stride: int = 1,
+    image_type: DALIImageType = DALIImageType.RGB,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> DataNode:
+    """Reads sequences of frames, which are image files in one folder for each stream.
+
+    The streams are sorted by the names of their folders, and the frames of a stream by their names. A sequence does not go
+    beyond its stream. DALI's reader is deprecated there, in favor of readers of video files.
+
+    Args:
+        file_root: folder of the streams.
+        sequence_length: frames in a sequence.
+        step: distance of the first frames of consecutive sequences.
+        stride: distance of consecutive frames in a sequence.
+        image_type: color format of the frames.
+
+    Returns:
+        The frames, of shape (frames, height, width, channels), dtype UINT8 and layout FHWC.
     """

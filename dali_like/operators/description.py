@@ -373,6 +373,12 @@ def descriptions() -> Mapping[str, Description]:
     return _registry
 
 
+def internal_descriptions() -> Mapping[str, Description]:
+    """Return the internal operators by their paths."""
+    descriptions()
+    return _internal
+
+
 def description_of(path: str) -> Description:
     """Return the operator with this name in ``fn``, or an internal one."""
     public = descriptions()

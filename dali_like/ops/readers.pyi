@@ -1,6 +1,7 @@
 """``nvidia.dali.ops.readers``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class File:
@@ -203,6 +204,83 @@ class Numpy:
         on_error: Any = ...,
         remote_options: Any = ...,
         bytes_per_sample_hint: Any = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
+class Sequence:
+    """Reads sequences of frames, which are image files in one folder for each stream.
+
+    The streams are sorted by the names of their folders, and the frames of a stream by their names. A sequence does not go
+    beyond its stream. DALI's reader is deprecated there, in favor of readers of video files.
+
+    Args:
+        file_root: folder of the streams.
+        sequence_length: frames in a sequence.
+        step: distance of the first frames of consecutive sequences.
+        stride: distance of consecutive frames in a sequence.
+        image_type: color format of the frames.
+
+    Returns:
+        The frames, of shape (frames, height, width, channels), dtype UINT8 and layout FHWC.
+    """
+    def __init__(
+        self,
+        *,
+        file_root: str = ...,
+        sequence_length: int = ...,
+        step: int = ...,
+        stride: int = ...,
+        image_type: DALIImageType = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        file_root: str = ...,
+        sequence_length: int = ...,
+        step: int = ...,
+        stride: int = ...,
+        image_type: DALIImageType = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
         initial_fill: int = ...,
         lazy_init: bool = ...,
         read_ahead: bool = ...,
