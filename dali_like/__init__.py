@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         tensors,
         types,
     )
+    from dali_like.device.cpu_only import use_cpu
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.graph.expressions import newaxis
     from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
@@ -55,6 +56,7 @@ __all__ = [
     "pipeline_def",
     "tensors",
     "types",
+    "use_cpu",
 ]
 
 #: Modules with the names that they provide. All are imported on first use: spawned workers import this package too.
@@ -63,6 +65,7 @@ _PLACES = {
     "dali_like.backend_impl": (),
     "dali_like.data": (),
     "dali_like.data_node": (),
+    "dali_like.device.cpu_only": ("use_cpu",),
     "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
     "dali_like.errors": (),
     "dali_like.external_source": (),
