@@ -14,7 +14,7 @@ from dali_like import Pipeline, fn, math, ops, pipeline_def, types
 from dali_like.device import opening
 from dali_like.errors import ArgumentClashError
 from dali_like.testing.simulated_device import SimulatedArray, SimulatedDevice
-from tests.image_files import as_png
+from tests.image_files import as_file, with_opencv
 
 Gpus = list[SimulatedDevice]
 BATCH = 4
@@ -35,7 +35,6 @@ def run(define: Callable[[], Any], **options: Any) -> tuple[list[Any], dict[str,
     """Return the outputs of the second batch, and the places of the operators."""
     arguments = {"batch_size": BATCH, "num_threads": 1, "device_id": 0, **options}
     with closing(pipeline_def(define)(**arguments)) as pipe, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", NOTICE)
         warnings.filterwarnings("ignore", f".*{NOTICE}")
         pipe.run()
         outputs = [output.as_cpu().as_array().copy() for output in pipe.run()]
@@ -75,11 +74,11 @@ def test_only_outputs_are_copied(gpus: Gpus) -> None:
 @pytest.mark.parametrize(
     ("define", "device"),
     [
-        (lambda data: fn.flip(data), "cpu"),
+        (fn.flip, "cpu"),
         (lambda data: fn.flip(data.gpu()), "gpu"),
         (lambda data: fn.flip(data, device="gpu"), "gpu"),
         (lambda data: fn.flip(data.gpu(), device="cpu"), "cpu"),
-        (lambda data: ops.Flip(device="gpu")(data), "gpu"),
+        (ops.Flip(device="gpu"), "gpu"),
         (lambda data: fn.cat(data, data.gpu(), axis=0), "gpu"),
         (lambda data: fn.flip([data, data.gpu()])[0], "gpu"),
         (lambda data: fn.decoders.image_crop(data, device="mixed"), "gpu"),
@@ -106,7 +105,9 @@ def test_one_notice_names_the_operators(gpus: Gpus) -> None:
         return chain(fn.flip(data).gpu(), "gpu")
 
     with closing(pipeline()) as pipe:
-        with pytest.warns(UserWarning, match=rf"{NOTICE}.*: fn\.crop, fn\.crop_mirror_normalize\. .*operator_places") as told:
+        with pytest.warns(
+            UserWarning, match=rf"{NOTICE}.*: fn\.crop, fn\.crop_mirror_normalize\. .*operator_places"
+        ) as told:
             pipe.run()
         assert len(told) == 1
 
@@ -139,8 +140,9 @@ def test_arrays_on_the_gpu_are_not_copied_back_unasked(gpus: Gpus) -> None:
 
     with closing(pipeline(True)) as pipe:
         assert pipe.run()[0].as_array().shape == (1, 8, 6, 3)
-    with closing(pipeline(False)) as pipe, pytest.raises(
-        ArgumentClashError, match=r"^fn\.flip works on the CPU; arrays is on the GPU: pass its \.cpu\(\)$"
+    with (
+        closing(pipeline(False)) as pipe,
+        pytest.raises(ArgumentClashError, match=r"^fn\.flip works on the CPU; arrays is on the GPU: pass its \.cpu\(\)$"),
     ):
         pipe.run()
 
@@ -151,7 +153,11 @@ def test_arrays_on_the_gpu_are_not_copied_back_unasked(gpus: Gpus) -> None:
 def decoding(then: Callable[[Any], Any]) -> Any:
     @pipeline_def(batch_size=1, num_threads=1, device_id=0)
     def pipeline() -> Any:
-        return then(fn.decoders.image(fn.external_source(lambda info: as_png(image(info)), batch=False), device="mixed"))
+        return then(
+            fn.decoders.image(
+                fn.external_source(lambda info: as_file(with_opencv(image(info), ".png")), batch=False), device="mixed"
+            )
+        )
 
     return pipeline()
 
@@ -161,7 +167,7 @@ def decoding(then: Callable[[Any], Any]) -> Any:
     [
         (lambda images: images, "gpu"),
         (lambda images: (images, fn.flip(images.cpu())), "gpu"),
-        (lambda images: fn.flip(images), "threads"),
+        (fn.flip, "threads"),
         (lambda images: (images, images[0]), "threads"),
     ],
 )
