@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         tensors,
         types,
     )
+    from dali_like.device.cpu_only import use_cpu
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.fn._custom_operator import operator
     from dali_like.graph.expressions import newaxis
@@ -58,6 +59,7 @@ __all__ = [
     "pipeline_def",
     "tensors",
     "types",
+    "use_cpu",
 ]
 
 #: Modules with the names that they provide. All are imported on first use: spawned workers import this package too.
@@ -66,6 +68,7 @@ _PLACES = {
     "dali_like.backend_impl": (),
     "dali_like.data": (),
     "dali_like.data_node": (),
+    "dali_like.device.cpu_only": ("use_cpu",),
     "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
     "dali_like.errors": (),
     "dali_like.external_source": (),

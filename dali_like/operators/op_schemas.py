@@ -15,7 +15,7 @@ import numpy as np
 from dali_like.common.class_names import class_name
 from dali_like.operators.deprecations import ARGUMENTS, OPERATORS, WITHOUT_EFFECT
 from dali_like.operators.description import Description, descriptions
-from dali_like.operators.mixed import MIXED
+from dali_like.operators.mixed import ON_GPU
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings, to_plain
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType, TensorLayout
 
@@ -109,7 +109,7 @@ class OpSchema:
 
     def GetSupportedBackends(self) -> list[str]:  # noqa: N802
         """Return the devices of the operator."""
-        return ["cpu", "mixed"] if self._description.path in MIXED else ["cpu"]
+        return ["cpu", "mixed"] if self._description.path in ON_GPU else ["cpu"]
 
     def GetArgumentNames(self, include_hidden: bool = False) -> list[str]:  # noqa: N802
         """Return the names of all arguments, deprecated ones included."""

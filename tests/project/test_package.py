@@ -68,6 +68,7 @@ PUBLIC = {
             "pipeline_def",
             "tensors",
             "types",
+            "use_cpu",
         ),
     },
     "dali_like.backend": BACKEND,
