@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import re
 import typing
 from collections.abc import Mapping
@@ -75,7 +74,7 @@ class OpSchema:
 
     def Dox(self) -> str:  # noqa: N802
         """Return the text of the operator's documentation, without its arguments."""
-        return (inspect.getdoc(self._description.function) or "").partition("\nArgs:\n")[0].strip()
+        return self._description.doc.partition("\nArgs:\n")[0].strip()
 
     def MinNumInput(self) -> int:  # noqa: N802
         """Return the minimum number of inputs."""
@@ -223,7 +222,7 @@ class OpSchema:
     @cached_property
     def _docs(self) -> dict[str, str]:
         """The lines of the docstring about inputs and arguments, by name."""
-        described = (inspect.getdoc(self._description.function) or "").partition("\nArgs:\n")[2]
+        described = self._description.doc.partition("\nArgs:\n")[2]
         docs: dict[str, str] = {}
         names: list[str] = []
         for line in described.splitlines():
