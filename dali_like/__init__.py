@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         plugin,
         remote,
         tensors,
+        tfrecord,
         types,
     )
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
@@ -54,6 +55,7 @@ __all__ = [
     "pickling",
     "pipeline_def",
     "tensors",
+    "tfrecord",
     "types",
 ]
 
@@ -78,6 +80,7 @@ _PLACES = {
     "dali_like.plugin": (),
     "dali_like.remote": (),
     "dali_like.tensors": (),
+    "dali_like.tfrecord": (),
     "dali_like.types": (),
 }
 
