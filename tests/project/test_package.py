@@ -58,6 +58,7 @@ PUBLIC = {
             "pickling",
             "pipeline_def",
             "tensors",
+            "tfrecord",
             "types",
         ),
     },
