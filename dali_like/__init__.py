@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         plugin_manager,
         remote,
         tensors,
+        tfrecord,
         types,
     )
     from dali_like.device.cpu_only import use_cpu
@@ -58,6 +59,7 @@ __all__ = [
     "pickling",
     "pipeline_def",
     "tensors",
+    "tfrecord",
     "types",
     "use_cpu",
 ]
@@ -86,6 +88,7 @@ _PLACES = {
     "dali_like.plugin_manager": (),
     "dali_like.remote": (),
     "dali_like.tensors": (),
+    "dali_like.tfrecord": (),
     "dali_like.types": (),
 }
 

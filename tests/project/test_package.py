@@ -67,6 +67,7 @@ PUBLIC = {
             "pickling",
             "pipeline_def",
             "tensors",
+            "tfrecord",
             "types",
             "use_cpu",
         ),
