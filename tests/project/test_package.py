@@ -57,6 +57,7 @@ PUBLIC = {
             "pipeline_def",
             "tensors",
             "types",
+            "use_cpu",
         ),
     },
     "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
