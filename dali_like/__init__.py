@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         tfrecord,
         types,
     )
-    from dali_like.device.cpu_only import use_cpu
+    from dali_like.common.cpu_only import use_cpu
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.fn._custom_operator import operator
     from dali_like.graph.expressions import newaxis
@@ -68,9 +68,9 @@ __all__ = [
 _PLACES = {
     "dali_like.backend": (),
     "dali_like.backend_impl": (),
+    "dali_like.common.cpu_only": ("use_cpu",),
     "dali_like.data": (),
     "dali_like.data_node": (),
-    "dali_like.device.cpu_only": ("use_cpu",),
     "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
     "dali_like.errors": (),
     "dali_like.external_source": (),

@@ -15,9 +15,9 @@ from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.checks import Check, error_policy, flag, not_negative, or_none, positive
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
 from dali_like.data.datasets import IterableDataset
-from dali_like.device.cpu_only import is_cpu_only
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError

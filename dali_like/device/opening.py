@@ -10,9 +10,9 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 
+from dali_like.common.cpu_only import ADVICE
 from dali_like.common.extras import GPU_EXTRAS, missing
 from dali_like.device.accelerator import count_accelerators, count_is_known
-from dali_like.device.cpu_only import ADVICE
 from dali_like.device.interface import Device
 from dali_like.errors import ArgumentError, DeviceError
 

@@ -25,7 +25,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -61,9 +61,9 @@ def image(
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
@@ -79,7 +79,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -119,7 +119,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -161,7 +161,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -200,7 +200,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -247,7 +247,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -279,7 +279,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -321,7 +321,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -348,7 +348,7 @@ def numpy(
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -366,7 +366,7 @@ def numpy(
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

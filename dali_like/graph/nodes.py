@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from dali_like.device.cpu_only import is_cpu_only
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression

@@ -13,9 +13,9 @@ import pytest
 
 import dali_like
 from dali_like import Pipeline, fn, pipeline_def, types
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.data import DataLoader
 from dali_like.device import opening
-from dali_like.device.cpu_only import is_cpu_only
 from dali_like.errors import ArgumentError, DeviceError, SampleTypeError
 from dali_like.tensors import TensorListCPU
 from dali_like.testing.simulated_device import SimulatedArray, SimulatedDevice
