@@ -168,6 +168,13 @@ def reader(cls: Any = None, /, *, path: str = "") -> Any:
 def registered_readers() -> Mapping[str, type[Reader]]:
     """Return the classes of all readers by their names in ``fn``."""
     # They register themselves.
-    from dali_like.sources.readers import file_reader, numpy_reader, sequence_reader  # noqa: F401, PLC0415
+    from dali_like.sources.readers import (  # noqa: PLC0415
+        file_reader,  # noqa: F401
+        mxnet_reader,  # noqa: F401
+        numpy_reader,  # noqa: F401
+        sequence_reader,  # noqa: F401
+        tfrecord_reader,  # noqa: F401
+        webdataset_reader,  # noqa: F401
+    )
 
     return _registry

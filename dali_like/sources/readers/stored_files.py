@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.worker.coroutines import EventLoop
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenFileError,
+    DaliLikeError,
+    FileReadError,
+    MissingFileError,
+)
 from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
@@ -105,6 +112,14 @@ class StoredFiles:
         """Return the size of a file in bytes."""
         with _errors_of(path):
             return _finished(self._store_of(path)._size_of(path)) if is_url(path) else os.stat(path).st_size
+
+    def version(self, path: str) -> str:
+        """Return a text that changes with a file: its size and time of change; of a URL, its size."""
+        if is_url(path):
+            return str(self.size(path))
+        with _errors_of(path):
+            status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder, sorted by their bytes.
@@ -305,3 +320,10 @@ def _errors_of(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise FileReadError(f"{shown(path)} cannot be read: {error.strerror or error}", path) from error
+    except DaliLikeError:
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        # Each store has exceptions of its own.
+        raise FileReadError(f"{shown(path)} cannot be read: {error or type(error).__name__}", path) from error
