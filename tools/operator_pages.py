@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_pictures import EXAMPLES, name_of
 
@@ -54,7 +54,7 @@ image or a missing axis, are raised when the pipeline runs."""
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
     groups: dict[str, list[Description]] = defaultdict(list)
-    for description in descriptions().values():
+    for description in own_descriptions().values():
         groups[description.function.__module__].append(description)
     ordered = {module: sorted(groups[module], key=lambda description: description.path) for module in sorted(groups)}
     texts = {f"{_name_of(module)}.md": _page(sys.modules[module], members) for module, members in ordered.items()}

@@ -9,4 +9,6 @@ from dali_like.fn import decoders, experimental, io, random, readers, reductions
 from dali_like.fn._external_source import external_source  # noqa: F401
 from dali_like.fn._lazy_operators import lazy_operators
 
-__getattr__, __dir__ = lazy_operators(__name__, "decoders", "experimental", "external_source", "io", "random", "readers", "reductions")
+__getattr__, __dir__ = lazy_operators(
+    __name__, "decoders", "experimental", "external_source", "io", "random", "readers", "reductions"
+)

@@ -25,7 +25,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def cast(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType,
@@ -58,7 +58,7 @@ def cast(
 
 @overload
 def cast_like(
-    input_0: DataNode | _Fixed,
+    input_0: DataNode | _Constant,
     input_1: DataNode | _Constant,
     /,
     *,
@@ -89,7 +89,7 @@ def cast_like(
 
 @overload
 def copy(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     device: str | None = "cpu",
@@ -117,7 +117,7 @@ def copy(
 
 @overload
 def shapes(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -208,7 +208,7 @@ def cat(
 
 @overload
 def one_hot(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     num_classes: int = 0,
@@ -255,7 +255,7 @@ def one_hot(
 
 @overload
 def lookup_table(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     keys: _Ints = (),
@@ -317,7 +317,7 @@ def constant(
 
 @overload
 def brightness_contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -363,7 +363,7 @@ def brightness_contrast(
 
 @overload
 def brightness(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -400,7 +400,7 @@ def brightness(
 
 @overload
 def contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     contrast: float | DataNode = 1.0,
@@ -437,7 +437,7 @@ def contrast(
 
 @overload
 def hsv(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -477,7 +477,7 @@ def hsv(
 
 @overload
 def hue(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -513,7 +513,7 @@ def hue(
 
 @overload
 def saturation(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     saturation: float | DataNode = 1.0,
@@ -549,7 +549,7 @@ def saturation(
 
 @overload
 def color_twist(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -594,7 +594,7 @@ def color_twist(
 
 @overload
 def color_space_conversion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     image_type: DALIImageType,
@@ -628,7 +628,7 @@ def color_space_conversion(
 
 @overload
 def flip(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     horizontal: int | DataNode = 1,
@@ -665,7 +665,7 @@ def flip(
 
 @overload
 def crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -730,7 +730,7 @@ def crop(
 
 @overload
 def slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -806,7 +806,7 @@ def slice(
 
 @overload
 def pad(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -850,7 +850,7 @@ def pad(
 
 @overload
 def paste(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     ratio: float | DataNode,
@@ -896,7 +896,7 @@ def paste(
 
 @overload
 def peek_image_shape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
@@ -930,7 +930,7 @@ def peek_image_shape(
 
 @overload
 def gaussian_blur(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
@@ -972,7 +972,7 @@ def gaussian_blur(
 
 @overload
 def jpeg_compression_distortion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     quality: int | DataNode = 50,
@@ -1003,7 +1003,7 @@ def jpeg_compression_distortion(
 
 @overload
 def erase(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1058,7 +1058,7 @@ def erase(
 
 @overload
 def crop_mirror_normalize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1146,7 +1146,7 @@ def crop_mirror_normalize(
 
 @overload
 def normalize(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1287,7 +1287,7 @@ def torch_python_function(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1353,7 +1353,7 @@ def resize(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1445,7 +1445,7 @@ def resize(
 
 @overload
 def random_resized_crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Ints,
@@ -1502,7 +1502,7 @@ def random_resized_crop(
 
 @overload
 def per_frame(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     replace: bool = False,
@@ -1536,7 +1536,7 @@ def per_frame(
 
 @overload
 def reshape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1581,7 +1581,7 @@ def reshape(
 
 @overload
 def reinterpret(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1627,7 +1627,7 @@ def reinterpret(
 
 @overload
 def squeeze(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1661,7 +1661,7 @@ def squeeze(
 
 @overload
 def expand_dims(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints,
@@ -1695,7 +1695,7 @@ def expand_dims(
 
 @overload
 def transpose(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     perm: _Ints | None = None,
@@ -1732,7 +1732,7 @@ def transpose(
 
 @overload
 def warp_affine(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     matrix_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1781,7 +1781,7 @@ def warp_affine(
 
 @overload
 def rotate(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     angle: float | DataNode,

@@ -19,7 +19,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def image(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
@@ -107,7 +107,7 @@ def image(
 
 @overload
 def image_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -184,7 +184,7 @@ def image_crop(
 
 @overload
 def image_slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -270,7 +270,7 @@ def image_slice(
 
 @overload
 def image_random_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     random_area: _Floats = (0.08, 1.0),
@@ -344,7 +344,7 @@ def image_random_crop(
 
 @overload
 def numpy(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType | None = None,

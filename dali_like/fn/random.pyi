@@ -141,7 +141,7 @@ def normal(
     ...
 
 @overload
-def choice(  # type: ignore[overload-overlap]
+def choice(
     a: DataNode | _Constant,
     shape_like: DataNode | _Constant | None = None,
     /,
@@ -165,7 +165,7 @@ def choice(  # type: ignore[overload-overlap]
 
 @overload
 def choice(
-    a: _Sequence[DataNode] | _Constant,
+    a: _Sequence[DataNode],
     shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,

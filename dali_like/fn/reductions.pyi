@@ -19,7 +19,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def sum(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -60,7 +60,7 @@ def sum(
 
 @overload
 def mean(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -100,7 +100,7 @@ def mean(
 
 @overload
 def mean_square(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -140,7 +140,7 @@ def mean_square(
 
 @overload
 def rms(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -180,7 +180,7 @@ def rms(
 
 @overload
 def min(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -217,7 +217,7 @@ def min(
 
 @overload
 def max(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -254,7 +254,7 @@ def max(
 
 @overload
 def variance(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,
@@ -297,7 +297,7 @@ def variance(
 
 @overload
 def std_dev(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,

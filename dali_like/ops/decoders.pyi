@@ -72,7 +72,7 @@ class Image:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         output_type: DALIImageType = ...,
@@ -183,7 +183,7 @@ class ImageCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -299,7 +299,7 @@ class ImageSlice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -420,7 +420,7 @@ class ImageRandomCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         random_area: _Floats = ...,
@@ -503,7 +503,7 @@ class Numpy:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType | None = ...,

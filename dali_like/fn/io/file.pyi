@@ -19,7 +19,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def read(
-    filepaths: DataNode | _Fixed,
+    filepaths: DataNode | _Constant,
     /,
     *,
     remote_options: Any = None,

@@ -44,16 +44,17 @@ class CaffeReader(LmdbReader):
         UINT8. And the label, of shape (1,) and dtype INT32. What a record lacks is empty.
     """
 
-    def __init__(
-        self, *, path: str | tuple[str, ...], image_available: bool = True, label_available: bool = True
-    ) -> None:
+    def __init__(self, *, path: str | tuple[str, ...], image_available: bool = True, label_available: bool = True) -> None:
         super().__init__(path=path)
         if not (image_available or label_available):
             raise ArgumentClashError("image_available and label_available are both False: there would be no outputs")
         self._has_image = image_available
         self._has_label = label_available
-        self.num_outputs = 2 if image_available and label_available else None
-        self.dtype = [np.uint8] * image_available + [np.int32] * label_available
+        if image_available and label_available:
+            self.num_outputs = 2
+            self.dtype = np.uint8, np.int32
+        else:
+            self.dtype = np.uint8 if image_available else np.int32
 
     def parse(self, record: NDArray[np.uint8], info: SampleInfo) -> Any:
         datum = {field.number: field for field in fields(record.data, Span(0, len(record)))}  # the last one counts
@@ -118,9 +119,9 @@ class Caffe2Reader(LmdbReader):
         self.num_outputs = count if count > 1 else None
 
     def parse(self, record: NDArray[np.uint8], info: SampleInfo) -> Any:
-        tensors = iter([
-            _Tensor.parse(record, field.span) for field in fields(record.data, Span(0, len(record))) if field.number == 1
-        ])
+        tensors = iter(
+            [_Tensor.parse(record, field.span) for field in fields(record.data, Span(0, len(record))) if field.number == 1]
+        )
         outputs: list[NDArray[Any]] = []
         try:
             if self._has_image:
@@ -182,9 +183,10 @@ class _Tensor(NamedTuple):
             data = bytes_of(self.record, self.fields[_STRING_DATA][0])
             return _copied(data, [len(data)], info)
         if self.data_type == _BYTE and _BYTE_DATA in self.fields:
-            dims = np.concatenate([integers_of(self.record, field) for field in self.fields.get(_DIMS, ())] or [[]])
-            shape = [int(dim) for dim in dims]
-            return _copied(bytes_of(self.record, self.fields[_BYTE_DATA][-1]), [*shape, 1] if len(shape) == 2 else shape, info)
+            shape = [int(dim) for field in self.fields.get(_DIMS, ()) for dim in integers_of(self.record, field)]
+            return _copied(
+                bytes_of(self.record, self.fields[_BYTE_DATA][-1]), [*shape, 1] if len(shape) == 2 else shape, info
+            )
         raise ValueError(f"its first tensor is no image, but of data_type {self.data_type}: pass image_available=False")
 
     def numbers(self, what: str, *data_types: int) -> NDArray[Any]:

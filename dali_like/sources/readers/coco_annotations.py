@@ -179,7 +179,9 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
         offset = getattr(error, "pos", None)
         raise BrokenFileError(f"{shown(path)} is not a JSON file: {error}", path, offset) from None
     if not isinstance(parsed, dict):
-        raise BrokenFileError(f'{shown(path)} is not a COCO dataset: it must be an object with "images" and "annotations"', path)
+        raise BrokenFileError(
+            f'{shown(path)} is not a COCO dataset: it must be an object with "images" and "annotations"', path
+        )
     try:
         return _Parser(options).tables(parsed)
     except _FormatError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional

@@ -63,9 +63,7 @@ class LmdbReader(Reader):
         try:
             with self._environment(path).begin(buffers=True) as transaction:
                 record = transaction.get(os.fsencode(key))
-                if record is None:
-                    raise ValueError("it has been removed")
-                return self.parse(np.frombuffer(record, np.uint8), info)
+                return self.parse(np.frombuffer(_existing(record), np.uint8), info)
         except (ValueError, lmdb.Error) as error:
             raise BrokenFileError(f"{shown(path)}, record with the key {shown(key)}: {error}", path) from None
 
@@ -90,6 +88,12 @@ class LmdbReader(Reader):
         return {**self.__dict__, "_opened": {}}
 
 
+def _existing(record: Any) -> Any:
+    if record is None:
+        raise ValueError("another program has removed it")
+    return record
+
+
 def _opened(path: str, files: StoredFiles) -> Any:
     """Open a database for reading. A remote one is copied to a temporary file."""
     data_path = joined(path, "data.mdb")
@@ -112,7 +116,9 @@ def _opened_file(name: str, path: str, size: int) -> Any:
     except lmdb.Error as error:
         raise BrokenFileError(f"{shown(name)} of {size} bytes is not a database of LMDB: {error}", name, 0) from None
     if size < needed:  # reading pages that are missing would kill the process
-        raise BrokenFileError(f"{shown(name)} is truncated: its last page ends at byte {needed}, the file at byte {size}", name, size)
+        raise BrokenFileError(
+            f"{shown(name)} is truncated: its last page ends at byte {needed}, the file at byte {size}", name, size
+        )
     return environment
 
 

@@ -47,7 +47,9 @@ def joined(root: str, name: str) -> str:
 
 
 class StoredFiles:
-    """Lists and reads the files of one reader. All methods but `read` may only be called by the main process.
+    """Lists and reads the files of one reader.
+
+    Coroutines use `read`. Other methods wait; for URLs each call then opens connections of its own.
 
     Args:
         options: arguments of `RemoteFiles` for URLs, but for the URL: ``storage_options``, ``cache_dir`` and so on.
