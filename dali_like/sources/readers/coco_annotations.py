@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,9 @@ from dali_like.common.extras import optional
 from dali_like.errors import BrokenFileError, FileReadError, MissingFileError
 from dali_like.sources.readers.stored_files import FileNames, StoredFiles, joined, shown
 
-_EMPTY = np.zeros(0, np.int64)
+
+def _empty() -> NDArray[np.int64]:
+    return np.zeros(0, np.int64)
 
 
 class _Stored(NamedTuple):
@@ -134,25 +136,25 @@ class CocoTables:
     """
 
     names: FileNames
-    offsets: NDArray[Any] = _EMPTY
-    counts: NDArray[Any] = _EMPTY
-    boxes: NDArray[Any] = _EMPTY
-    labels: NDArray[Any] = _EMPTY
-    polygons: NDArray[Any] = _EMPTY
-    polygon_offsets: NDArray[Any] = _EMPTY
-    polygon_counts: NDArray[Any] = _EMPTY
-    vertices: NDArray[Any] = _EMPTY
-    vertex_offsets: NDArray[Any] = _EMPTY
-    vertex_counts: NDArray[Any] = _EMPTY
-    runs: NDArray[Any] = _EMPTY
-    run_ends: NDArray[Any] = _EMPTY
-    run_sizes: NDArray[Any] = _EMPTY
-    run_objects: NDArray[Any] = _EMPTY
-    run_offsets: NDArray[Any] = _EMPTY
-    run_counts: NDArray[Any] = _EMPTY
-    heights: NDArray[Any] = _EMPTY
-    widths: NDArray[Any] = _EMPTY
-    image_ids: NDArray[Any] = _EMPTY
+    offsets: NDArray[Any] = field(default_factory=_empty)
+    counts: NDArray[Any] = field(default_factory=_empty)
+    boxes: NDArray[Any] = field(default_factory=_empty)
+    labels: NDArray[Any] = field(default_factory=_empty)
+    polygons: NDArray[Any] = field(default_factory=_empty)
+    polygon_offsets: NDArray[Any] = field(default_factory=_empty)
+    polygon_counts: NDArray[Any] = field(default_factory=_empty)
+    vertices: NDArray[Any] = field(default_factory=_empty)
+    vertex_offsets: NDArray[Any] = field(default_factory=_empty)
+    vertex_counts: NDArray[Any] = field(default_factory=_empty)
+    runs: NDArray[Any] = field(default_factory=_empty)
+    run_ends: NDArray[Any] = field(default_factory=_empty)
+    run_sizes: NDArray[Any] = field(default_factory=_empty)
+    run_objects: NDArray[Any] = field(default_factory=_empty)
+    run_offsets: NDArray[Any] = field(default_factory=_empty)
+    run_counts: NDArray[Any] = field(default_factory=_empty)
+    heights: NDArray[Any] = field(default_factory=_empty)
+    widths: NDArray[Any] = field(default_factory=_empty)
+    image_ids: NDArray[Any] = field(default_factory=_empty)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -213,7 +215,7 @@ class _Parser:
 
     def __init__(self, options: CocoOptions) -> None:
         self._options = options
-        self._columns: dict[str, list[Any]] = {field.name: [] for field in fields(CocoTables)}
+        self._columns: dict[str, list[Any]] = {each.name: [] for each in fields(CocoTables)}
         self._columns["run_ends"] = [0]
         self._num_vertices = 0
         self._num_runs = 0
