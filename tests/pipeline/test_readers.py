@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn
-from dali_like.errors import ArgumentClashError, CudaForkError
+from dali_like.errors import ArgumentClashError, CudaForkError, SerializationError
 from dali_like.pipeline import runtime
 from dali_like.plugin.base_iterator import LastBatchPolicy
 from dali_like.plugin.numpy import DALIGenericIterator
@@ -307,3 +307,38 @@ def test_large_positions_take_no_time(tmp_path: Path) -> None:
 
     assert iterator._progress.position == (10**15, 1)
     pipe.close()
+
+
+# Serialization
+
+
+def test_readers_travel_as_their_arguments(tmp_path: Path) -> None:
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", np.arange(6).reshape(2, 3) + 10 * i)
+    pipe = Pipeline(2, 1, None, py_num_workers=0)
+    with pipe:
+        array = fn.readers.numpy(file_root=tmp_path, name="arrays", num_shards=2, shard_id=1, roi_start=[0, 1], fill_value=2)
+        data, label = fn.readers.file(file_root=tmp_path.parent, file_filters=["*.npy"], dir_filters=tmp_path.name)
+        pipe.set_outputs(array, data[:6], label)
+    expected = [[np.array(output.at(i)) for i in range(2)] for output in pipe.run()]
+    text = pipe.serialize()
+    pipe.close()
+
+    again = Pipeline.deserialize(text, py_num_workers=0)
+    assert again.reader_meta("arrays")["number_of_shards"] == 2
+    for output, samples in zip(again.run(), expected, strict=True):
+        for i, sample in enumerate(samples):
+            np.testing.assert_array_equal(output.at(i), sample)
+    again.close()
+
+
+def test_what_cannot_be_serialized() -> None:
+    pipe = pipeline(on_error=lambda info, error: 0)
+
+    with pytest.raises(SerializationError, match=r"fn.readers.numbers_for_tests: the argument on_error is a function"):
+        pipe.serialize()
+    with pytest.raises(SerializationError, match=r"there is no operator 'fn.readers.os'"):
+        Pipeline.deserialize(
+            '{"format": "dali_like pipeline", "version": 1, "arguments": {}, "outputs": [], "sinks": [],'
+            ' "nodes": [{"kind": "reader", "name": "fn.readers.os", "arguments": {}}]}'
+        )

@@ -80,10 +80,12 @@ class StoredFiles:
         with _errors_of(path):
             return await self._store_of(path)._read_url(path, None if whole else start, stop)
 
-    def read_now(self, path: str, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-        """Return a file, or a part of it; see `read`."""
+    def read_now(
+        self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
+    ) -> NDArray[np.uint8]:
+        """Return a file, or a part of it; see `read`. For code that is no coroutine."""
         if not is_url(path):
-            return self._read_local(path, start, stop, None)
+            return self._read_local(path, start, stop, empty)
         data: NDArray[np.uint8] = _finished(self.read(path, start, stop))
         return data
 
@@ -96,7 +98,8 @@ class StoredFiles:
 
     def text_lines(self, path: str) -> list[str]:
         """Return the lines of a text file, without their ends. Bytes that are not UTF-8 stay as `os.fsdecode` has them."""
-        return os.fsdecode(self.read_now(path).tobytes()).splitlines()
+        text = os.fsdecode(self.read_now(path).tobytes())
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
