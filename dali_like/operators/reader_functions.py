@@ -167,14 +167,33 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     common = {name: values.get(name, parameter.default) for name, parameter in description.common.items()}
     if common["device"] not in ("cpu", "gpu"):
         raise DeviceError(f'{description.name}: device={common["device"]!r}: a reader delivers to the "cpu" or to the "gpu"')
-    order = {name: common[name] for name in ReaderOptions.__dataclass_fields__}
-    options = _named(description, lambda: ReaderOptions(**order))
-    own = {name: value for name, value in values.items() if name in description.parameters}
-    reader: Reader = _named(description, lambda: cls(**own))
+    stream = _named(description, lambda: _stream_of(cls, values, common))
+    stream.reader.has_operator_behind = bool(for_behind)
+    nodes = source_nodes(make_external_source(stream, stream.reader.num_outputs, _source_options(stream.reader, common)))
+    if behind is not None and for_behind:
+        nodes[0] = _named(description, lambda: apply(behind, [nodes[0]], for_behind))
+    if common["device"] == "gpu":
+        nodes = [node.gpu() for node in nodes]
+    if common["preserve"]:
+        preserve(description, nodes)
+    if stream.reader.output_names:
+        return dict(zip(stream.reader.output_names, nodes, strict=True))
+    return nodes[0] if stream.reader.num_outputs is None else nodes
+
+
+def _stream_of(cls: Any, values: Mapping[str, Any], common: Mapping[str, Any]) -> ReaderStream:
+    order = {name: common[name] for name in ReaderOptions.__dataclass_fields__ if name in common}
+    options = ReaderOptions(**order)
+    own = parameters_of(cls.__init__)
+    reader: Reader = cls(**{name: value for name, value in values.items() if name in own})
     reader.remote_options = common["remote_options"]
-    reader.has_operator_behind = bool(for_behind)
-    _named(description, lambda: reader.files)  # checks the options
-    others: Any = {
+    _ = reader.files  # made here, so that wrong options raise now
+    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
+    return ReaderStream(reader, options, again)
+
+
+def _source_options(reader: Reader, common: Mapping[str, Any]) -> Any:
+    return {
         **default_options(),
         "name": common["name"],
         "batch": False,
@@ -185,18 +204,6 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
         "ndim": _listed(reader.ndim),
         "layout": _listed(reader.layout),
     }
-    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
-    external = make_external_source(ReaderStream(reader, options, again), reader.num_outputs, others)
-    nodes = source_nodes(external)
-    if behind is not None and for_behind:
-        nodes[0] = _named(description, lambda: apply(behind, [nodes[0]], for_behind))
-    if common["device"] == "gpu":
-        nodes = [node.gpu() for node in nodes]
-    if common["preserve"]:
-        preserve(description, nodes)
-    if reader.output_names:
-        return dict(zip(reader.output_names, nodes, strict=True))
-    return nodes[0] if reader.num_outputs is None else nodes
 
 
 def _named(description: Description, make: Callable[[], T]) -> T:

@@ -69,7 +69,7 @@ def settings_of(given: dict[str, Any], *, parallel_callback: bool = False) -> An
             outputs.append(fn.external_source(lambda info: np.zeros(1), parallel=True, batch=False))
         pipe.set_outputs(*outputs)
     try:
-        pipe.start_py_workers()
+        assert pipe.run()[0].as_array().tolist() == [0, 1]
         settings = pipe.statistics().settings
         return settings.num_workers, settings.start_method
     finally:
@@ -265,6 +265,27 @@ def test_states_of_iterators(policy: LastBatchPolicy, num_batches: int) -> None:
     gc.collect()
 
 
+@pytest.mark.parametrize("order", [{"random_shuffle": True}, {"shuffle_after_epoch": True}, {}], ids=str)
+def test_all_ranks_together_deliver_each_sample_once(order: dict[str, Any]) -> None:
+    """Although the pipelines of the ranks have different seeds."""
+    pipes = [
+        pipeline(11, 2, of_pipeline={"seed": shard}, num_shards=3, shard_id=shard, pad_last_batch=True, **order)
+        for shard in range(3)
+    ]
+    iterators = [
+        DALIGenericIterator(pipe, ["x"], reader_name="reader", last_batch_policy=LastBatchPolicy.PARTIAL) for pipe in pipes
+    ]
+    epochs = []
+    for _ in range(4):
+        ranks = [[i for [batch] in iterator for i in batch["x"].tolist()] for iterator in iterators]
+        assert sorted(i for rank in ranks for i in rank) == [*range(11)]
+        assert len({len(iterator) for iterator in iterators}) == 1
+        epochs.append(ranks)
+    assert epochs[0] != epochs[3] or not order
+    for pipe in pipes:
+        pipe.close()
+
+
 def test_a_reset_within_an_epoch_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     pipe = pipeline(8)
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="reader")
@@ -290,6 +311,14 @@ def test_a_named_source_of_known_length_ends_its_own_epochs() -> None:
     for _ in range(2):
         assert len(iterator) == 2
         assert [batch[0]["x"].tolist() for batch in iterator] == [[0, 1, 2, 3], [4, 5]]
+    pipe.close()
+
+
+def test_unknown_readers() -> None:
+    pipe = pipeline(8)
+
+    with pytest.raises(ArgumentClashError, match=r"Operator train not found .*known length: 'reader'"):
+        DALIGenericIterator(pipe, ["x"], reader_name="train")
     pipe.close()
 
 

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.worker.coroutines import EventLoop
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenFileError,
+    DaliLikeError,
+    FileReadError,
+    MissingFileError,
+)
 from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
@@ -40,7 +47,9 @@ def joined(root: str, name: str) -> str:
 
 
 class StoredFiles:
-    """Lists and reads the files of one reader. All methods but `read` may only be called by the main process.
+    """Lists and reads the files of one reader.
+
+    Coroutines use `read`. Other methods wait; for URLs each call then opens connections of its own.
 
     Args:
         options: arguments of `RemoteFiles` for URLs, but for the URL: ``storage_options``, ``cache_dir`` and so on.
@@ -305,3 +314,10 @@ def _errors_of(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise FileReadError(f"{shown(path)} cannot be read: {error.strerror or error}", path) from error
+    except DaliLikeError:
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        # Each store has exceptions of its own.
+        raise FileReadError(f"{shown(path)} cannot be read: {error or type(error).__name__}", path) from error
