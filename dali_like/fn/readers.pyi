@@ -70,6 +70,65 @@ def file(
         The bytes of a file, of shape (number of bytes,) and dtype UINT8, and the label, of shape (1,) and dtype INT32.
     """
 
+def nemo_asr(
+    *,
+    manifest_filepaths: _Strings,
+    sample_rate: float = -1.0,
+    quality: float = 50.0,
+    downmix: bool = True,
+    dtype: _DataType = ...,
+    min_duration: float = 0.0,
+    max_duration: float = 0.0,
+    read_sample_rate: bool = True,
+    read_text: bool = True,
+    read_idxs: bool = False,
+    normalize_text: bool | None = None,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> DataNode:
+    """Reads audio and its transcripts, as listed in manifests of NVIDIA NeMo.
+
+    A manifest has a JSON object per line, with `audio_filepath`, and optionally `duration` and `offset` in seconds and
+    `text`. An entry without a duration is read up to the end of its file. Relative paths begin from the current folder.
+    Lines that are no such object are skipped with a warning. DALI's documentation says that it ignores durations and offsets,
+    but DALI 1.53 reads these parts, as this reader does.
+
+    Args:
+        manifest_filepaths: paths of manifests.
+        sample_rate: resample to this rate in Hz. Default: the rate of each file.
+        quality: quality of resampling, from 0 to 100; see ``fn.decoders.audio``.
+        downmix: return the mean of all channels, in one dimension.
+        dtype: data type of the audio: FLOAT with values from -1 to 1, INT16 or INT32.
+        min_duration: if positive, skip entries with a shorter duration in the manifest, in seconds, or without one.
+        max_duration: if positive, skip entries with a longer duration.
+        read_sample_rate: return the sample rate of the file, which `sample_rate` does not change.
+        read_text: return the transcript.
+        read_idxs: return the number of the entry in its manifest, among those that are not skipped.
+        normalize_text: deprecated, and without effect.
+
+    Returns:
+        The audio, of shape (frames,), or (frames, channels) with ``downmix=False``; if wanted, the sample rate, a scalar of
+        dtype FLOAT; the transcript in UTF-8, of dtype UINT8; and the number, of shape (1,) and dtype INT64.
+    """
+
 def numpy(
     *,
     file_root: str | None = None,

@@ -105,6 +105,104 @@ class File:
         ...
     
 
+class NemoAsr:
+    """Reads audio and its transcripts, as listed in manifests of NVIDIA NeMo.
+
+    A manifest has a JSON object per line, with `audio_filepath`, and optionally `duration` and `offset` in seconds and
+    `text`. An entry without a duration is read up to the end of its file. Relative paths begin from the current folder.
+    Lines that are no such object are skipped with a warning. DALI's documentation says that it ignores durations and offsets,
+    but DALI 1.53 reads these parts, as this reader does.
+
+    Args:
+        manifest_filepaths: paths of manifests.
+        sample_rate: resample to this rate in Hz. Default: the rate of each file.
+        quality: quality of resampling, from 0 to 100; see ``fn.decoders.audio``.
+        downmix: return the mean of all channels, in one dimension.
+        dtype: data type of the audio: FLOAT with values from -1 to 1, INT16 or INT32.
+        min_duration: if positive, skip entries with a shorter duration in the manifest, in seconds, or without one.
+        max_duration: if positive, skip entries with a longer duration.
+        read_sample_rate: return the sample rate of the file, which `sample_rate` does not change.
+        read_text: return the transcript.
+        read_idxs: return the number of the entry in its manifest, among those that are not skipped.
+        normalize_text: deprecated, and without effect.
+
+    Returns:
+        The audio, of shape (frames,), or (frames, channels) with ``downmix=False``; if wanted, the sample rate, a scalar of
+        dtype FLOAT; the transcript in UTF-8, of dtype UINT8; and the number, of shape (1,) and dtype INT64.
+    """
+    def __init__(
+        self,
+        *,
+        manifest_filepaths: _Strings = ...,
+        sample_rate: float = ...,
+        quality: float = ...,
+        downmix: bool = ...,
+        dtype: _DataType = ...,
+        min_duration: float = ...,
+        max_duration: float = ...,
+        read_sample_rate: bool = ...,
+        read_text: bool = ...,
+        read_idxs: bool = ...,
+        normalize_text: bool | None = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        manifest_filepaths: _Strings = ...,
+        sample_rate: float = ...,
+        quality: float = ...,
+        downmix: bool = ...,
+        dtype: _DataType = ...,
+        min_duration: float = ...,
+        max_duration: float = ...,
+        read_sample_rate: bool = ...,
+        read_text: bool = ...,
+        read_idxs: bool = ...,
+        normalize_text: bool | None = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
 class Numpy:
     """Reads arrays that ``numpy.save`` has written, of any shape and numeric dtype.
 
