@@ -28,6 +28,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "nvidia-ml-py>=13.580",
             "nvidia-nvimgcodec-cu13[all]>=0.6",
         ),
+        "audio": ("soundfile>=0.12", "soxr>=0.3.4"),
         "ray": ("ray>=2.40",),
         "remote": ("fsspec[http]>=2024.10", "tenacity>=9", "diskcache>=5.6"),
         "lmdb": ("lmdb>=1.4",),

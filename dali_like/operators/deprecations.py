@@ -11,6 +11,7 @@ from dali_like.operators.description import Description
 
 #: Deprecated names of operators in ``fn``, and their current names.
 OPERATORS = {
+    "audio_decoder": "decoders.audio",
     "coin_flip": "random.coin_flip",
     "image_decoder": "decoders.image",
     "image_decoder_crop": "decoders.image_crop",

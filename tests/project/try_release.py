@@ -105,6 +105,23 @@ with pipe:
 with pipe:
     assert pipe.run()[0].as_array().tolist() == [7]
 """,
+    "audio": """
+import io
+import numpy as np, soundfile
+from dali_like import fn, pipeline_def
+
+file = io.BytesIO()
+soundfile.write(file, np.zeros(160), 16000, format="WAV")
+
+@pipeline_def(batch_size=1, num_threads=1)
+def pipeline():
+    files = fn.external_source(lambda info: np.frombuffer(file.getvalue(), np.uint8), batch=False)
+    return tuple(fn.decoders.audio(files, sample_rate=8000))
+
+with pipeline() as pipe:
+    samples, rates = pipe.run()
+    assert (samples.as_array().shape, rates.as_array().tolist()) == ((1, 80, 1), [8000])
+""",
     "progress": """
 import numpy as np
 from dali_like import fn, pipeline_def

@@ -173,6 +173,7 @@ def registered_readers() -> Mapping[str, type[Reader]]:
         file_reader,  # noqa: F401
         fits_reader,  # noqa: F401
         mxnet_reader,  # noqa: F401
+        nemo_asr_reader,  # noqa: F401
         numpy_reader,  # noqa: F401
         sequence_reader,  # noqa: F401
         tfrecord_reader,  # noqa: F401
