@@ -17,8 +17,8 @@ PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: `types` has names of DALI's that `graph` defines. `operators` fills the modules `fn` and `ops`, whose names it knows. The
-#: last two are names of loggers.
-UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote"), ("sources", "readers")}
+#: last one is the name of a logger.
+UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote")}
 #: Names that DALI gives to several modules.
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
