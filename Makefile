@@ -14,8 +14,8 @@
 #   make described            write the type stubs, pages and pictures of operators from their descriptions
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
 #                             training pipelines; see docs/benchmarks.md
-#   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
-#   make storm [ARGS=...]     killed workers in DALI, PyTorch and dali_like
+#   make soak [ARGS=...]      ten minutes of killed and stopped processes; see docs/reliability.md
+#   make storm [ARGS=...]     killed processes in DALI, PyTorch and dali_like
 #   make gpu [ARGS=...]       checks and measurements on a GPU, with CuPy of $(PYTHON); see docs/gpu.md
 #   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
 #   make clean                remove everything that the other targets have made

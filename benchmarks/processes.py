@@ -10,17 +10,19 @@ moment is in no process's PSS.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["cpu_s", "descendants", "machine_busy_s", "pss_bytes"]
+__all__ = ["adopt_orphans", "cpu_s", "descendants", "machine_busy_s", "pss_bytes", "session_of"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 _LIBC = ctypes.CDLL(None)
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def descendants(root: int) -> frozenset[int]:
@@ -43,6 +45,21 @@ def descendants(root: int) -> frozenset[int]:
         found.update(below)
         unvisited.extend(below)
     return frozenset(found)
+
+
+def session_of(leader: int) -> frozenset[int]:
+    """Return the processes of a session, orphans included."""
+    found = set()
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(int(entry)) == leader:
+                found.add(int(entry))
+    return frozenset(found)
+
+
+def adopt_orphans() -> None:
+    """Make orphans below this process its children, so that `descendants` finds them (PR_SET_CHILD_SUBREAPER)."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def cpu_s(pids: Iterable[int]) -> float:

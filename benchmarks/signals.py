@@ -1,4 +1,4 @@
-"""Send random signals to the worker processes of a program, for `soak` and `storm`."""
+"""Send random signals to the processes of a program, for `soak` and `storm`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,40 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.processes import descendants
+__all__ = ["Storm", "is_alive", "target_pids", "worker_pids"]
 
-__all__ = ["Storm", "is_alive", "worker_pids"]
+#: Other processes of loaders: dali_like's forkserver and its reserve, and helpers of multiprocessing.
+_FORKSERVER, _RESERVE = "dali_like:start", "dali_like:spare"
+_HELPERS = (_FORKSERVER, _RESERVE, "resource_tracker", "forkserver")
 
-#: Other processes of loaders: dali_like's forkserver, and the resource tracker of multiprocessing.
-_HELPERS = ("dali_like:start", "resource_tracker", "forkserver")
+#: Interval of looks at a killed process.
+_LOOK_S = 0.001
 
 
-def worker_pids(root: int) -> list[int]:
-    """Return the live worker processes below ``root``, of any library."""
-    return sorted(pid for pid in descendants(root) if is_alive(pid) and not _is_helper(pid))
+def worker_pids(pids: Iterable[int]) -> list[int]:
+    """Return the live worker processes among some processes, of any library."""
+    return sorted(pid for pid in pids if is_alive(pid) and not _is_helper(pid))
+
+
+def target_pids(pids: Iterable[int], *, have_reserves: bool) -> list[int]:
+    """Return the live workers of dali_like, its forkservers and their reserves.
+
+    Args:
+        have_reserves: whether forkservers have reserves, that is under fork. Then, while one has none, none is a target:
+            only a forkserver that dies together with its reserve is not replaced.
+    """
+    names = {pid: _read(pid, "comm").strip() for pid in pids if is_alive(pid)}
+    helpers = [pid for pid, name in names.items() if name in (_FORKSERVER, _RESERVE)]
+    num_reserves = sum(names[pid] == _RESERVE for pid in helpers)
+    are_targets = not have_reserves or 2 * num_reserves == len(helpers)
+    return sorted(
+        pid for pid, name in names.items() if name.startswith("dali_like:") and (are_targets or pid not in helpers)
+    )
 
 
 def is_alive(pid: int) -> bool:
@@ -45,10 +63,10 @@ def _read(pid: int, file: str) -> str:
 
 
 class Storm:
-    """Context that sends signals to random workers at random times, from its own thread.
+    """Context that sends signals to random processes at random times, from its own thread.
 
     Args:
-        find: returns the current workers.
+        find: returns the processes that may get a signal now.
         signals: average number of each signal per second.
         least_gaps_s: minimum time between two signals of a kind.
         seed: seed of the random numbers.
@@ -59,7 +77,7 @@ class Storm:
 
     def __init__(
         self,
-        find: Callable[[], Sequence[int]],
+        find: Callable[[signal.Signals], Sequence[int]],
         signals: Mapping[signal.Signals, float],
         *,
         least_gaps_s: Mapping[signal.Signals, float] | None = None,
@@ -91,8 +109,11 @@ class Storm:
             now = time.monotonic()
             if now - self._last_s.get(number, 0.0) < self._least_gaps_s.get(number, 0.0):
                 continue
-            if workers := self._find():
+            if targets := self._find(number):
+                target = self._random.choice(targets)
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._random.choice(workers), number)
+                    os.kill(target, number)
                     self.sent[number] += 1
                     self._last_s[number] = now
+                while number == signal.SIGKILL and is_alive(target) and not self._over.wait(_LOOK_S):
+                    pass  # until it has ended, a forkserver looks as if its reserve could be killed

@@ -1,10 +1,11 @@
-"""Test the stability of dali_like while its workers are killed and stopped for hours: ``python -m benchmarks.soak``.
+"""Test the stability of dali_like while its processes are killed and stopped for hours: ``python -m benchmarks.soak``.
 
 Three kinds of pipelines live through the whole run and take turns: small samples in rows, samples of all sizes, and slow
-samples. SIGKILL and SIGSTOP hit random workers of all pipelines, including idle ones. The program checks:
+samples. SIGKILL hits random workers, forkservers and reserves of all pipelines, including idle ones; SIGSTOP hits workers.
+The program checks:
 
 - the batches: the checksum of each must equal that of a pipeline without workers
-- errors: there must be none, because dead workers are replaced without limit
+- errors: there must be none, because dead processes are replaced without limit
 - hangs: if no batch arrives for `HANG_S`, the program exits with the stack of each thread
 - the memory of all processes, and the file descriptors of long-lived ones: the median of the last quarter of the run may
   exceed that of the second quarter by `MEMORY_SLACK` for memory, and not at all for descriptors
@@ -34,8 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.processes import descendants, pss_bytes
-from benchmarks.signals import Storm, worker_pids
+from benchmarks.processes import adopt_orphans, descendants, pss_bytes
+from benchmarks.signals import Storm, is_alive, target_pids, worker_pids
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
 
@@ -198,7 +199,7 @@ class Watchdog:
             time.sleep(1)
         print(f"HANG: no batch for {HANG_S} s", flush=True)
         faulthandler.dump_traceback()
-        for pid in worker_pids(os.getpid()):
+        for pid in worker_pids(descendants(os.getpid())):
             os.kill(pid, signal.SIGKILL)
         os._exit(1)
 
@@ -218,7 +219,7 @@ def footprint() -> Footprint | None:
 def _look() -> Footprint | None:
     tree = [os.getpid(), *descendants(os.getpid())]
     try:
-        lasting = [os.getpid(), *(pid for pid in tree if _name_of(pid) == "dali_like:start")]
+        lasting = [os.getpid(), *(pid for pid in tree if _name_of(pid) in ("dali_like:start", "dali_like:spare"))]
         return Footprint(pss_bytes(tree), sum(map(_num_descriptors, lasting)))
     except OSError:  # a process has exited meanwhile
         return None
@@ -285,7 +286,7 @@ def soak(contestants: Sequence[Contestant], storm: Storm, seconds: float) -> lis
     """Run the contestants in turn while signals are sent; return the growth."""
     watchdog = Watchdog()
     for contestant in contestants:
-        contestant.take_batch()  # before the start, the forkserver looks like a worker and would be killed
+        contestant.take_batch()  # before their start, processes have no names yet
     observer = Observer(contestants, storm)
     end = time.monotonic() + seconds
     line = time.monotonic() + LINE_S
@@ -318,8 +319,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     kills = options.kills_per_second
+    adopt_orphans()  # the workers of a dead forkserver, and its reserve
+
+    def find(number: signal.Signals) -> list[int]:
+        pids = descendants(os.getpid())
+        if number == signal.SIGKILL:
+            return target_pids(pids, have_reserves=options.start_method == "fork")
+        return worker_pids(pids)
+
     storm = Storm(
-        lambda: worker_pids(os.getpid()),
+        find,
         {signal.SIGKILL: kills, signal.SIGSTOP: kills / STOP_SHARE},
         least_gaps_s={signal.SIGSTOP: STOP_GAP_S},
         seed=options.seed,
@@ -329,7 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for contestant in contestants:
         contestant.close()
         failures += contestant.differences
-    if left := descendants(os.getpid()):
+    if left := list(filter(is_alive, descendants(os.getpid()))):
         failures.append(f"{len(left)} processes are left behind")
     print("\n".join(["FAILED:", *failures]) if failures else "all checks passed")
     return 1 if failures else 0

@@ -1,8 +1,8 @@
 """Compare how DALI, PyTorch and dali_like behave when workers are killed: ``python -m benchmarks.storm``.
 
 Each system runs in a separate process and delivers epochs of `EPOCH_BATCHES` batches, with samples of one millisecond, from
-`WORKERS` forked workers, with its default options. SIGKILL hits random workers for ``--seconds``. The loop behaves like a
-user's program:
+`WORKERS` forked workers, with its default options. SIGKILL hits random workers for ``--seconds``; of the last two systems,
+also the forkserver and its reserve, but not both at once. The loop behaves like a user's program:
 
 - it counts an exception and continues with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
 - if the next attempt fails too, before a batch has arrived, it makes a new pipeline or DataLoader
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -29,14 +30,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.signals import Storm, is_alive, worker_pids
+from benchmarks.processes import session_of
+from benchmarks.signals import Storm, is_alive, target_pids, worker_pids
 
 __all__ = ["main"]
 
@@ -76,8 +78,9 @@ class Loop(Protocol):
 class PipelineLoop:
     """DALI or dali_like."""
 
-    def __init__(self, library: str, **options: Any) -> None:
+    def __init__(self, library: str, start_method: str = "fork", **options: Any) -> None:
         self._dali: Any = importlib.import_module(library)
+        self._start_method = start_method
         self._options = options
         self._pipeline: Any = None
         self._fresh = True
@@ -91,7 +94,7 @@ class PipelineLoop:
             num_threads=1,
             device_id=None,
             py_num_workers=WORKERS,
-            py_start_method="fork",
+            py_start_method=self._start_method,
             **self._options,
         )
         def pipeline() -> Any:
@@ -154,6 +157,13 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "DALI": lambda: PipelineLoop("nvidia.dali"),
     "torch": lambda: TorchLoop(persistent_workers=False),
     "torch, persistent_workers=True": lambda: TorchLoop(persistent_workers=True),
+    "dali_like, every process": lambda: PipelineLoop("dali_like", py_worker_restarts=None),
+    "dali_like, every process, spawn": lambda: PipelineLoop("dali_like", "spawn", py_worker_restarts=None),
+}
+#: Of these systems, every process below the main one may be killed.
+TARGETS: dict[str, Callable[[Iterable[int]], Sequence[int]]] = {
+    "dali_like, every process": functools.partial(target_pids, have_reserves=True),
+    "dali_like, every process, spawn": functools.partial(target_pids, have_reserves=False),
 }
 
 
@@ -216,7 +226,7 @@ class Outcome:
         events: number of events of each kind.
         missing: number of batches lost in epochs that ended early.
         errors: number of exceptions by text, without process ids and the like.
-        kills: number of killed workers.
+        kills: number of killed processes.
         longest_pause_s: longest time between two batches.
         hung: whether the program had to be killed.
         left: number of processes left behind.
@@ -252,7 +262,12 @@ def contest(name: str, options: argparse.Namespace) -> Outcome:
         tempfile.TemporaryFile() as stderr,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True) as process,
     ):
-        storm = Storm(lambda: worker_pids(process.pid), {signal.SIGKILL: options.kills / options.seconds}, seed=options.seed)
+        find = TARGETS.get(name, worker_pids)
+        storm = Storm(
+            lambda _: find(session_of(process.pid) - {process.pid}),
+            {signal.SIGKILL: options.kills / options.seconds},
+            seed=options.seed,
+        )
         assert process.stdout is not None
         try:
             events = _events(process.stdout)
@@ -297,21 +312,12 @@ def _events(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
 def _end_session(session: int) -> list[int]:
     """Kill the processes of a session that still exist after `LEFT_S`, and return them."""
     deadline = time.monotonic() + LEFT_S
-    while (left := _session(session)) and time.monotonic() < deadline:
+    while (left := list(filter(is_alive, session_of(session)))) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return left
-
-
-def _session(session: int) -> list[int]:
-    found = []
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(int(entry)) == session and is_alive(int(entry)):
-                found.append(int(entry))
-    return found
 
 
 def table(outcomes: dict[str, Outcome]) -> str:
@@ -346,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run all systems in turn, and print the table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=25, help="time for each system, in seconds")
-    parser.add_argument("--kills", type=int, default=30, help="approximate number of workers to kill")
+    parser.add_argument("--kills", type=int, default=30, help="approximate number of processes to kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--systems", nargs="+", choices=LOOPS, default=list(LOOPS), metavar="NAME")
     parser.add_argument("--run", choices=LOOPS, help=argparse.SUPPRESS)

@@ -25,6 +25,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- NotRunningError(ProcessLookupError)
     |-- MissingExtraError(ImportError)
     |-- DeviceError(RuntimeError)
+    |-- PluginError(RuntimeError)
     |-- PipelineStateError(RuntimeError)
     |   |-- NoInputError(IndexError)
     |   |-- ClosedError
@@ -109,6 +110,7 @@ __all__ = [
     "IteratorPicklingError",
     "PicklingError",
     "PipelineStateError",
+    "PluginError",
     "ProcessLimitError",
     "RaggedError",
     "SampleDtypeError",
@@ -220,6 +222,10 @@ class MissingExtraError(DaliLikeError, ImportError):
     The message names the feature that needs it and the command that installs it, for example
     ``pip install 'matplotlib>=3.9'``.
     """
+
+
+class PluginError(DaliLikeError, RuntimeError):
+    """A library of operators for DALI cannot be used here."""
 
 
 class DeviceError(DaliLikeError, RuntimeError):
@@ -383,18 +389,19 @@ class CudaForkError(WorkerError):
 
 
 class WorkerDiedError(WorkerError):
-    """A worker process ended unexpectedly, more often than restarts are allowed.
+    """A worker process, or the process that starts them, ended unexpectedly, more often than restarts are allowed.
 
     The message names the process, the signal or exit status, and the sample in progress.
 
     Attributes:
-        pid: process id of the worker.
-        exitcode: as `multiprocessing.Process.exitcode`: the exit status, or the negative number of the signal.
+        pid: process id of the process; 0 if it is unknown.
+        exitcode: as `multiprocessing.Process.exitcode`: the exit status, or the negative number of the signal. None if it
+            is unknown.
         out_of_memory: whether the kernel has killed the process for lack of memory, according to its counters. The message
             then names the limit, the memory of the workers, and the arguments to change.
     """
 
-    def __init__(self, message: str, pid: int = 0, exitcode: int = 0, *, out_of_memory: bool = False) -> None:
+    def __init__(self, message: str, pid: int = 0, exitcode: int | None = 0, *, out_of_memory: bool = False) -> None:
         super().__init__(message)
         self.pid = pid
         self.exitcode = exitcode

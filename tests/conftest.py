@@ -167,21 +167,6 @@ def _target(fd: str) -> str:
 
 _elder: set[int] = set()
 
-#: The resources after the last test, if nothing has changed them since: reading them takes milliseconds.
-_latest: list[Resources] = []
-
-
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> None:
-    """Look at the resources again after a fixture of several tests has begun."""
-    if fixturedef.scope != "function":
-        _latest.clear()
-
-
-def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    """Look at them again after such a fixture has ended."""
-    if fixturedef.scope != "function":
-        _latest.clear()
-
 
 def children() -> set[int]:
     """The processes that the test has started, and those that they have: not what was there before it and stays, such as
@@ -203,7 +188,7 @@ def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
     gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
-    before = _latest.pop() if _latest else Resources()
+    before = Resources()
     _elder.clear()
     _elder.update(before.children)
     yield
@@ -215,7 +200,6 @@ def _leaves_nothing_behind() -> Iterator[None]:
         gc.collect()
         now = Resources()
     assert not more, f"the test has left behind: {more}"
-    _latest[:] = [now]
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import re
 import sys
 import typing
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_pictures import EXAMPLES, name_of
 
@@ -56,7 +55,7 @@ image or a missing axis, are raised when the pipeline runs."""
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
     groups: dict[str, list[Description]] = defaultdict(list)
-    for description in descriptions().values():
+    for description in own_descriptions().values():
         groups[description.function.__module__].append(description)
     ordered = {module: sorted(groups[module], key=lambda description: description.path) for module in sorted(groups)}
     texts = {f"{_name_of(module)}.md": _page(sys.modules[module], members) for module, members in ordered.items()}
@@ -81,7 +80,7 @@ def _page(module: ModuleType, members: list[Description]) -> str:
 
 
 def _section(description: Description) -> Iterator[str]:
-    text, arguments, returned = parts_of(inspect.getdoc(description.function) or "")
+    text, arguments, returned = parts_of(description.doc)
     yield f"## fn.{description.path}"
     yield ""
     yield as_markdown(text)

@@ -18,14 +18,15 @@ from typing import Any, Literal
 import numpy as np
 
 import dali_like
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from dali_like.operators.reader_functions import own_reader_descriptions
 
 _HEAD = '''\
 """{title} Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -35,16 +36,22 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 {imports}
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
 #: Other public names, and their modules.
 _OURS = {
     "fn": {"external_source": "_external_source"},
-    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+    "ops": {
+        "Compose": "_compose",
+        "ExternalSource": "_external_source",
+        "cpu_ops": "_registry",
+        "gpu_ops": "_registry",
+        "mixed_ops": "_registry",
+    },
 }
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
@@ -61,7 +68,7 @@ def stubs() -> dict[str, str]:
     texts = {}
     for root in ("fn", "ops"):
         modules: dict[str, list[Description]] = defaultdict(list)
-        for description in (*descriptions().values(), *own_reader_descriptions().values()):
+        for description in (*own_descriptions().values(), *own_reader_descriptions().values()):
             modules[description.path.rpartition(".")[0]].append(description)
         for module, members in modules.items():
             write = _function if root == "fn" else _class
@@ -73,7 +80,8 @@ def stubs() -> dict[str, str]:
 
 
 def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(modules) if module]
+    submodules = {module.partition(".")[0] for module in modules if module}
+    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(submodules)]
     lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
     return "\n".join([*lines, ""])
 
@@ -114,10 +122,9 @@ def _overloads(
         yield from (f"def {name}(", *([f"    {first.rstrip(' ,')},"] if first else []), "    *,", *arguments, f") -> {one}:")
         yield from _body(description, documented)
         return
-    for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
+    for kind, result in (("DataNode", one), ("_Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
-        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
+        yield f"def {name}("
         if first:
             yield "    self,"
         yield from _inputs(description, kind)
@@ -148,7 +155,7 @@ def _body(description: Description, documented: bool) -> Iterator[str]:
 
 
 def _doc(description: Description, indent: str) -> list[str]:
-    doc = inspect.getdoc(description.function) or ""
+    doc = description.doc
     return textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', indent).splitlines()
 
 
@@ -159,8 +166,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        takes_any = i or not description.min_inputs or description.takes_constants
-        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
+        others = " | _Constant" if i or not description.min_inputs or kind == "DataNode" else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"

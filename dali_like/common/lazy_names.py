@@ -10,8 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dali_like.common.suggestions import with_suggestion
-
 
 def importer(package: str, places: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package or module.
@@ -29,6 +27,8 @@ def importer(package: str, places: Mapping[str, Sequence[str]]) -> tuple[Callabl
         elif name in submodules:
             value = importlib.import_module(submodules[name])
         else:
+            from dali_like.common.suggestions import with_suggestion  # noqa: PLC0415  # packages stay cheap to import
+
             text = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(text if name.startswith("_") else with_suggestion(text, name, [*where, *submodules]))
         vars(sys.modules[package])[name] = value

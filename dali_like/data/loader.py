@@ -83,7 +83,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             death of a worker, and after resuming within an epoch.
         on_error: reaction to an exception of the dataset. "raise": the iterator raises it. "skip": another sample replaces
             the failed one. A callable: its result replaces the failed sample.
-        worker_restarts: how many dead workers to replace per minute. 0: none; None: all.
+        worker_restarts: how often per minute to replace each dead worker, and the process that starts them. 0: never;
+            None: always.
         prefetch_epochs: whether workers begin the next epoch before the program does. The sampler is iterated earlier then,
             and later changes to it have no effect on that epoch.
         max_held_bytes: limit of the memory for all batches, including batches held by the program. None: half the memory.

@@ -492,7 +492,9 @@ def _pickle_source(parts: dict[str, Any], name: str) -> PickledSource:
 
 def _with_torch_text(error: WorkerDiedError) -> WorkerDiedError:
     """Return the error with PyTorch's text in front, by which programs recognize it."""
-    if error.exitcode < 0:
+    if error.exitcode is None:
+        how = "exited unexpectedly, with an unknown exit code."
+    elif error.exitcode < 0:
         how = f"is killed by signal: {signal.strsignal(-error.exitcode)}."
     else:
         how = f"exited unexpectedly with exit code {error.exitcode}."

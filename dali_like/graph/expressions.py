@@ -55,12 +55,18 @@ class Expression:
     __and__, __rand__ = _operator("bitand"), _reflected("bitand")
     __or__, __ror__ = _operator("bitor"), _reflected("bitor")
     __xor__, __rxor__ = _operator("bitxor"), _reflected("bitxor")
-    __eq__ = _operator("eq")  # type: ignore[assignment]
-    __ne__ = _operator("neq")  # type: ignore[assignment]
     __lt__ = _operator("lt")
     __le__ = _operator("leq")
     __gt__ = _operator("gt")
     __ge__ = _operator("geq")
+
+    # Pyright takes the types of these from `object`, unless they are written out.
+
+    def __eq__(self, other: Operand) -> DataNode:  # type: ignore[override]
+        return _apply("eq", self, other)
+
+    def __ne__(self, other: Operand) -> DataNode:  # type: ignore[override]
+        return _apply("neq", self, other)
 
     def __neg__(self) -> DataNode:
         return _apply("minus", self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import operator
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.common.notices import warn
-from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.pool.settings import AUTO, FIRST_DEPTH, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START_METHODS", "Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
 
-START_METHODS = ("fork", "spawn", "thread", "ray")
+START_METHODS = ("fork", "spawn", "forkserver", "thread", "ray")
 
 
 class DefaultInt(int):
@@ -95,6 +94,8 @@ def _number_of_workers(name: str, value: Any) -> int | str:
 def _start_method(name: str, value: Any) -> str:
     if value not in START_METHODS:
         raise ArgumentError(f"{name} must be one of {', '.join(START_METHODS)}, not {value!r}")
+    if value == "forkserver":  # starts the workers in any case; DALI's sources are pickled with it, as with "spawn"
+        return "spawn"
     return value if isinstance(value, DefaultText) else str(value)
 
 
@@ -185,6 +186,7 @@ class Arguments:
     enable_checkpointing: bool = field(metadata=_argument(flag))
     py_num_workers: int | str | None = field(metadata=_argument(or_none(_number_of_workers)))
     py_start_method: str = field(metadata=_argument(_start_method))
+    py_import_main: bool = field(metadata=_argument(flag))
     py_callback_pickler: Any = field(metadata=_argument(or_none(_callback_pickler)))
     py_worker_options: Any = field(metadata=_argument(or_none(_worker_options)))
     output_dtype: Any = field(metadata=_argument(_each(_dtype), saved=True))
@@ -215,6 +217,10 @@ class Arguments:
             raise ArgumentClashError(
                 f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
                 "workers have the sources already, and nothing is pickled"
+            )
+        if self.py_import_main and self.py_start_method == "ray":
+            raise ArgumentClashError(
+                "py_import_main is for spawned processes: Ray's workers run on nodes that may not have the program"
             )
         if self.py_start_method != "ray":
             if self.py_worker_options is not None:
@@ -267,7 +273,7 @@ class Arguments:
         readers = [external for external in parallel if external.reader is not None]
         workers, method = self.py_num_workers, self.py_start_method
         if isinstance(workers, DefaultInt):
-            workers = (self.num_threads or len(os.sched_getaffinity(0))) if readers else int(workers)
+            workers = (self.num_threads or allowed_cpus()) if readers else int(workers)
         if isinstance(method, DefaultText):
             method = "spawn" if readers == parallel != [] and cuda_in_use() else str(method)
         return replace(self, py_num_workers=workers, py_start_method=method)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 
 from dali_like.engine.memory.limits import read_file
 from dali_like.monitor.statistics import MemoryStatistics
 
 
 def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
-    """Return the memory of this process, its workers and their forkserver. Workers may be threads of this process."""
+    """Return the memory of this process, its workers, their forkserver and its reserve. Workers may be threads."""
     worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/self/task/{pid}")]
     others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
     return MemoryStatistics(
         main_bytes=pss_bytes(os.getpid()),
         worker_bytes=tuple(map(pss_bytes, worker_pids)),
-        forkserver_bytes=sum(map(pss_bytes, others)),
+        forkserver_bytes=sum(map(pss_bytes, [*others, *chain.from_iterable(map(_reserves_of, others))])),
     )
 
 
@@ -29,3 +30,10 @@ def pss_bytes(pid: int) -> int:
 def _parent_of(pid: int) -> int:
     stat = read_file(f"/proc/{pid}/stat")
     return int(stat.rpartition(")")[2].split()[1]) if stat else 0
+
+
+def _reserves_of(forkserver: int) -> list[int]:
+    children = map(int, read_file(f"/proc/{forkserver}/task/{forkserver}/children").split())
+    from dali_like.engine.backends.forkserver import RESERVE_NAME  # noqa: PLC0415  # for Linux only
+
+    return [pid for pid in children if read_file(f"/proc/{pid}/comm").strip() == RESERVE_NAME]

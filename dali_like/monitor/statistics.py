@@ -258,7 +258,7 @@ class MemoryStatistics:
     Attributes:
         main_bytes: memory of the main process.
         worker_bytes: memory of each worker on this machine.
-        forkserver_bytes: memory of the forkserver.
+        forkserver_bytes: memory of the forkserver and, under fork, of its reserve.
     """
 
     main_bytes: int = 0

@@ -1,6 +1,7 @@
 """``nvidia.dali.ops``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,16 +11,20 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
+from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
+from dali_like.ops._registry import cpu_ops as cpu_ops
+from dali_like.ops._registry import gpu_ops as gpu_ops
+from dali_like.ops._registry import mixed_ops as mixed_ops
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Cast:
@@ -43,7 +48,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -57,7 +62,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -87,7 +92,7 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: DataNode | _Fixed,
+        input_0: DataNode | _Constant,
         input_1: DataNode | _Constant,
         /,
         *,
@@ -101,8 +106,8 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: Sequence[DataNode],
-        input_1: Sequence[DataNode] | _Constant,
+        input_0: _Sequence[DataNode],
+        input_1: _Sequence[DataNode] | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -130,7 +135,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -143,7 +148,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         device: str | None = ...,
@@ -173,7 +178,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -187,7 +192,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -233,7 +238,7 @@ class Stack:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -278,7 +283,7 @@ class Cat:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -319,7 +324,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         num_classes: int = ...,
@@ -338,7 +343,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         num_classes: int = ...,
@@ -380,7 +385,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         keys: _Ints = ...,
@@ -397,7 +402,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         keys: _Ints = ...,
@@ -481,7 +486,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -499,7 +504,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -538,7 +543,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -554,7 +559,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -591,7 +596,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         contrast: float | DataNode = ...,
@@ -607,7 +612,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         contrast: float | DataNode = ...,
@@ -646,7 +651,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -663,7 +668,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -700,7 +705,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -716,7 +721,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -752,7 +757,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         saturation: float | DataNode = ...,
@@ -768,7 +773,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         saturation: float | DataNode = ...,
@@ -810,7 +815,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -829,7 +834,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -867,7 +872,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         image_type: DALIImageType = ...,
@@ -882,7 +887,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         image_type: DALIImageType = ...,
@@ -918,7 +923,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -934,7 +939,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -990,7 +995,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1015,7 +1020,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1085,7 +1090,7 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -1114,9 +1119,9 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        anchor: Sequence[DataNode] | _Constant | None = None,
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        anchor: _Sequence[DataNode] | _Constant | None = None,
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1169,7 +1174,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1187,7 +1192,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1232,7 +1237,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1251,7 +1256,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1290,7 +1295,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -1304,7 +1309,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -1344,7 +1349,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1360,7 +1365,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1393,7 +1398,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         quality: int | DataNode = ...,
@@ -1407,7 +1412,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         quality: int | DataNode = ...,
@@ -1454,7 +1459,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1476,7 +1481,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1554,7 +1559,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1586,7 +1591,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1659,7 +1664,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -1682,7 +1687,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -1747,7 +1752,7 @@ class PythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1801,7 +1806,7 @@ class TorchPythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1874,7 +1879,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1908,7 +1913,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1942,7 +1947,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1976,7 +1981,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -2042,7 +2047,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Ints = ...,
@@ -2067,7 +2072,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Ints = ...,
@@ -2112,7 +2117,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         replace: bool = ...,
@@ -2126,7 +2131,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         replace: bool = ...,
@@ -2166,7 +2171,7 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2184,8 +2189,8 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2228,7 +2233,7 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2247,8 +2252,8 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2285,7 +2290,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -2300,7 +2305,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -2334,7 +2339,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints = ...,
@@ -2349,7 +2354,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints = ...,
@@ -2385,7 +2390,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         perm: _Ints | None = ...,
@@ -2401,7 +2406,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         perm: _Ints | None = ...,
@@ -2445,7 +2450,7 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         matrix_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2465,8 +2470,8 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
-        matrix_input: Sequence[DataNode] | _Constant | None = None,
+        image: _Sequence[DataNode],
+        matrix_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         matrix: _Floats | DataNode | None = ...,
@@ -2514,7 +2519,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         angle: float | DataNode = ...,
@@ -2534,7 +2539,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         angle: float | DataNode = ...,

@@ -95,6 +95,10 @@ class Pipeline:
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
             without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
+            "forkserver" is the same as "spawn": a forkserver starts the workers in any case.
+        py_import_main: True: spawned workers first import the program's main module, as those of `multiprocessing` do. So
+            they have what it changes in other modules. The code that builds pipelines must then be under
+            ``if __name__ == "__main__":``.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
             None: cloudpickle, by value where workers could not import; see `dali_like.sources.callback_pickler`.
@@ -112,7 +116,8 @@ class Pipeline:
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them unchanged.
             With "thread" they belong to the program, and stay unchanged.
         py_worker_restarts: number of times per minute that a dead worker is replaced. Its samples are computed again, with
-            the same result. Beyond it, `run` raises. 0: never replace; None: always.
+            the same result. Beyond it, `run` raises. 0: never replace; None: always. The same number applies to the process
+            that starts the workers.
         py_timeout_s: time limit of a worker for one sample, in seconds. Beyond it, the Python stack of the worker is taken,
             and the worker is replaced. `run` raises if the sample hangs again, or no worker may be replaced; and at once if
             a worker takes longer to start (unpickling of sources, worker_setup), for which it has at least ten seconds.
@@ -158,6 +163,7 @@ class Pipeline:
         py_worker_restarts: int | None = 3,
         py_timeout_s: float | None = None,
         max_held_bytes: int | None = None,
+        py_import_main: bool = False,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"], given["checkpoint"]
@@ -252,7 +258,11 @@ class Pipeline:
         """
 
     def _make_graph(self) -> Graph:
-        return self._definition.make_graph(self._define)
+        graph = self._definition.make_graph(self._define)
+        if not self._arguments.py_num_workers:
+            for node in graph.sources:
+                node.read_without_workers()
+        return graph
 
     def _define(self) -> Any:
         with self, interruptible():

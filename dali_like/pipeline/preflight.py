@@ -10,7 +10,7 @@ from dali_like.graph.nodes import Graph, unused_outputs
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import Placement
 from dali_like.sources.external_source import ExternalSource
-from dali_like.sources.sharding import ALONE, Shard
+from dali_like.sources.sharding import ALONE, Rest, Shard
 
 
 def check_runnable(graph: Graph, arguments: Arguments) -> None:
@@ -67,7 +67,27 @@ def _warn_of_length(external: ExternalSource) -> None:
     )
 
 
-def empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:
+class EmptyEpochWarning:
+    """Warns, once, that `run` ends an epoch without a batch: a ``for`` loop would only do nothing.
+
+    Args:
+        externals: the sources of the pipeline.
+        batch_size: samples in a batch.
+    """
+
+    def __init__(self, externals: Sequence[ExternalSource], batch_size: int) -> None:
+        self._externals = externals
+        self._batch_size = batch_size
+        self._has_warned = False
+
+    def __call__(self, epoch: int, source: int, num_samples: int) -> None:
+        external = self._externals[source]
+        if not self._has_warned and external.rest is not Rest.UNEVEN:
+            self._has_warned = True
+            warn(_empty_epoch_text(external, epoch, num_samples, self._batch_size), UserWarning)
+
+
+def _empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:
     """Return the warning about an epoch without batches.
 
     Args:

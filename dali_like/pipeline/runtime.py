@@ -41,14 +41,15 @@ from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerSourceState
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import (
+    EmptyEpochWarning,
     announce_moves,
     check_runnable,
     check_shared_iterators,
     common_shard,
-    empty_epoch_text,
 )
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
-from dali_like.sources.sharding import ALONE, Rest
+from dali_like.sources.main_module import find_main, refuse_while_importing
+from dali_like.sources.sharding import ALONE
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier
@@ -109,7 +110,6 @@ class Runtime:
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
         self.tuner: Tuner | None = None
-        self._has_warned = False
         self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
         self._states: dict[SourceNode, SourceState] = {}
@@ -121,13 +121,6 @@ class Runtime:
             self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
-
-    def _warn_of_empty_epoch(self, epoch: int, source: int, num_samples: int) -> None:
-        """Warn, once, that `run` ends an epoch without a batch: a ``for`` loop would only do nothing."""
-        external = list(self.serving)[source].external
-        if not self._has_warned and external.rest is not Rest.UNEVEN:
-            self._has_warned = True
-            warn(empty_epoch_text(external, epoch, num_samples, self._batch_size), UserWarning)
 
     @property
     def is_endless(self) -> bool:
@@ -162,7 +155,9 @@ class Runtime:
 
                 externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
-            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position, self._warn_of_empty_epoch)
+            # Without a reference to the runtime: a cycle would keep the memory of a closed pipeline.
+            on_empty = EmptyEpochWarning([node.external for node in self.serving], self._batch_size)
+            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position, on_empty)
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
@@ -287,6 +282,7 @@ class Runtime:
 
     def _start_pool(self, parallel: list[SourceNode]) -> WorkerPool:
         given = self.arguments
+        refuse_while_importing()
         if self._num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
@@ -489,7 +485,9 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
-    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray")
+    main = find_main() if given.py_import_main else None
+    inherits = given.py_start_method != "ray"
+    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:

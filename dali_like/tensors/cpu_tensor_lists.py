@@ -124,7 +124,7 @@ class TensorListCPU:
         """
         index = operator.index(index)
         if not -len(self) <= index < len(self):
-            raise SampleIndexError(f"sample {index} of a batch of {len(self)}")
+            raise SampleIndexError(f"the batch has no sample {index}: it has {len(self)}, numbered from 0")
         # With the ellipsis, a sample without dimensions is an array, too.
         return self._samples[index] if self._dense is None else self._dense[index, ...]
 

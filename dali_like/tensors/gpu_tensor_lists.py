@@ -100,7 +100,7 @@ class TensorListGPU:
     def _array(self, index: int) -> DeviceArray:
         index = operator.index(index)
         if not -len(self) <= index < len(self):
-            raise SampleIndexError(f"sample {index} of a batch of {len(self)}")
+            raise SampleIndexError(f"the batch has no sample {index}: it has {len(self)}, numbered from 0")
         index %= len(self)
         return self._samples[index] if self._dense is None else self._dense.at(index)
 

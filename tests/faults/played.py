@@ -20,7 +20,17 @@ import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.protocol import CELL_PID, CELL_SAMPLE, DONE, NO_TICKET, TASK, WORD_BYTES, Status, cell_offset
+from dali_like.engine.memory.protocol import (
+    CELL_PID,
+    CELL_SAMPLE,
+    DONE,
+    FORKSERVER,
+    NO_TICKET,
+    TASK,
+    WORD_BYTES,
+    Status,
+    cell_offset,
+)
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
@@ -132,6 +142,7 @@ class PlayedWorkers:
         self._make_sources = make_sources
         self._tasks: Sequence[Descriptor] = tasks
         self._ends: list[End] = []
+        self._is_lost = False
         for worker in range(options.num_first):
             self.start(worker)
 
@@ -145,7 +156,19 @@ class PlayedWorkers:
         self._ends.append(End(worker, self.running.pop(worker).pid, exitcode, keep))
         os.eventfd_write(self.control.fileno(), 1)
 
+    def end_forkserver(self) -> None:
+        """End all workers without an end of each, as if the process had ended that starts them."""
+        self.running.clear()
+        self._is_lost = True
+        self._ends.append(End(FORKSERVER, next(_pids), None, restart=self._restart_forkserver))
+        os.eventfd_write(self.control.fileno(), 1)
+
+    def _restart_forkserver(self) -> None:
+        self._is_lost = False
+
     def start(self, worker: int) -> None:
+        if self._is_lost:
+            return
         assert worker not in self.running, "it is running already"
         self.running[worker] = played = PlayedWorker(worker, self._make_sources(), self)
         self.pids[worker] = played.pid
@@ -186,6 +209,7 @@ class PlayedPool(WorkerPool):
     Args:
         make_sources: makes the sources; each worker has its own.
         deaths: how likely a worker is to be killed rather than to do its next step; at most two of one task.
+        forkserver_deaths: how likely all are to end with their forkserver instead.
         seed: of the order in which workers get their turns, and of their deaths.
 
     Attributes:
@@ -204,11 +228,13 @@ class PlayedPool(WorkerPool):
         restarts: int | None = None,
         timeout_s: float | None = None,
         deaths: float = 0.0,
+        forkserver_deaths: float = 0.0,
         seed: int = 0,
     ) -> None:
         self._make_sources = make_sources
         self._random = random.Random(seed)
         self._deaths = deaths
+        self._forkserver_deaths = forkserver_deaths
         self._num_steps = 0
         self._victims: Counter[tuple[BatchKey, int]] = Counter()
         self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
@@ -249,6 +275,9 @@ class PlayedPool(WorkerPool):
         if self._num_steps > _MOST_STEPS:
             pytest.fail("the same is done again and again")
         workers = list(self.workers.running.values())
+        if workers and self._forkserver_deaths and self._random.random() < self._forkserver_deaths:
+            self.workers.end_forkserver()
+            return True
         for worker in self._random.sample(workers, len(workers)):
             self.on_step(worker)
             if self._random.random() < self._deaths and self._may_die(worker):
@@ -275,7 +304,7 @@ class PlayedPool(WorkerPool):
 
     def play_on(self) -> None:
         """Let workers do all work without deaths, and handle their events."""
-        self._deaths = 0.0
+        self._deaths = self._forkserver_deaths = 0.0
         while self.play() or self._poll.poll(0):
             self.workers.read_news()
             self.poll()

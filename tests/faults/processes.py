@@ -6,11 +6,12 @@ import os
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from dali_like import Pipeline
-from tests.conftest import wait_until
+from tests.conftest import is_running, wait_until
 from tests.faults.streams import times_made
 
 
@@ -18,6 +19,51 @@ def workers_of(pipe: Pipeline) -> list[int]:
     """The process ids of the workers, once all have started."""
     wait_until(lambda: len(pipe.py_worker_pids) == pipe.py_num_workers, "the start of all workers")
     return pipe.py_worker_pids
+
+
+def link_of(pipe: Pipeline, which: str) -> Any:
+    """The end of the main process of the forkserver's or the reserve's socket; None if there is no such process."""
+    pipe.build()
+    return getattr(pipe._runtime.process_pool._workers._processes, f"_{which}")  # type: ignore[union-attr]
+
+
+def forkserver_of(pipe: Pipeline) -> int:
+    """The process id of the forkserver."""
+    pid: int = link_of(pipe, "forkserver").pid
+    return pid
+
+
+def reserve_of(pipe: Pipeline) -> int:
+    """The process id of the reserve; 0 if there is none, or it has not announced itself."""
+    link = link_of(pipe, "reserve")
+    return 0 if link is None else link.pid
+
+
+def wait_for_reserve(pipe: Pipeline) -> None:
+    """Wait until the forkserver can be replaced: under fork, until there is a reserve."""
+    wait_until(lambda: _look(pipe) and (reserve_of(pipe) or pipe.py_start_method != "fork"), "the reserve")
+
+
+def wait_for_processes(pipe: Pipeline) -> list[int]:
+    """Wait until all processes of a pipeline have started: forkserver, workers and reserve. Return their ids."""
+
+    def are_there() -> bool:
+        pids = pipe.py_worker_pids
+        return _look(pipe) and len(pids) == pipe.py_num_workers and all(map(is_running, pids))
+
+    wait_until(are_there, "the start of all workers")
+    wait_for_reserve(pipe)
+    return [pid for pid in (forkserver_of(pipe), reserve_of(pipe), *pipe.py_worker_pids) if pid]
+
+
+def _look(pipe: Pipeline) -> bool:
+    """Handle events, as the pool does while it waits. Return whether there is a forkserver."""
+    pipe.build()
+    pool: Any = pipe._runtime.process_pool
+    pool._workers.read_news()
+    pool._recovery.look()
+    link = link_of(pipe, "forkserver")
+    return link is not None and link.pid > 0
 
 
 def children_of(pid: int) -> list[int]:

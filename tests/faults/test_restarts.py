@@ -26,7 +26,7 @@ from dali_like.engine.pool import recovery
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
-from tests.faults.processes import children_of, kill_and_wait, wait_until_idle, workers_of
+from tests.faults.processes import children_of, kill_and_wait, reserve_of, wait_until_idle, workers_of
 from tests.faults.streams import (
     CRASHES,
     END,
@@ -690,7 +690,7 @@ def run_through_storm(pipe: Pipeline, signals: Sequence[signal.Signals]) -> list
         moment = time.perf_counter() + rng.uniform(0, 0.003)
         while time.perf_counter() < moment:
             pass
-        while not (workers := list(filter(is_running, children_of(forkserver)))):
+        while not (workers := list(filter(is_running, set(children_of(forkserver)) - {reserve_of(pipe)}))):
             seen += batches_of(pipe, 1)
         victim = rng.choice(workers)
         kill_gently([victim], number)

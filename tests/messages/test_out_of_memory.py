@@ -249,9 +249,9 @@ def test_only_the_largest_of_many_workers_are_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(out_of_memory, "memory_limit", lambda: (1 << 30, ""))
     pages = iter(range(256, 256 * 100, 256))
     monkeypatch.setattr(out_of_memory, "read_file", lambda path: f"9999 {next(pages)} 1")
-    monkeypatch.setattr(out_of_memory.resource, "getpagesize", lambda: 4096)
+    monkeypatch.setattr(out_of_memory.mmap, "PAGESIZE", 4096)
 
-    text = describe_memory(3, 0, {worker: 1000 + worker for worker in range(10)}, 2 << 20)
+    text = describe_memory("worker 3", 0, {worker: 1000 + worker for worker in range(10)}, 2 << 20)
 
     assert text.startswith(
         "The machine has 1024.0 MiB. Resident memory: worker 9 10.0 MiB, worker 8 9.0 MiB, worker 7 8.0 MiB"

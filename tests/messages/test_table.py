@@ -283,6 +283,20 @@ def batch_larger_than_the_data() -> Any:
 
 
 @mistake
+def batch_larger_than_the_data_of_workers() -> Any:
+    """UserWarning: epoch 0 is empty: external_source 'images' has 3 samples, which do not fill a batch of 4. Lower
+    batch_size, or pass last_batch_policy="partial" to get them as a smaller batch StopIteration
+    """
+
+    def source(info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch == 3:
+            raise StopIteration
+        return np.zeros(2)
+
+    run(source, batch=False, parallel=True, py_num_workers=1, py_start_method="thread")
+
+
+@mistake
 def batch_larger_than_the_length() -> Any:
     """UserWarning: epoch 0 is empty: external_source 'images' has 3 samples, which do not fill a batch of 4. Lower
     batch_size, or pass last_batch_policy="partial" to get them as a smaller batch StopIteration
@@ -736,6 +750,18 @@ def text_instead_of_an_array() -> Any:
     run(lambda info: "0.png", batch=False)
 
 
+@mistake
+def argument_of_an_operator_by_position() -> Any:
+    """ArgumentTypeError: fn.resize takes 1 inputs (image), not 2. Other arguments are given by name"""
+    fn.resize(fn.external_source([]), 224)
+
+
+@mistake
+def sample_that_a_batch_does_not_have() -> Any:
+    """SampleIndexError: the batch has no sample 4: it has 4, numbered from 0"""
+    run(lambda info: np.zeros(2), batch=False)[0].at(4)
+
+
 # Datasets that are none
 
 
@@ -790,7 +816,7 @@ def control_c() -> Any:
 
 @mistake
 def hang() -> Any:
-    """WorkerTimeoutError: worker 0 (pid PID) has shown no progress for 0.2 s while external_source 'images' was
+    """WorkerTimeoutError: worker 0 (pid PID) has shown no progress for 1.0 s while external_source 'images' was
     computing sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0): STACK it is not replaced: the limit is 0 restarts
     of each worker within a minute; raise py_worker_restarts (worker_restarts of a DataLoader)
     """
@@ -804,7 +830,7 @@ def hang() -> Any:
         batch=False,
         parallel=True,
         py_num_workers=1,
-        py_timeout_s=0.2,
+        py_timeout_s=1.0,
         py_worker_restarts=0,
     )
 

@@ -20,12 +20,14 @@ import pytest
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.worker.meters import SlowCall
 from dali_like.errors import ClosedError
+from dali_like.monitor import process_memory
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import BatchInfo, SampleInfo
 from tests.conftest import in_both_places, wait_until
+from tests.faults.processes import wait_for_processes
 
 MakePipeline = Callable[..., Pipeline]
 BATCHES = 6
@@ -38,10 +40,13 @@ def dense(info: SampleInfo) -> Any:
     return np.full((10, 10), info.idx_in_epoch % 251, np.uint8)
 
 
-def sleepy(info: SampleInfo, slow: int = 5) -> Any:
+def sleepy_at(slow: int, info: SampleInfo) -> Any:
     """Return a sample after a short time; take longer for the sample `slow`."""
     time.sleep(SLOW_S if info.idx_in_epoch == slow else 0.001)
     return dense(info)
+
+
+sleepy = partial(sleepy_at, 5)
 
 
 def slow_call(source: SourceStatistics, sample: int) -> SlowCall:
@@ -238,9 +243,9 @@ def test_sources_have_their_own_figures() -> None:
     def pipeline() -> Any:
         return (
             fn.external_source(sleepy, batch=False, parallel=True),
-            fn.external_source(partial(sleepy, slow=2), batch=False),
+            fn.external_source(partial(sleepy_at, 2), batch=False),
             fn.external_source(name="fed"),
-            fn.external_source(lambda info: np.tile(sleepy(info, slow=7), 10), batch=False, parallel=True),
+            fn.external_source(lambda info: np.tile(sleepy_at(7, info), 10), batch=False, parallel=True),
         )
 
     with pipeline() as pipe:
@@ -378,6 +383,17 @@ def test_memory_is_told_when_it_is_asked_for(make_pipeline: MakePipeline) -> Non
     assert len(memory.worker_bytes) == 2
     assert all(nbytes > 1 << 16 for nbytes in (*memory.worker_bytes, memory.forkserver_bytes))
     assert memory.total_bytes == memory.main_bytes + sum(memory.worker_bytes) + memory.forkserver_bytes
+
+
+def test_memory_of_the_reserve_counts(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = make_pipeline(dense, "fork")
+    forkserver, reserve, *_ = wait_for_processes(pipe)
+    monkeypatch.setattr(process_memory, "pss_bytes", lambda pid: {forkserver: 1, reserve: 2}.get(pid, 0))
+
+    memory = pipe.statistics(memory=True).memory
+
+    assert memory is not None
+    assert memory.forkserver_bytes == 3
 
 
 def test_threads_of_this_process_have_no_memory_of_their_own() -> None:

@@ -17,12 +17,12 @@ PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 #: `types` has names of DALI's that `graph` defines. `operators` fills the modules `fn` and `ops`, whose names it knows. The
-#: last one is the name of a logger.
-UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote")}
+#: last two are names of loggers.
+UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote"), ("sources", "readers")}
 #: Names that DALI gives to several modules.
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
-    *("decoders", "random", "readers", "reductions"),  # of `fn` and `ops`
+    *("decoders", "file", "random", "readers", "reductions"),  # of `fn` and `ops`
 }
 
 

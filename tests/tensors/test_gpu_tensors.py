@@ -80,7 +80,7 @@ def test_samples_are_tensors(index: Any, device: SimulatedDevice) -> None:
 
 @pytest.mark.parametrize("index", [4, -5])
 def test_there_are_no_other_samples(index: int, device: SimulatedDevice) -> None:
-    with pytest.raises(SampleIndexError, match=f"sample {index} of a batch of 4"):
+    with pytest.raises(SampleIndexError, match=f"the batch has no sample {index}: it has 4"):
         on(device, images())[index]
 
 

@@ -31,7 +31,7 @@ with contextlib.suppress(ImportError):  # on Windows, where only `system` is che
 _ROOT = Path("/")
 _GIB = 1 << 30
 #: File descriptors of a pipeline, of each worker (see `dali_like.engine.memory.descriptors`), and of the user's program.
-_FILES, _FILES_PER_WORKER, _FILES_OF_PROGRAM = 8, 3, 64
+_FILES, _FILES_PER_WORKER, _FILES_OF_PROGRAM = 13, 3, 64
 #: Default capacity of a pipe. The kernel reduces it for users with many pipes.
 _PIPE_BYTES = 1 << 16
 _MIN_MEMORY_BYTES = _GIB
@@ -106,11 +106,11 @@ def processes(root: Path = _ROOT) -> Finding:
     """Check the limits of processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     left, workers = processes_left(root), allowed_cpus()
-    if left is not None and left <= workers:
+    if left is not None and left <= workers + 1:
         return warning(
             "processes",
             f"{left} more by control groups",
-            f"{workers} workers and their forkserver do not fit: raise pids.max (docker run --pids-limit)",
+            f"{workers} workers, their forkserver and its reserve do not fit: raise pids.max (docker run --pids-limit)",
         )
     if soft != resource.RLIM_INFINITY and soft <= workers:
         return warning("processes", f"up to {soft} of this user", f"raise the limit for {workers} workers: ulimit -u")

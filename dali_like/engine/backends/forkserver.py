@@ -8,16 +8,34 @@ workers equal the first workers, independent of later changes in the main proces
 
 ::
 
-    main process --(socket: start, stop, signal, renew)--> forkserver --(fork)--> workers
-                 <--(socket: started, ended)--
+    main process --(socket: start, stop, signal, renew, reserve)--> forkserver --(fork)--> workers, reserve
+                 <--(the same socket: started, ended)-------------- forkserver, workers
+                 <--(a socket of its own, likewise)---------------> reserve
 
 The forkserver watches the main process through a pidfd, and ends with it, after any kind of end. The kernel kills the
 workers when the forkserver ends (PR_SET_PDEATHSIG, so the forkserver has one thread). The forkserver reaps the workers: the
 main process gets their exit codes, and none stays a zombie.
+
+The forkserver may be killed, too. Under ``spawn``, the main process starts another one from the source bundle, which it
+keeps. Under ``fork``, nobody but the forkserver holds the sources as they were. So it forks a *reserve* before the first
+worker: a process that runs the same code, with a socket of its own to the main process, and without workers. The main
+process makes the reserve the forkserver by starting workers through its socket, and has it fork the next reserve. If the
+reserve ends first, the forkserver forks another one.
+
+- A reserve is a child of the forkserver, which reaps it. It watches the main process, and survives the forkserver. Then the
+  init process adopts it, and reaps it at its end. So the main process does not learn the exit status of a forkserver that
+  was a reserve. It sees the end through a pidfd.
+- Each process announces itself to the main process with its pidfd (STARTED): a worker before it takes a task, on the socket
+  of its forkserver. So after the end of a forkserver, the main process waits for all its workers before it posts their
+  tasks again: no row ever has two writers. A worker that was killed before its announcement has taken no task.
+- A reserve closes the forkserver's socket and the pidfds of its workers. A worker closes both sockets and all pidfds. So a
+  socket is at end of file when its own process has ended.
+- A reserve gets the same `Message.RENEW` as the forkserver, and a reserve that is forked later inherits the newest sources.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -38,7 +56,7 @@ from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
-from dali_like.engine.memory.protocol import CELL_PEAK, WORD_BYTES, cell_offset
+from dali_like.engine.memory.protocol import CELL_PEAK, FORKSERVER, WORD_BYTES, cell_offset
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import required
 from dali_like.engine.worker.exceptions import pack_exception
@@ -54,13 +72,17 @@ from dali_like.engine.worker.worker import (
     run_worker,
 )
 
-#: Kind of message, worker, and a value: the grace period of workers in milliseconds (STOP), a signal's number (SIGNAL), the
-#: pid of a worker (STARTED), its wait status (ENDED). RENEW comes with descriptors of a source bundle; its value is the
-#: number of descriptors that come with further RENEW messages.
-MESSAGE = struct.Struct("<iii")
+#: Kind of message, worker, pid of the worker (STARTED, ENDED), and a value: the grace period of workers in milliseconds
+#: (STOP), a signal's number (SIGNAL), the wait status of a worker (ENDED). STARTED comes with a pidfd; its worker may be
+#: `FORKSERVER`. RENEW comes with descriptors of a source bundle; its value is the number of descriptors that come with
+#: further RENEW messages. RESERVE comes with the reserve's end of its socket.
+MESSAGE = struct.Struct("<iiii")
 
 #: The kernel's limit of descriptors in one message (SCM_MAX_FD).
 MOST_FDS = 253
+
+#: Names of the processes, of 15 letters at most.
+_NAME, RESERVE_NAME = "dali_like:start", "dali_like:spare"
 
 #: Loaded here, once for all workers.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -80,6 +102,7 @@ class Message(IntEnum):
     STARTED = 4
     ENDED = 5
     RENEW = 6
+    RESERVE = 7
 
 
 class Boot(NamedTuple):
@@ -137,6 +160,7 @@ def spawned(boot: Boot) -> NoReturn:
     )
     _close_stdin()
     log_as_in(boot.logging)
+    _announce(boot.control_fd, FORKSERVER)
     bundle = SourceBundle(*boot.bundle_fds)
     bundle.import_modules()
     serve(boot.main_pid, boot.control_fd, channels, bundle, boot.threads)
@@ -146,6 +170,7 @@ def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[So
     """Run a forkserver in a fork of the main process. The caller has closed all other descriptors."""
     _reset_signals()
     _close_stdin()
+    _announce(control, FORKSERVER)
     serve(main_pid, control, channels, sources, threads)
 
 
@@ -159,14 +184,15 @@ def serve(
         os._exit(0)
     if os.getppid() != main_pid:
         os._exit(0)
-    _name_process("dali_like:start")
+    _name_process(_NAME)
     limit_threads(threads)
     keep_freed_memory(channels.num_workers)
     gc.freeze()  # the collector of workers then leaves these objects alone, so their pages stay shared
     forkserver = _Forkserver(main_pid, main, control, channels, sources)
     status = 0
     try:
-        forkserver.serve()
+        while (reserve := forkserver.serve()) is not None:  # here: within `serve`, each reserve would add to the stack
+            forkserver = reserve
     except ConnectionError:
         pass  # the main process has closed its end, or has ended
     except BaseException:
@@ -178,6 +204,8 @@ def serve(
 
 
 class _Forkserver:
+    """A forkserver or a reserve: a reserve becomes the forkserver when it starts its first worker."""
+
     def __init__(
         self, main_pid: int, main: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle
     ) -> None:
@@ -187,7 +215,8 @@ class _Forkserver:
         self._control.settimeout(None)  # the program may have set a default timeout
         self._channels = channels
         self._sources = sources
-        self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: index, pid
+        #: By pidfd: index and pid of a worker, or FORKSERVER and pid of the reserve.
+        self._children: dict[int, tuple[int, int]] = {}
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
         self._poll.register(control, select.POLLIN)
@@ -195,24 +224,32 @@ class _Forkserver:
         self._stopping = False
         self._deadline: float | None = None  # of the workers' grace period
 
-    def serve(self) -> None:
-        while not self._stopping or self._workers:
+    def serve(self) -> _Forkserver | None:
+        """Obey the main process. Returns None at its end, and in a new reserve, what to serve there."""
+        while not self._stopping or self._children:
             ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
             if self._main in ready:
-                return
+                return None
             for fd in ready:
                 if fd == self._control.fileno():
                     # A plain read would drop descriptors.
                     message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
                     if not message:
-                        return
-                    self._obey(*MESSAGE.unpack(message), *fds)
-                elif fd in self._workers:
+                        return None
+                    kind, worker, _, value = MESSAGE.unpack(message)
+                    if kind == Message.RESERVE:
+                        # Without a descriptor, none was left here: the main process sees that the socket is closed.
+                        if fds and (reserve := self._fork_reserve(fds[0])) is not None:
+                            return reserve
+                    else:
+                        self._obey(kind, worker, value, *fds)
+                elif fd in self._children:
                     self._report_end(fd)
             if self._timeout_ms() == 0:
                 self._deadline = None
-                for _, pid in self._workers.values():
+                for _, pid in self._children.values():
                     os.kill(pid, signal.SIGKILL)
+        return None
 
     def _timeout_ms(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
@@ -224,7 +261,7 @@ class _Forkserver:
             self._stopping = True
             self._deadline = time.monotonic() + value / 1000
         elif kind == Message.SIGNAL:
-            for index, pid in self._workers.values():
+            for index, pid in self._children.values():
                 if index == worker:
                     os.kill(pid, value)
         elif kind == Message.RENEW:
@@ -234,26 +271,46 @@ class _Forkserver:
                 self._arrived = []
 
     def _start(self, index: int) -> None:
+        _name_process(_NAME)  # from now on, if this was a reserve
         forkserver = os.getpid()
-        with warnings.catch_warnings():
-            # Python 3.12 warns about forks with threads. Libraries may have some; see `SourceBundle.import_modules`.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                pid = within_process_limits(os.fork)
-            except OSError as error:
-                self._report_failure(index, error)
-                return
+        try:
+            pid = _fork()
+        except OSError as error:
+            self._report_failure(index, error)
+            return
         if pid == 0:
             self._become_worker(index, forkserver)
+        self._watch(index, pid)
+
+    def _fork_reserve(self, control: int) -> _Forkserver | None:
+        """Fork a reserve, and return it there."""
+        try:
+            pid = _fork()
+        except OSError:
+            pid = -1  # the main process sees that the socket is closed, and tries again later
+        if pid == 0:
+            self._control.close()
+            self._close_pidfds()
+            _name_process(RESERVE_NAME)
+            _announce(control, FORKSERVER)
+            return _Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
+        os.close(control)
+        if pid > 0:
+            self._watch(FORKSERVER, pid)
+        return None
+
+    def _watch(self, index: int, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
-        self._workers[pidfd] = (index, pid)
+        self._children[pidfd] = (index, pid)
         self._poll.register(pidfd, select.POLLIN)
-        self._control.send(MESSAGE.pack(Message.STARTED, index, pid))
+
+    def _close_pidfds(self) -> None:
+        for fd in self._children:
+            os.close(fd)
 
     def _report_failure(self, index: int, error: OSError) -> None:
         leave_message(index, self._channels, pack_exception(error))
-        self._control.send(MESSAGE.pack(Message.STARTED, index, 0))
-        self._control.send(MESSAGE.pack(Message.ENDED, index, START_FAILED << 8))
+        self._control.send(MESSAGE.pack(Message.ENDED, index, 0, START_FAILED << 8))
 
     def _renew(self, bundle: SourceBundle) -> None:
         bundle.import_modules()
@@ -270,12 +327,13 @@ class _Forkserver:
         return sources
 
     def _report_end(self, pidfd: int) -> None:
-        index, pid = self._workers.pop(pidfd)
+        index, pid = self._children.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status, usage = os.wait4(pid, 0)
-        self._note_peak(index, usage.ru_maxrss)
-        self._control.send(MESSAGE.pack(Message.ENDED, index, status))
+        if index != FORKSERVER:  # the main process sees the end of the reserve
+            self._note_peak(index, usage.ru_maxrss)
+            self._control.send(MESSAGE.pack(Message.ENDED, index, pid, status))
 
     def _note_peak(self, index: int, peak_kib: int) -> None:
         """Write the largest resident memory of a dead worker into its cell, for messages about memory."""
@@ -287,10 +345,13 @@ class _Forkserver:
         try:
             _die_with_parent(forkserver)
             _name_process(f"dali_like:{index}")
-            others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
+            self._close_pidfds()
+            with contextlib.suppress(ConnectionError):  # the main process has ended
+                _announce(self._control.fileno(), index)
             self._control.close()
-            for fd in (*self._workers, *others):
-                os.close(fd)
+            for worker, fd in enumerate(self._channels.own_tasks):
+                if worker != index:
+                    os.close(fd)
             enter_process(index, self._main_pid, self._main)
             mark_output(index)
             answer_with_stack(index, self._channels)
@@ -303,6 +364,30 @@ class _Forkserver:
         finally:
             end_output()
             os._exit(status)
+
+
+def _announce(control: int, worker: int) -> None:
+    """Send the pidfd of this process to the main process."""
+    pidfd = os.pidfd_open(os.getpid())
+    channel = socket.socket(fileno=control)
+    try:
+        channel.settimeout(None)  # the program may have set a default timeout
+        socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
+    finally:
+        channel.detach()
+        os.close(pidfd)
+
+
+def _fork() -> int:
+    """Fork. Returns 0 in the child.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    with warnings.catch_warnings():
+        # Python 3.12 warns about forks with threads. Libraries may have some; see `SourceBundle.import_modules`.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return within_process_limits(os.fork)
 
 
 def _exit_status(stop: SystemExit) -> int:

@@ -1,4 +1,4 @@
-"""Start the forkserver: by fork, or as a fresh interpreter. Runs in the main process."""
+"""Start a forkserver: by fork, or as a fresh interpreter. Runs in the main process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from dali_like.engine.backends.forkserver import Boot, forked
-from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import anonymous_file
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.exceptions import announce_exceptions
-from dali_like.engine.worker.output import flush_streams, logging_setup
+from dali_like.engine.worker.output import LoggingSetup, flush_streams, logging_setup
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.worker import Channels, find_libraries, thread_variables
 
@@ -50,24 +49,63 @@ class ForkserverEnds(NamedTuple):
     def all(self) -> tuple[Descriptor, ...]:
         return (self.control, self.tasks, *self.own_tasks, self.done)
 
-    def close(self) -> None:
-        """Close the ends that the main process does not need."""
-        for descriptor in (self.control, self.tasks, self.done):
-            descriptor.close()
+
+class SpawnSetup(NamedTuple):
+    """What a fresh interpreter takes over from the main process, as it was at the start of the pool.
+
+    A replacement starts with the same setup as the first forkserver, whatever the program has changed meanwhile.
+
+    Attributes:
+        path, argv: `sys.path` and `sys.argv`.
+        flags: flags of the interpreter.
+        environment: environment variables.
+        folder: the current folder; None: it has been removed.
+        logging: the setup of the `logging` module.
+    """
+
+    path: list[str]
+    argv: list[str]
+    flags: list[str]
+    environment: dict[str, str]
+    folder: str | None
+    logging: LoggingSetup
+
+    @classmethod
+    def of_this_process(cls) -> SpawnSetup:
+        """Return the setup of this process."""
+        return cls(
+            list(sys.path), list(sys.argv), _interpreter_flags(), dict(os.environ), _current_folder(), logging_setup()
+        )
 
 
-def start_forkserver(
+def fork_forkserver(
     sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: ForkserverEnds, pids: list[int]
 ) -> None:
-    """Start the forkserver, and append its process id to `pids`. A return value could be lost: signal handlers may raise.
+    """Fork the forkserver, and append its process id to `pids`. A return value could be lost: signal handlers may raise.
 
     Raises:
-        PicklingError: a source cannot be pickled for spawn.
-        OutOfMemoryError: there is no memory for the pickles.
         ProcessLimitError: the system refuses another process.
     """
-    start = _fork if options.start_method == "fork" else _spawn
-    within_process_limits(start, sources, options, space, ends, pids)
+    within_process_limits(_fork, sources, options, space, ends, pids)
+
+
+def spawn_forkserver(
+    bundle: Sequence[Descriptor],
+    setup: SpawnSetup,
+    options: WorkerOptions,
+    space: SharedSpace,
+    ends: ForkserverEnds,
+    pids: list[int],
+) -> None:
+    """Start a forkserver as a fresh interpreter, and append its process id to `pids`.
+
+    Args:
+        bundle: the descriptors of a source bundle, see `dali_like.engine.backends.source_bundle.pack`.
+
+    Raises:
+        ProcessLimitError: the system refuses another process.
+    """
+    within_process_limits(_spawn, bundle, setup, options, space, ends, pids)
 
 
 def _fork(
@@ -122,10 +160,13 @@ def _run_fork(
 
 
 def _spawn(
-    sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: ForkserverEnds, pids: list[int]
+    bundle: Sequence[Descriptor],
+    setup: SpawnSetup,
+    options: WorkerOptions,
+    space: SharedSpace,
+    ends: ForkserverEnds,
+    pids: list[int],
 ) -> None:
-    pickled = pickle_sources(sources, options.pickle_source)
-    bundle = pack(sources, pickled)
     boot = Boot(
         main_pid=os.getpid(),
         control_fd=ends.control.fileno(),
@@ -138,34 +179,44 @@ def _spawn(
         num_workers=options.num_workers,
         measures=options.measures,
         threads=options.threads,
-        logging=logging_setup(),
-        bundle_fds=(bundle.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)),
+        logging=setup.logging,
+        bundle_fds=tuple(descriptor.fileno() for descriptor in bundle),
     )
     boot_fd = anonymous_file("dali_like_boot")
     try:
         with open(boot_fd, "wb", closefd=False) as file:
-            pickle.dump((sys.path, sys.argv), file)
+            pickle.dump((setup.path, setup.argv), file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
         kept = (boot_fd, *boot.bundle_fds, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
-        command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
+        command = [sys.executable, *setup.flags, "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
-        _launch(command, {**os.environ, **threads}, kept, pids)
+        _launch(command, {**setup.environment, **threads}, setup.folder, kept, pids)
     finally:
         os.close(boot_fd)
-        bundle.close()
 
 
-def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int], pids: list[int]) -> None:
+def _launch(
+    command: list[str], environment: dict[str, str], folder: str | None, kept: Sequence[int], pids: list[int]
+) -> None:
     import subprocess  # noqa: PLC0415  # forks do not need it
 
+    if folder == _current_folder() or not os.path.isdir(folder or ""):
+        folder = None  # the interpreter starts in the current folder
     blocked = _block_signals()
     try:
-        process = subprocess.Popen(command, env=environment, pass_fds=kept)
+        process = subprocess.Popen(command, env=environment, cwd=folder, pass_fds=kept)
         pids.append(process.pid)
         process.returncode = 0  # the pool waits for it, so the destructor must not warn
     finally:
         _set_mask(signal.SIG_SETMASK, blocked)
+
+
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 def _block_signals() -> set[int]:

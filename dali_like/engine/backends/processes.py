@@ -1,11 +1,16 @@
-"""Worker backend of processes. Runs in the main process; starts, watches and stops the workers through their forkserver."""
+"""Worker backend of processes. Runs in the main process; starts, watches and stops the workers through their forkserver.
+
+The forkserver may die like a worker. Then `ProcessWorkers` reports the end of `FORKSERVER`, once the forkserver and all of
+its workers are gone. The pool asks for another one: the reserve becomes the forkserver (fork), or another forkserver starts
+with the newest source bundle (spawn). See `dali_like.engine.backends.forkserver`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import socket
+import threading
 import time
 import weakref
 from collections import deque
@@ -13,14 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.backends.forkserver import MESSAGE, MOST_FDS, Message, check_process_calls
-from dali_like.engine.backends.launch import ForkserverEnds, start_forkserver
+from dali_like.engine.backends.forkserver import MOST_FDS, Message, check_process_calls
+from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap
+from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_forkserver, spawn_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
-from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
+from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.memory.system_calls import required
-from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
+from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
+from dali_like.errors import DaliLikeError, WorkerStartError
 
 #: Workers have this long to finish their sample after a request to stop. Then they are killed.
 _GRACE_S = 0.5
@@ -35,7 +42,7 @@ class ProcessWorkers:
     `dali_like.engine.pool.workers.StartWorkers`.
 
     Attributes:
-        control: the socket to the forkserver.
+        control: readable when there is news of the forkserver, its reserve, or the workers.
         pids: the process id of each worker; 0 before its start.
         exitcodes: the exit codes of ended workers by process id; minus the signal's number after a signal.
     """
@@ -50,35 +57,34 @@ class ProcessWorkers:
         done: Descriptor,
         send_stop: Callable[[], None],
     ) -> None:
-        self.pids = [0] * options.num_workers
-        self.exitcodes: dict[int, int] = {}
         self.has_waiting_tasks = False  # a worker moves a task from the pipe to its cell at once
         self._options = options
-        self._ends: list[End] = []
-        self._unsent: deque[bytes] = deque()
+        self._space = space
+        self._is_forked = options.start_method == "fork"
         check_process_calls()
-        with required("socketpair(SOCK_SEQPACKET)", "to talk to the process that starts them"):
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control = Descriptor(ours.detach())
-        os.set_blocking(self.control.fileno(), False)
-        ends = ForkserverEnds(Descriptor(theirs.detach()), tasks[0], tuple(tasks[1:]), done)
-        _check_descriptors(done, options.num_workers)
-        forkserver: list[int] = []
-        self._finalizer = weakref.finalize(
-            self, _stop, os.getpid(), forkserver, self.control, send_stop, self.pids, self.exitcodes
-        )
-        start_forkserver(sources, options, space, ends, forkserver)
-        ends.close()
+        self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
+        self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
+        self.read_news = processes.read_news
+        self._finalizer = weakref.finalize(self, processes.stop)
+        if self._is_forked:
+            link = processes.add_link()
+            with processes.ends_for(link) as ends:
+                fork_forkserver(sources, options, space, ends, link.pids)
+            processes.request_reserve()  # before the first worker, so that a forkserver can always be replaced
+        else:
+            self._setup = SpawnSetup.of_this_process()
+            self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
+            self._spawn()
         for worker in range(options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:
-        """Start a worker that is not running."""
-        self._send(Message.START, worker)
+        """Start a worker that is not running. Does nothing if the forkserver has ended."""
+        self._processes.send(Message.START, worker)
 
     def signal(self, worker: int, number: int) -> None:
         """Send a signal to a worker. Does nothing if the worker has ended."""
-        self._send(Message.SIGNAL, worker, number)
+        self._processes.send(Message.SIGNAL, worker, number)
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Replace the sources of workers that start from now on. Running workers keep theirs.
@@ -93,50 +99,23 @@ class ProcessWorkers:
             PicklingError: a source cannot be pickled.
             OutOfMemoryError: there is no memory for the pickles.
         """
-        pickled = pickled or pickle_sources(sources, self._options.pickle_source)
-        bundle = pack(sources, pickled)
-        fds = [bundle.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)]
-        try:
-            with _socket(self.control) as control, contextlib.suppress(ConnectionError):  # as in `_send`
-                for start in range(0, len(fds), MOST_FDS):
-                    missing = max(0, len(fds) - start - MOST_FDS)
-                    socket.send_fds(control, [MESSAGE.pack(Message.RENEW, 0, missing)], fds[start : start + MOST_FDS])
-        finally:
-            bundle.close()
-
-    def read_news(self) -> None:
-        """Read all messages of the forkserver."""
-        while True:
-            try:
-                message = os.read(self.control.fileno(), MESSAGE.size)
-            except BlockingIOError:
-                self._send_rest()
-                return
-            except ConnectionResetError:
-                message = b""
-            except OSError:
-                if self.control.fileno() >= 0:
-                    raise
-                return  # the program is exiting, and this is a daemon thread
-            if not message:
-                self._ends.append(End(FORKSERVER, 0, 0))
-                return
-            kind, worker, value = MESSAGE.unpack(message)
-            if kind == Message.STARTED:
-                self.pids[worker] = value
-            elif kind == Message.ENDED:
-                end = End(worker, self.pids[worker], os.waitstatus_to_exitcode(value))
-                self.exitcodes[end.pid] = end.exitcode
-                self._ends.append(end)
+        bundle = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
+        if not self._is_forked:
+            self._bundle = bundle
+        self._processes.renew(bundle)
 
     def wait_for_news(self, timeout_s: float) -> None:
-        """Wait for a message, or until the timeout, and read all messages."""
+        """Wait for news, or until the timeout, and read all news."""
         self.control.wait(timeout_s)
         self.read_news()
 
     def take_end(self) -> End | None:
-        """Return the next end of a worker; None if there is none."""
-        return self._ends.pop(0) if self._ends else None
+        """Return the next end of a worker or of the forkserver; None if there is none."""
+        ends = self._processes.ends
+        if not ends:
+            return None
+        end = ends.popleft()
+        return end._replace(restart=self._restart_forkserver) if end.worker == FORKSERVER else end
 
     def describe_exit(self, end: End) -> str:
         """Describe the end of a worker."""
@@ -146,46 +125,239 @@ class ProcessWorkers:
         """Stop all workers and the forkserver, and wait for their ends."""
         finish(self._finalizer)
 
-    def _send(self, kind: Message, worker: int, value: int = 0) -> None:
-        self._unsent.append(MESSAGE.pack(kind, worker, value))
-        self._send_rest()
+    def _restart_forkserver(self) -> None:
+        """Make the reserve the forkserver (fork), or start another forkserver (spawn).
 
-    def _send_rest(self) -> None:
-        """Send queued messages. The socket has room for under 300; `read_news` sends the rest."""
-        # If the forkserver has ended, `read_news` reports it.
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while self._unsent:
-                os.write(self.control.fileno(), self._unsent[0])
-                self._unsent.popleft()
+        Raises:
+            WorkerStartError: there is no reserve, or the system refuses another process.
+        """
+        processes = self._processes
+        if processes.unwatched:
+            raise WorkerStartError(
+                "it is not replaced, because no file descriptor was left to watch a worker; close some, or raise `ulimit -n`"
+            )
+        if self._is_forked:
+            if not processes.promote_reserve():
+                raise WorkerStartError(
+                    "it cannot be replaced: its reserve has ended as well, and no other process has the sources as they "
+                    'were at the start; build the pipeline again, or use py_start_method="spawn" '
+                    '(multiprocessing_context="spawn" of a DataLoader)'
+                )
+            return
+        try:
+            self._spawn()
+        except (DaliLikeError, OSError) as error:
+            raise WorkerStartError(f"it could not be replaced: {error}") from error
+
+    def _spawn(self) -> None:
+        link = self._processes.add_link()
+        with self._processes.ends_for(link) as ends:
+            spawn_forkserver(self._bundle, self._setup, self._options, self._space, ends, link.pids)
 
 
-@contextlib.contextmanager
-def _socket(descriptor: Descriptor) -> Iterator[socket.socket]:
-    """Use a descriptor as a socket inside of the context."""
-    made = socket.socket(fileno=descriptor.fileno())
-    try:
-        made.setblocking(False)
-        yield made
-    finally:
-        made.detach()
+class _Processes:
+    """The forkserver of a pool, its reserve and its workers. Does not refer to `ProcessWorkers`, which can become garbage.
 
-
-def _check_descriptors(some: Descriptor, num_workers: int) -> None:
-    """Check that a descriptor for each worker is free: the forkserver needs them, and has the same limit.
-
-    Raises:
-        OSError: there are too few.
+    Attributes:
+        events: readable when there is news.
+        pids, exitcodes: see `ProcessWorkers`.
+        ends: ends that nobody has taken.
+        unwatched: workers without a pidfd, because this process had no descriptor left for it.
     """
-    taken: list[int] = []
-    try:
-        for _ in range(num_workers):
-            taken.append(os.dup(some.fileno()))  # not a comprehension: after an error, the list has the ones to close
-    finally:
-        for fd in taken:
-            os.close(fd)
+
+    def __init__(
+        self,
+        num_workers: int,
+        tasks: Sequence[Descriptor],
+        done: Descriptor,
+        send_stop: Callable[[], None],
+        *,
+        has_reserve: bool,
+    ) -> None:
+        self.events = EventSet()
+        self._room = DescriptorRoom(done, num_workers + 1 + has_reserve)  # for a pidfd of each process
+        self.pids = [0] * num_workers
+        self.exitcodes: dict[int, int] = {}
+        self.ends: deque[End] = deque()
+        self.unwatched: set[int] = set()
+        self._pid = os.getpid()
+        self._has_reserve = has_reserve
+        self._tasks, self._done = tasks, done  # kept open for a forkserver in the place of this one
+        self._send_stop = send_stop
+        self._forkserver: ForkserverLink | None = None
+        self._reserve: ForkserverLink | None = None
+        self._pidfds: dict[int, Descriptor] = {}  # by worker
+        self._lost: End | None = None  # of a forkserver that has ended, while its workers end
+        self._is_stopping = False
+        self._is_read = threading.Lock()
+
+    # Forkservers
+
+    def add_link(self) -> ForkserverLink:
+        """Return the link to a forkserver that the caller starts."""
+        link = self._forkserver = ForkserverLink(self.events, self._room)
+        return link
+
+    @contextlib.contextmanager
+    def ends_for(self, link: ForkserverLink) -> Iterator[ForkserverEnds]:
+        """Provide the descriptors for a forkserver inside of the context."""
+        control = link.take_theirs()
+        try:
+            yield ForkserverEnds(control, self._tasks[0], tuple(self._tasks[1:]), self._done)
+        finally:
+            control.close()
+
+    def request_reserve(self) -> None:
+        """Let the forkserver fork a reserve, if there is none and it needs one."""
+        if self._has_reserve and not self._is_stopping and self._forkserver is not None and self._reserve is None:
+            self._reserve = ForkserverLink(self.events, self._room)
+            self._forkserver.send(Message.RESERVE, descriptors=(self._reserve.take_theirs(),))
+
+    def _try_reserve(self) -> None:
+        with contextlib.suppress(OSError):  # no descriptor is left: the next start of a worker tries again
+            self.request_reserve()
+
+    def promote_reserve(self) -> bool:
+        """Make the reserve the forkserver. Return False if there is none."""
+        self._forkserver, self._reserve = self._reserve, None
+        self._try_reserve()
+        return self._forkserver is not None
+
+    def send(self, kind: Message, worker: int, value: int = 0) -> None:
+        """Send a message to the forkserver, if there is one."""
+        if self._forkserver is not None:
+            if kind == Message.START:
+                self._try_reserve()  # if the last one could not be forked
+            self._forkserver.send(kind, worker, value)
+
+    def renew(self, bundle: Sequence[Descriptor]) -> None:
+        """Send a source bundle to the forkserver and its reserve."""
+        for link in self._links:
+            for start in range(0, len(bundle), MOST_FDS):
+                num_missing = max(0, len(bundle) - start - MOST_FDS)
+                link.send(Message.RENEW, value=num_missing, descriptors=bundle[start : start + MOST_FDS])
+
+    @property
+    def _links(self) -> list[ForkserverLink]:
+        return [link for link in (self._forkserver, self._reserve) if link is not None]
+
+    # News
+
+    def read_news(self) -> None:
+        """Read all news, without waiting. Does nothing while another thread does that, for example to close the pool."""
+        if not self._is_read.acquire(blocking=False):
+            return
+        try:
+            if self.events.wait(0):
+                self._read_forkserver()
+                self._read_reserve()
+                self._look_for_lost_workers()
+            for link in self._links:
+                link.send_rest()
+        except (OSError, ValueError):
+            if self.events.fileno() >= 0:
+                raise
+            # The program is exiting, and this is a daemon thread.
+        finally:
+            self._is_read.release()
+
+    def _read_forkserver(self) -> None:
+        if (link := self._forkserver) is None:
+            return
+        news, has_ended = link.receive()
+        for message in news:
+            self._note(message)
+        if has_ended:
+            self._forkserver = None
+            self._lost = End(FORKSERVER, link.pid, link.reap())
+            link.close()
+            for pidfd in self._pidfds.values():
+                kill(pidfd)  # the kernel does that, too, unless a callback has turned it off
+                self.events.add(pidfd)
+
+    def _read_reserve(self) -> None:
+        if (link := self._reserve) is None:
+            return
+        _, has_ended = link.receive()
+        if has_ended:
+            self._reserve = None
+            link.close()
+            if link.is_announced:  # else it could not be forked: the next start of a worker tries again
+                self._try_reserve()
+
+    def _look_for_lost_workers(self) -> None:
+        """Report the end of the forkserver, if all of its workers have ended."""
+        if self._lost is None:
+            return
+        for worker, pidfd in list(self._pidfds.items()):
+            if pidfd.wait(0):
+                reap(pidfd)  # this process may be their init process
+                self._forget(worker)
+        if not self._pidfds:
+            self.ends.append(self._lost)
+            self._lost = None
+
+    def _note(self, news: News) -> None:
+        worker = news.worker
+        self._forget(worker)
+        if news.kind == Message.STARTED:
+            self.pids[worker] = news.pid
+            if news.pidfd is not None:
+                self._pidfds[worker] = news.pidfd
+            else:
+                self.unwatched.add(worker)
+        elif news.kind == Message.ENDED:
+            end = End(worker, news.pid, os.waitstatus_to_exitcode(news.status))
+            self.exitcodes[news.pid] = os.waitstatus_to_exitcode(news.status)
+            self.ends.append(end)
+
+    def _forget(self, worker: int) -> None:
+        self.unwatched.discard(worker)
+        if (pidfd := self._pidfds.pop(worker, None)) is not None:
+            self.events.remove(pidfd)
+            pidfd.close()
+            self._room.hold_one()
+
+    # The end
+
+    def stop(self) -> None:
+        """Let the workers finish their sample, then kill them, and wait for the end of all processes."""
+        with deferred_interrupts():
+            if os.getpid() == self._pid and self.events.fileno() >= 0:
+                self._is_stopping = True
+                with contextlib.suppress(OSError):  # an interrupted call has already closed the pipe
+                    self._send_stop()
+                self._stop_forkservers()
+                for pidfd in list(self._pidfds.values()):
+                    kill(pidfd)
+                    pidfd.wait(_FORKSERVER_GRACE_S)
+            self._close()
+
+    def _stop_forkservers(self) -> None:
+        """Stop the forkserver and its reserve, and record the exit codes of workers."""
+        for link in self._links:
+            link.send(Message.STOP, value=int(_GRACE_S * 1000))
+        deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S
+        while (self._links or self._lost) and self.events.wait(max(0.0, deadline_s - time.monotonic())):
+            self.read_news()
+        for link in self._links:
+            link.kill()
+            link.reap()
+
+    def _close(self) -> None:
+        for link in self._links:
+            link.close()
+        for worker in list(self._pidfds):
+            self._forget(worker)
+        self._room.close()
+        self.events.close()
+        for descriptor in (*self._tasks[:1], self._done):
+            descriptor.close()
 
 
-def _describe_exit(exitcode: int) -> str:
+def _describe_exit(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "ended with an unknown exit status"
     if exitcode >= 0:
         return f"ended with exit code {exitcode}"
     try:
@@ -208,46 +380,3 @@ def finish(finalizer: weakref.finalize[Any, Any]) -> Any:
         result = function(*args)
         finalizer.detach()
         return result
-
-
-def _stop(
-    pid: int,
-    forkserver: Sequence[int],
-    control: Descriptor,
-    send_stop: Callable[[], None],
-    pids: list[int],
-    exitcodes: dict[int, int],
-) -> None:
-    """Let the workers finish their sample, then kill them, and wait for the end of the forkserver."""
-    with deferred_interrupts():
-        if os.getpid() == pid and control.fileno() >= 0:
-            with contextlib.suppress(OSError):  # an interrupted call has already closed the pipe
-                send_stop()
-            with contextlib.suppress(OSError):
-                os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
-            deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S
-            for forkserver_pid in forkserver:
-                _reap(forkserver_pid, control, deadline_s, pids, exitcodes)
-        control.close()
-
-
-def _reap(forkserver_pid: int, control: Descriptor, deadline_s: float, pids: list[int], exitcodes: dict[int, int]) -> None:
-    """Wait for the end of the forkserver, or kill it, and record the exit codes of workers."""
-    while control.wait(max(0.0, deadline_s - time.monotonic())):
-        try:
-            if not (message := os.read(control.fileno(), MESSAGE.size)):
-                break
-            kind, worker, value = MESSAGE.unpack(message)
-            if kind == Message.STARTED:
-                pids[worker] = value
-            elif kind == Message.ENDED:
-                exitcodes[pids[worker]] = os.waitstatus_to_exitcode(value)
-        except BlockingIOError:  # a waiting thread has read the message
-            continue
-        except ConnectionResetError:
-            break
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(forkserver_pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # the program has waited for all its children
-        os.waitpid(forkserver_pid, 0)

@@ -40,7 +40,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from dali_like.engine.backends.ray_actor import Actor, RayTask, RayTaskQueue
 from dali_like.engine.backends.ray_cluster import Cluster
@@ -53,6 +53,7 @@ from dali_like.engine.memory.protocol import (
     CELL_REPLACED,
     CELL_SAMPLE,
     DONE,
+    FORKSERVER,
     NO_TICKET,
     TASK,
     WORD_BYTES,
@@ -60,9 +61,10 @@ from dali_like.engine.memory.protocol import (
     Status,
 )
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import FORKSERVER, End, EndQueue, WorkerOptions
+from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception
 from dali_like.engine.worker.worker import START_FAILED
+from dali_like.errors import WorkerStartError
 
 #: Target time of a call. A call costs about two milliseconds of CPU time, in all processes together.
 _CALL_S = 0.01
@@ -180,9 +182,10 @@ class RayDispatcher:
                 with self._lock:
                     self._take_answers()
                     self._hand_out()
+        except Exception as error:  # any: it must not be lost with the thread
+            self.reasons[FORKSERVER] = repr(error)
+            self._ends.add(End(FORKSERVER, 0, None, restart=partial(_refuse_restart, error)))
         finally:
-            if not self._is_stopping:
-                self._ends.add(End(FORKSERVER, 0, 0))
             self._wind_up()
 
     def _poll(self) -> select.poll:
@@ -394,6 +397,11 @@ class RayDispatcher:
     def _report(self, task: RayTask, worker: int, status: int, value: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # the pool has closed its end
             os.write(self._done.fileno(), DONE.pack(task.ticket, task.task, worker, status, value))
+
+
+def _refuse_restart(error: Exception) -> NoReturn:
+    """Refuse to start another thread: this one shares all memory with the program, so the next would fail as well."""
+    raise WorkerStartError("it is not replaced: nothing kills it, and another one would fail in the same way") from error
 
 
 def _text_of(error: BaseException) -> str:

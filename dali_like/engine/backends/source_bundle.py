@@ -5,8 +5,9 @@ file, and unpickle the sources. Large arrays lie in the file without a pickle, e
 of the mapping. The mapping is private (MAP_PRIVATE): pages that a worker writes to become its own; all other pages exist
 once for all workers.
 
-The main process keeps neither the file nor a copy. The memory is freed when the forkserver and the last worker with a
-mapping have ended. The file is sealed, so that no process can change it.
+Under spawn, the main process keeps the descriptor of the newest bundle, for another forkserver after the death of this one,
+but no mapping. The memory is freed when the pool is closed or gets another bundle, and the last worker with a mapping has
+ended. The file is sealed, so that no process can change it.
 
 ::
 
@@ -58,8 +59,8 @@ def pickle_sources(sources: Iterable[Source], pickler: SourcePickler) -> list[Pi
     ]
 
 
-def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descriptor:
-    """Pack sources into a bundle, and return its descriptor.
+def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> tuple[Descriptor, ...]:
+    """Pack sources into a bundle. Return its descriptor, and the descriptors that workers inherit with the sources.
 
     Raises:
         OutOfMemoryError: there is no memory for the bundle.
@@ -78,7 +79,7 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descrip
             f"workers need {mib(nbytes)} for the sources, which the system refuses; give the process more memory"
         ) from error
     seal(bundle.fileno(), "SHRINK", "GROW", "WRITE")
-    return bundle
+    return bundle, *(descriptor for source in pickled for descriptor in source.descriptors)
 
 
 class SourceBundle:

@@ -21,6 +21,13 @@ _FIRST_FREE = 3
 _ALARM_BYTES = 4096
 
 
+def _duplicate(fd: int) -> int:
+    """Return another number for an open file, which is not the number of a standard stream."""
+    import fcntl  # noqa: PLC0415  # absent on Windows
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+
+
 class Descriptor:
     """A file descriptor that is closed exactly once: by `close`, or with the garbage collection of this object.
 
@@ -34,9 +41,7 @@ class Descriptor:
 
     def __init__(self, fd: int) -> None:
         if 0 <= fd < _FIRST_FREE:
-            import fcntl  # noqa: PLC0415  # absent on Windows
-
-            fd, low = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE), fd
+            fd, low = _duplicate(fd), fd
             os.close(low)
         self._fd = fd
         self._open.add(self)
@@ -95,6 +100,71 @@ class Alarm(Descriptor):
         self._write.close()
 
 
+class EventSet(Descriptor):
+    """A set of descriptors (epoll). It is readable while any of them is, or is at end of file."""
+
+    _epoll: select.epoll | None = None
+
+    def __init__(self) -> None:
+        made = select.epoll()
+        super().__init__(_duplicate(made.fileno()))
+        made.close()
+        self._epoll = select.epoll.fromfd(self._fd)
+
+    def add(self, descriptor: Descriptor) -> None:
+        """Add a descriptor. Remove it before it is closed: copies in other processes would keep it in the set."""
+        if self._epoll is not None:
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, descriptor: Descriptor) -> None:
+        """Remove a descriptor. Does nothing if it is not in the set."""
+        with suppress(OSError, ValueError):
+            if self._epoll is not None:
+                self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """Close the set, but no descriptor in it. Calling it again does nothing."""
+        self._fd = -1
+        if self._epoll is not None:
+            self._epoll.close()
+
+
+class DescriptorRoom:
+    """Room for descriptors that arrive in messages: the kernel drops them if the process has reached its limit.
+
+    Args:
+        some: any open descriptor.
+        count: how many may arrive. Each takes the place of one that this object holds.
+
+    Raises:
+        OSError: the limit leaves too few.
+    """
+
+    def __init__(self, some: Descriptor, count: int) -> None:
+        self._some = some
+        self._held: list[Descriptor] = []
+        for _ in range(count):
+            self._held.append(self._make())  # not a comprehension: after an error, the list has the ones to close
+
+    def free_one(self) -> None:
+        """Make room for the next message."""
+        if self._held:
+            self._held.pop().close()
+
+    def hold_one(self) -> None:
+        """Hold room again: the message had no descriptor, or the descriptor has been closed."""
+        with suppress(OSError):  # another thread has taken the room
+            self._held.append(self._make())
+
+    def close(self) -> None:
+        """Close all that are held."""
+        while self._held:
+            self.free_one()
+
+    def _make(self) -> Descriptor:
+        return Descriptor(_duplicate(self._some.fileno()))
+
+
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
     """Context manager for the start of workers: turns EMFILE and ENFILE into an error with advice.
 
@@ -120,6 +190,6 @@ class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise DescriptorLimitError(
                 error.errno,
-                f"no file descriptors are left for {self._whose}, which needs 8 and up to three for each worker; "
+                f"no file descriptors are left for {self._whose}, which needs 13 and up to three for each worker; "
                 "close some, or raise `ulimit -n`",
             ) from error

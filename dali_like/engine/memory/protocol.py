@@ -41,6 +41,8 @@ DONE = struct.Struct("<QIHHq")
 
 #: A ticket that no batch has. A record with it tells a worker to stop.
 NO_TICKET = 0
+#: In place of a worker: the forkserver, or the thread that serves Ray actors. If it ends, all workers end with it.
+FORKSERVER = -1
 
 CELL_BYTES = 128
 #: Offsets in a cell. The task record comes first, then the index of the current sample, the number of samples that

@@ -325,8 +325,9 @@ class SharedSpace:
     def discard(self, offset: int, nbytes: int) -> bool:
         """Free the pages of an extent, where the system can do that; return whether the extent may be used again.
 
-        The extent reads as zeros afterwards. A GPU that cannot give up the pages would read them instead of later ones. So
-        the space keeps such an extent, with its pages and address space, and tries again when it allocates the next one.
+        If the pages are freed, the extent reads as zeros afterwards. A GPU that cannot give up the pages would read them
+        instead of later ones. So the space keeps such an extent, with its pages and address space, and tries again when it
+        allocates the next one.
         """
         if self.observer is not None:
             if not self.observer.freed(self.address + offset):

@@ -71,9 +71,9 @@ class Cells:
         """Return the last Python stack of a worker; "" if there is none."""
         return _trim(self._text(worker).decode(errors="replace"))
 
-    def crash_of(self, worker: int, exitcode: int) -> str:
+    def crash_of(self, worker: int, exitcode: int | None) -> str:
         """Return the Python stack of a crash; "" after another end, or if the program uses `faulthandler` itself."""
-        if -exitcode not in _CRASH_SIGNALS:
+        if exitcode is None or -exitcode not in _CRASH_SIGNALS:
             return ""  # any text is of a process that the worker has forked
         _, begin, stack = self.stack_of(worker).rpartition(_CRASH)
         return begin + stack

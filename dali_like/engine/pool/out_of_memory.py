@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
 import os
-import resource
 import signal
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -61,11 +61,11 @@ class OutOfMemoryWatch:
         return Shortage(False, "was killed by SIGKILL, possibly by the kernel: out of memory,")
 
 
-def describe_memory(worker: int, peak_bytes: int, others: Mapping[int, int], batch_bytes: int) -> str:
-    """Describe the limit of memory and its use after the death of a worker, and how to use less.
+def describe_memory(dead: str, peak_bytes: int, others: Mapping[int, int], batch_bytes: int) -> str:
+    """Describe the limit of memory and its use after the death of a process, and how to use less.
 
     Args:
-        worker: the number of the dead worker.
+        dead: the dead process, such as "worker 1".
         peak_bytes: its largest resident memory; 0 if it is unknown.
         others: the process ids of the other workers, by number.
         batch_bytes: the memory of all batches.
@@ -73,7 +73,7 @@ def describe_memory(worker: int, peak_bytes: int, others: Mapping[int, int], bat
     limit_bytes, file = memory_limit()
     limit = mib(limit_bytes)
     limit = f"The limit of the control group is {limit} ({file})" if file else f"The machine has {limit}"
-    used = [f"worker {worker} {mib(peak_bytes)} at most"] if peak_bytes else []
+    used = [f"{dead} {mib(peak_bytes)} at most"] if peak_bytes else []
     resident = {f"worker {number}": _resident_bytes(pid) for number, pid in others.items()}
     by_size = sorted(((name, nbytes) for name, nbytes in resident.items() if nbytes), key=lambda pair: -pair[1])
     used += [f"{name} {mib(nbytes)}" for name, nbytes in by_size[:_MOST_NAMED]]
@@ -86,4 +86,4 @@ def describe_memory(worker: int, peak_bytes: int, others: Mapping[int, int], bat
 def _resident_bytes(pid: int) -> int:
     """Return the resident memory of a process (proc(5), statm); 0 if it has ended."""
     pages = read_file(f"/proc/{pid}/statm").split()
-    return int(pages[1]) * resource.getpagesize() if pages else 0
+    return int(pages[1]) * mmap.PAGESIZE if pages else 0

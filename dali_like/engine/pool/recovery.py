@@ -6,6 +6,8 @@
 3. A sample that has ended two workers becomes a suspect. The pool then isolates it, see `Phase`: the task runs alone in a
    fresh worker, so that no other sample can be the cause. If that worker dies too, the batch fails.
 4. A sample that hangs is tried once more. After the second time, the batch fails.
+5. If the forkserver ends, its workers end with it, and none of their samples is a cause. When all of them are gone, another
+   forkserver starts them again, as often as `RestartPolicy` allows.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from dataclasses import dataclass
 
 from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
+from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import Cells
 from dali_like.engine.pool.dispatch import Dispatcher, UnfinishedTask
 from dali_like.engine.pool.hangs import HangWatch
 from dali_like.engine.pool.out_of_memory import OutOfMemoryWatch, describe_memory
-from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions, Workers
+from dali_like.engine.pool.workers import End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
+from dali_like.engine.worker.patched_names import advice
 from dali_like.engine.worker.worker import START_FAILED
 from dali_like.errors import (
     CorruptionError,
@@ -94,6 +98,9 @@ _TRANSITIONS: dict[WorkerState, frozenset[WorkerState]] = {
     WorkerState.ABANDONED: frozenset(),
 }
 
+#: States of workers whose end has not been handled.
+_ALIVE = frozenset({WorkerState.RUNNING, WorkerState.HUNG, WorkerState.HUNG_AT_START})
+
 
 class Phase(enum.Enum):
     """Phase of the pool. The isolation of a suspect goes through DRAINING, RETIRING and ISOLATED, once for each suspect."""
@@ -116,21 +123,21 @@ _ISOLATING = frozenset({Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED})
 
 
 class RestartPolicy:
-    """Limit how often workers are replaced.
+    """Limit how often workers, and the forkserver, are replaced.
 
     Args:
-        most: replacements of each worker within a minute; None: no limit.
+        most: replacements of each worker, and of the forkserver (`FORKSERVER`), within a minute; None: no limit.
     """
 
     def __init__(self, most: int | None, num_workers: int) -> None:
         self._most = most
-        self._recent_s: list[deque[float]] = [deque() for _ in range(num_workers)]
+        self._recent_s: dict[int, deque[float]] = {worker: deque() for worker in (*range(num_workers), FORKSERVER)}
 
-    @property
-    def refusal(self) -> str:
-        """The reason why a worker is not replaced, for messages."""
+    def refusal(self, worker: int) -> str:
+        """The reason why a worker or the forkserver is not replaced, for messages."""
+        of = "" if worker == FORKSERVER else " of each worker"
         return (
-            f"it is not replaced: the limit is {self._most} restarts of each worker within a minute; raise "
+            f"it is not replaced: the limit is {self._most} restarts{of} within a minute; raise "
             "py_worker_restarts (worker_restarts of a DataLoader)"
         )
 
@@ -353,12 +360,45 @@ class Recovery:
 
     def _handle(self, end: End) -> None:
         """Handle the end of a worker, or of the forkserver."""
-        dispatcher = self._dispatcher
-        dispatcher.read_reports()  # so that tasks reported before the end are not computed again
-        worker = end.worker
-        if worker == FORKSERVER:
-            dispatcher.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
+        self._dispatcher.read_reports()  # so that tasks reported before the end are not computed again
+        if end.worker == FORKSERVER:
+            self._replace_forkserver(end)
+        else:
+            self._handle_worker(end)
+
+    def _replace_forkserver(self, end: End) -> None:
+        """Handle the end of the forkserver and of its workers: start all of them again."""
+        lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
+        name = self._options.forkserver_name + (f" (pid {end.pid})" if end.pid else "")
+        error = self._death_by(end, name, "; its workers ended with it")
+        if not self._restart_policy.take(FORKSERVER):
+            error.add_note(self._restart_policy.refusal(FORKSERVER))
+        elif self._restart_forkserver(end, error):
+            for worker in lost:
+                self._handle_worker(End(worker, self._workers.pids[worker], None), is_cause=False)
             return
+        for worker in lost:
+            self._abandon(worker, error)
+        self._dispatcher.fail_at_once(error)
+
+    def _restart_forkserver(self, end: End, error: WorkerDiedError) -> bool:
+        """Start another forkserver. If that is not possible, add the reason to the error, and return False."""
+        assert end.restart is not None
+        try:
+            end.restart()
+        except WorkerStartError as reason:
+            error.__cause__ = reason.__cause__
+            error.add_note(str(reason))
+            return False
+        return True
+
+    def _handle_worker(self, end: End, *, is_cause: bool = True) -> None:
+        """Handle the end of a worker.
+
+        Args:
+            is_cause: whether the worker or its sample may be the cause, and not the end of the forkserver.
+        """
+        dispatcher, worker = self._dispatcher, end.worker
         is_resting = self._phase is Phase.RESTING
         if end.exitcode == START_FAILED and not is_resting and (message := self._cells.start_error_of(worker)):
             self._abandon(worker, _start_error(f"worker {worker} ({self._unit} {end.pid})", message))
@@ -379,6 +419,9 @@ class Recovery:
         if error is not None and self._states[worker] is WorkerState.HUNG_AT_START:
             self._abandon(worker, error)  # another worker would get no further
             return
+        if error is None and not is_cause:
+            self._replace(end, unfinished, None)
+            return
         if error is None:
             error = self._death_of(end, unfinished)
         if self._restart_policy.take(worker):
@@ -388,12 +431,16 @@ class Recovery:
 
     def _death_of(self, end: End, unfinished: UnfinishedTask | None) -> WorkerDiedError:
         doing = "while it was idle" if unfinished is None else f"while {self._dispatcher.describe(unfinished)}"
+        return self._death_by(end, f"worker {end.worker} ({self._unit} {end.pid})", f" {doing}")
+
+    def _death_by(self, end: End, name: str, circumstances: str) -> WorkerDiedError:
+        """Return the error for the death of a worker or of the forkserver."""
         shortage = self._memory_watch.explain(end.exitcode) if self._memory_watch is not None else None
         how = self._workers.describe_exit(end) if shortage is None else shortage.how
-        text = f"worker {end.worker} ({self._unit} {end.pid}) {how} {doing}"
+        text = f"{name} {how}{circumstances}"
         if shortage is not None:
             text += f".\n{self._describe_memory(end.worker)}"
-        if crash := self._cells.crash_of(end.worker, end.exitcode):
+        if end.worker != FORKSERVER and (crash := self._cells.crash_of(end.worker, end.exitcode)):
             text += f":\n{crash}"
         is_known = shortage is not None and shortage.is_certain
         self.num_oom_kills += is_known
@@ -401,7 +448,8 @@ class Recovery:
 
     def _describe_memory(self, dead: int) -> str:
         others = {worker: pid for worker, pid in enumerate(self._workers.pids) if pid and worker != dead}
-        return describe_memory(dead, self._cells.peak_bytes_of(dead), others, self._space.used_bytes)
+        peak_bytes = 0 if dead == FORKSERVER else self._cells.peak_bytes_of(dead)
+        return describe_memory(f"worker {dead}", peak_bytes, others, self._space.used_bytes)
 
     def _abandon(self, worker: int, error: WorkerError) -> None:
         """Fail because of a worker that cannot be replaced."""
@@ -409,20 +457,28 @@ class Recovery:
         self._move(worker, WorkerState.ABANDONED)
         self._dispatcher.fail_at_once(error)
 
-    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
-        """Start another worker in the place of one that has ended, and post its tasks again."""
+    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError | None) -> None:
+        """Start another worker in the place of one that has ended, and post its tasks again.
+
+        Args:
+            error: the reason of the end; None: the end of the forkserver, with which the sample has nothing to do.
+        """
         dispatcher = self._dispatcher
         self.num_restarts += 1
         if isinstance(error, WorkerDiedError) and error.out_of_memory:
             _log.warning("%s. Another worker takes its place", error)
         self._forget(end.worker)
         dispatcher.take_back(end.worker)
-        if unfinished is not None and end.keep is not None:
+        if unfinished is None:
+            pass
+        elif error is None:
+            dispatcher.post_in_turn(unfinished)
+        elif end.keep is not None:
             if not dispatcher.can_repeat(unfinished):
                 self._abandon(end.worker, error)
                 return
             dispatcher.give_up(unfinished, error)  # the thread may still write to this slot, so no other worker may
-        elif unfinished is not None:
+        else:
             self._retry(unfinished, error)
         self._start(end.worker)
 
@@ -430,7 +486,7 @@ class Recovery:
         """Continue without a worker that may not be replaced, up to its unfinished task."""
         self._move(worker, WorkerState.ABANDONED)
         self._dispatcher.take_back(worker)  # where tasks are posted to single workers, others compute them
-        error.add_note(self._restart_policy.refusal)
+        error.add_note(self._restart_policy.refusal(worker))
         # The other workers complete earlier batches. Not during an isolation, which needs all workers to stop.
         others = self._states.count(WorkerState.ABANDONED) < self.num_workers
         if others and not self._suspects and not self._dispatcher.depends_on(worker):
@@ -544,4 +600,6 @@ def _start_error(worker: str, message: bytes) -> WorkerStartError:
     cause = unpack_exception(message)
     error = WorkerStartError(f"{worker} could not start: {cause!r}")
     error.__cause__ = cause
+    if (note := advice(cause)) is not None:
+        error.add_note(note)
     return error

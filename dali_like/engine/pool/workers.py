@@ -15,9 +15,6 @@ from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 
-#: In place of a worker: the forkserver has ended, and all workers with it.
-FORKSERVER = -1
-
 
 class WorkerOptions(NamedTuple):
     """Options of the workers of a pool. Build it with keywords.
@@ -55,6 +52,11 @@ class WorkerOptions(NamedTuple):
         """The kind of the workers' ids, for messages: "pid" or "thread"."""
         return "thread" if self.start_method == "thread" else "pid"
 
+    @property
+    def forkserver_name(self) -> str:
+        """What `FORKSERVER` is, for messages."""
+        return "the thread that serves Ray actors" if self.start_method == "ray" else "the process that starts the workers"
+
 
 class End(NamedTuple):
     """The end of a worker.
@@ -63,15 +65,18 @@ class End(NamedTuple):
 
     Attributes:
         worker: its number, or `FORKSERVER`.
-        pid: its process id, or native thread id.
-        exitcode: its exit code, or minus the signal's number if a signal has killed it.
+        pid: its process id, or native thread id; 0 if it is unknown.
+        exitcode: its exit code, or minus the signal's number if a signal has killed it; None if it is unknown.
         keep: for a hanging thread: holds an object, such as a lease, until the thread has really ended. None otherwise.
+        restart: for `FORKSERVER`: starts another one, with the newest sources. It raises a WorkerStartError if that is not
+            possible. None otherwise.
     """
 
     worker: int
     pid: int
-    exitcode: int
+    exitcode: int | None
     keep: Callable[[Any], None] | None = None
+    restart: Callable[[], None] | None = None
 
 
 class EndQueue:
@@ -133,7 +138,7 @@ class Workers(Protocol):
         """Whether the backend has taken tasks from the pipes that are in no cell yet."""
 
     def start(self, worker: int) -> None:
-        """Start a worker that is not running. Does not wait for the start."""
+        """Start a worker that is not running. Does not wait for the start. Does nothing if the forkserver has ended."""
 
     def signal(self, worker: int, number: int) -> None:
         """Send a signal to a worker. Does nothing if the worker has ended."""
@@ -157,7 +162,10 @@ class Workers(Protocol):
         """Wait for an event, or until the timeout, and read all events."""
 
     def take_end(self) -> End | None:
-        """Return the next end of a worker; None if there is none. Each end is returned once."""
+        """Return the next end of a worker or of `FORKSERVER`; None if there is none. Each end is returned once.
+
+        Workers that end with the forkserver have no end of their own. The end of `FORKSERVER` comes when they are gone.
+        """
 
     def describe_exit(self, end: End) -> str:
         """Describe the end of a worker, for messages: "ended with exit code 1"."""

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.worker.coroutines import EventLoop
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenFileError,
+    DaliLikeError,
+    FileReadError,
+    MissingFileError,
+)
 from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
@@ -40,7 +47,9 @@ def joined(root: str, name: str) -> str:
 
 
 class StoredFiles:
-    """Lists and reads the files of one reader. All methods but `read` may only be called by the main process.
+    """Lists and reads the files of one reader.
+
+    Coroutines use `read`. Other methods wait; for URLs each call then opens connections of its own.
 
     Args:
         options: arguments of `RemoteFiles` for URLs, but for the URL: ``storage_options``, ``cache_dir`` and so on.
@@ -80,10 +89,12 @@ class StoredFiles:
         with _errors_of(path):
             return await self._store_of(path)._read_url(path, None if whole else start, stop)
 
-    def read_now(self, path: str, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-        """Return a file, or a part of it; see `read`."""
+    def read_now(
+        self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
+    ) -> NDArray[np.uint8]:
+        """Return a file, or a part of it; see `read`. For code that is no coroutine."""
         if not is_url(path):
-            return self._read_local(path, start, stop, None)
+            return self._read_local(path, start, stop, empty)
         data: NDArray[np.uint8] = _finished(self.read(path, start, stop))
         return data
 
@@ -96,12 +107,21 @@ class StoredFiles:
 
     def text_lines(self, path: str) -> list[str]:
         """Return the lines of a text file, without their ends. Bytes that are not UTF-8 stay as `os.fsdecode` has them."""
-        return os.fsdecode(self.read_now(path).tobytes()).splitlines()
+        text = os.fsdecode(self.read_now(path).tobytes())
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
         with _errors_of(path):
             return _finished(self._store_of(path)._size_of(path)) if is_url(path) else os.stat(path).st_size
+
+    def version(self, path: str) -> str:
+        """Return a text that changes with a file: its size and time of change; of a URL, its size."""
+        if is_url(path):
+            return str(self.size(path))
+        with _errors_of(path):
+            status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder, sorted by their bytes.
@@ -302,3 +322,10 @@ def _errors_of(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise FileReadError(f"{shown(path)} cannot be read: {error.strerror or error}", path) from error
+    except DaliLikeError:
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        # Each store has exceptions of its own.
+        raise FileReadError(f"{shown(path)} cannot be read: {error or type(error).__name__}", path) from error

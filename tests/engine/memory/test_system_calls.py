@@ -144,7 +144,7 @@ def test_memory_without_a_file_is_counted(plain: SharedSpace) -> None:
 def test_memory_without_a_file_is_limited(plain: SharedSpace) -> None:
     plain.take(1 << 19, 1 << 19)
 
-    with pytest.raises(OutOfMemoryError, match="raise max_held_bytes"):
+    with pytest.raises(OutOfMemoryError, match="max_held_bytes"):
         plain.take(1 << 20, 1 << 20)
 
 
