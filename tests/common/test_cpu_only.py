@@ -15,6 +15,7 @@ import dali_like
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.data import DataLoader
+from dali_like.data.options import LoaderOptions
 from dali_like.device import opening
 from dali_like.errors import ArgumentError, DeviceError, SampleTypeError
 from dali_like.tensors import TensorListCPU
@@ -110,16 +111,25 @@ def test_a_machine_with_a_gpu_does_not_use_it(gpus: list[SimulatedDevice], monke
                     pipe.run()
             else:
                 assert type(pipe.run()[0]) is TensorListCPU
+    pipe = Pipeline(batch_size=1, num_threads=1, device_id=0)
+    pipe.set_outputs(fn.decoders.image(fn.external_source(name="files"), device="mixed"))
+    with closing(pipe):
+        assert pipe.operator_places == {"fn.decoders.image_0": "threads"}
+        file = np.frombuffer(with_opencv(np.zeros((2, 2, 3), np.uint8), ".png"), np.uint8)
+        assert type(pipe.run(files=[file])[0]) is TensorListCPU
     assert not gpus
 
 
+@pytest.mark.parametrize("available", [False, True])
 @pytest.mark.usefixtures("on_cpu")
-def test_loaders_do_not_pin_and_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dali_like.device.accelerator.accelerator_is_available", lambda: True)
+def test_loaders_do_not_pin_and_say_nothing(available: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_like.device.accelerator.accelerator_is_available", lambda: available)
+    loader = DataLoader(range(2), batch_size=2, pin_memory=True)
     with warnings.catch_warnings(action="error"):
-        (batch,) = DataLoader(range(2), batch_size=2, pin_memory=True, num_workers=0)
+        (batch,) = loader
 
     assert np.asarray(batch).tolist() == [0, 1]
+    assert not LoaderOptions.of(loader).pins_memory
 
 
 def test_errors_name_the_switch(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
