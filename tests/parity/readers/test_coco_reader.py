@@ -53,7 +53,6 @@ MASKS: dict[str, Any] = {
     "runs twice": with_masks((5, [15, 15]), (5, [10, 3, 17])),
     "runs at the end": with_masks((5, [15, 15]), (1, [10, 20])),
     "runs at the beginning": with_masks((5, [0, 15, 15]), (1, [0, 20, 10])),
-    "empty runs": with_masks((5, [0, 30]), (1, [10, 5, 0, 5, 10]), (90, [25, 5])),
     "two points": with_masks((5, [[1, 1, 4, 4]])),
     "beyond the image": with_masks((5, [[-3, -3, 9, -3, 9, 2, -3, 2]])),
     "fractions": with_masks((5, [[0.4, 0.6, 4.7, 1.2, 3.1, 4.9]]), (90, [[2.5, 2.5, 5.5, 2.5, 5.5, 4.5]])),
