@@ -78,7 +78,7 @@ def test_urls(tmp_path: Path) -> None:
         ("[]", "is not a COCO dataset"),
         (with_annotation("bbox"), "entry 0 of \"annotations\": 'bbox' is missing"),
         (with_annotation(bbox=[1, 2, 3]), "bbox must have 4 numbers"),
-        (with_annotation(category_id="x"), "entry 0 of \"annotations\": invalid literal"),
+        (with_annotation(category_id="x"), 'entry 0 of "annotations": invalid literal'),
         ({**DATASET, "categories": [{}]}, "entry 0 of \"categories\": 'id' is missing"),
         (with_annotation(segmentation=[[1, 2, 3]]), "the segmentation of annotation 0"),
         (with_annotation(segmentation={"size": [3, 3], "counts": [1]}), "its runs have 1 pixels together"),
