@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.coco_annotations import (
     CocoOptions,
     CocoTables,
@@ -19,7 +19,7 @@ from dali_like.sources.readers.coco_annotations import (
 )
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.reader import Reader, reader
-from dali_like.sources.readers.stored_files import FileNames, is_url, joined
+from dali_like.sources.readers.stored_files import FileNames, is_url, joined, shown
 from dali_like.types import SampleInfo
 
 
@@ -192,8 +192,12 @@ def _masks_by_label(tables: CocoTables, image: int, height: int, width: int) -> 
     first = int(tables.run_offsets[image])
     for number, place in enumerate(tables.part("run_objects", image, "run_"), first):
         runs = tables.runs[tables.run_ends[number] : tables.run_ends[number + 1]]
-        if tuple(tables.run_sizes[number]) == (height, width):
-            found[int(labels[place])] = _drawn(runs)
+        if (size := tuple(tables.run_sizes[number].tolist())) != (height, width):
+            name = tables.names[image]
+            raise BrokenFileError(
+                f"{shown(name)}: the mask of object {place} is of size {size}, but the image of size {height, width}", name
+            )
+        found[int(labels[place])] = _drawn(runs)
     vertices = tables.part("vertices", image, "vertex_")
     polygons: dict[int, list[list[float]]] = {}
     for place, begin, end in tables.part("polygons", image, "polygon_").tolist():

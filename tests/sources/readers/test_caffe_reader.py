@@ -1,4 +1,4 @@
-"""``fn.readers.caffe`` and ``fn.readers.caffe2``: sparse labels, broken databases. Comparisons with DALI are in tests/parity."""
+"""``fn.readers.caffe`` and ``fn.readers.caffe2``: sparse labels, broken databases; see tests/parity, too."""
 
 from __future__ import annotations
 

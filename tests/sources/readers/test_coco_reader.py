@@ -94,6 +94,14 @@ def test_broken_annotations(dataset: Any, message: str, tmp_path: Path) -> None:
     assert caught.value.file == options["annotations_file"]
 
 
+def test_masks_of_another_size(tmp_path: Path) -> None:
+    dataset = with_annotation(segmentation={"size": [3, 3], "counts": [2, 7]})
+    with pytest.raises(
+        BrokenFileError, match=r"b\.jpg: the mask of object 0 is of size \(3, 3\), but the image of size \(6, 8"
+    ):
+        read(**write_coco(tmp_path, dataset), pixelwise_masks=True)
+
+
 def test_vanished_images(tmp_path: Path) -> None:
     options = write_coco(tmp_path)
     with pipeline_with(fn.readers.coco, 1, **options) as pipe:
