@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         plugin_manager,
         remote,
         tensors,
+        tfrecord,
         types,
     )
+    from dali_like.common.cpu_only import use_cpu
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.fn._custom_operator import operator
     from dali_like.graph.expressions import newaxis
@@ -57,13 +59,16 @@ __all__ = [
     "pickling",
     "pipeline_def",
     "tensors",
+    "tfrecord",
     "types",
+    "use_cpu",
 ]
 
 #: Modules with the names that they provide. All are imported on first use: spawned workers import this package too.
 _PLACES = {
     "dali_like.backend": (),
     "dali_like.backend_impl": (),
+    "dali_like.common.cpu_only": ("use_cpu",),
     "dali_like.data": (),
     "dali_like.data_node": (),
     "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
@@ -83,6 +88,7 @@ _PLACES = {
     "dali_like.plugin_manager": (),
     "dali_like.remote": (),
     "dali_like.tensors": (),
+    "dali_like.tfrecord": (),
     "dali_like.types": (),
 }
 

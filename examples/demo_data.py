@@ -13,6 +13,7 @@ other folder is rewritten. Nothing is downloaded, and the same package versions 
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FolderError", "LabeledFiles", "make_crops", "make_digits", "packaged_photographs", "scan_folder"]
+__all__ = ["FolderError", "LabeledFiles", "make_crops", "make_digits", "make_folders", "packaged_photographs", "scan_folder"]
 
 # Color photographs included in the wheels of these packages; scikit-image would download its other ones.
 PACKAGED = {
@@ -124,6 +125,17 @@ def make_digits(folder: Path) -> LabeledFiles:
     files = [f"{label}-{i:04}.png" for i, label in enumerate(labels)]
     encoded = (cv2.imencode(".png", (image * DIGIT_SCALE).astype(np.uint8))[1] for image in digits.images)
     return _stored(folder, files, labels, [str(digit) for digit in range(10)], encoded)
+
+
+def make_folders(files: LabeledFiles, root: Path) -> Path:
+    """Link the files into a folder for each label, as readers of class folders expect, and return the absolute `root`."""
+    root = root.resolve()
+    for path, label in zip(files.files, files.labels, strict=True):
+        link = root / files.names[label] / path.name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            os.link(path, link)
+    return root
 
 
 def scan_folder(folder: Path, minimum: int) -> LabeledFiles:

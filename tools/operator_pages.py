@@ -33,12 +33,13 @@ _KINDS: dict[Any, str] = {
     np.dtype[Any]: "data type",
 }
 _COMMON = """\
-Every operator also takes these arguments: `device` ("cpu"), `name` (of the node, for messages), `preserve` (run the operator
-even if its outputs are unused) and `bytes_per_sample_hint` (no effect). Random operators take `seed`. Where a table says "or
-node", the argument may be a `DataNode` with a value for each sample. "By frame" also allows a value for each frame of a
-sequence; see [`fn.per_frame`](shaping.md#fnper_frame). None counts as an argument that is not given. If an input is a list
-of nodes, the result is a list, too. `ops` has a class for each operator. Pass its arguments to the constructor or to the
-call; `ops.Compose` chains several operators.
+Every operator also takes these arguments: `device` (where the result is wanted: "cpu" or "gpu"; default: on the GPU if an
+input is wanted there; see [gpu.md](../gpu.md)), `name` (of the node, for messages), `preserve` (run the operator even if its
+outputs are unused) and `bytes_per_sample_hint` (no effect). Random operators take `seed`. Where a table says "or node", the
+argument may be a `DataNode` with a value for each sample. "By frame" also allows a value for each frame of a sequence; see
+[`fn.per_frame`](shaping.md#fnper_frame). None counts as an argument that is not given. If an input is a list of nodes, the
+result is a list, too. `ops` has a class for each operator. Pass its arguments to the constructor or to the call;
+`ops.Compose` chains several operators.
 
 Deprecated names of operators and arguments work with a DeprecationWarning: `fn.image_decoder`, `fn.coin_flip`, `fn.uniform`,
 `fn.normal_distribution`, and `output_dtype` for `dtype`. The same holds for `seed` of operators without random numbers, and

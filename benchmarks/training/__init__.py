@@ -10,4 +10,6 @@
 - `run_one`: measures one system on one workload, in a separate process
 - `report`: goals and tables
 - `__main__`: runs all of them in turn
+
+`benchmarks.training.readers` has the inputs that readers of the library read.
 """

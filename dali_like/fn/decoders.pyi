@@ -18,6 +18,54 @@ _Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
+def audio(
+    data: DataNode | _Constant,
+    /,
+    *,
+    sample_rate: float | DataNode = 0.0,
+    quality: float = 50.0,
+    downmix: bool = False,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    """Decode audio: WAV, FLAC, Ogg (Vorbis and Opus), MP3, and other formats of libsndfile. DALI does not decode MP3.
+
+    Requires soundfile, and soxr for resampling: ``pip install soundfile soxr``.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
+        quality: quality of resampling from 0, the fastest, to 100: "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
+        downmix: return the mean of all channels, in one dimension.
+        dtype: data type of the samples: FLOAT with values from -1 to 1, INT16 or INT32.
+
+    Without resampling, the result is DALI's. DALI resamples to a lower rate without a low-pass filter, so that frequencies
+    above half of the new rate turn up at others; soxr removes them. The rest differs by about a thousandth.
+
+    Returns:
+        Samples of shape (frames, channels), or (frames,) with `downmix`; and their rate in Hz, a scalar of dtype FLOAT.
+    """
+
+@overload
+def audio(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    sample_rate: float | DataNode = 0.0,
+    quality: float = 50.0,
+    downmix: bool = False,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[list[DataNode]]:
+    ...
+
+@overload
 def image(
     data: DataNode | _Constant,
     /,
@@ -25,7 +73,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -61,9 +109,9 @@ def image(
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
@@ -79,7 +127,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -119,7 +167,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -161,7 +209,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -200,7 +248,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -247,7 +295,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -279,7 +327,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -321,7 +369,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -348,7 +396,7 @@ def numpy(
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -366,7 +414,7 @@ def numpy(
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dali_like.operators import (
     arrays,
+    audio,
     color,
     decoding,
     file_access,
@@ -25,6 +26,7 @@ from dali_like.operators import (
 
 __all__ = [
     "arrays",
+    "audio",
     "color",
     "decoding",
     "file_access",

@@ -12,7 +12,7 @@ A description decorates a plain function of one sample::
         \"\"\"
         return image + np.asarray(by, image.dtype)
 
-This provides ``fn.brighten(data, *, by=10.0, device="cpu", name=None, ...)`` and ``ops.Brighten``. Both accept constants or
+This provides ``fn.brighten(data, *, by=10.0, device=None, name=None, ...)`` and ``ops.Brighten``. Both accept constants or
 nodes for `by` and lists of nodes for `data`, and reject other values when the graph is built. A thread or a worker calls the
 function with the data of one sample; `by` is then a float.
 
@@ -386,7 +386,7 @@ def register(description: Description) -> None:
 
 def _common(*, preserve: bool) -> dict[str, Parameter]:
     return {
-        "device": make_parameter("device", str | None, "cpu"),
+        "device": make_parameter("device", str | None, None),
         "name": make_parameter("name", str | None, None),
         "preserve": make_parameter("preserve", bool, preserve),
         "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),

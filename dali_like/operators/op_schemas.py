@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import re
 import typing
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import numpy as np
 from dali_like.common.class_names import class_name
 from dali_like.operators.deprecations import ARGUMENTS, OPERATORS, WITHOUT_EFFECT
 from dali_like.operators.description import Description, descriptions
-from dali_like.operators.mixed import MIXED
+from dali_like.operators.mixed import ON_GPU
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings, to_plain
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType, TensorLayout
 
@@ -75,7 +74,7 @@ class OpSchema:
 
     def Dox(self) -> str:  # noqa: N802
         """Return the text of the operator's documentation, without its arguments."""
-        return (inspect.getdoc(self._description.function) or "").partition("\nArgs:\n")[0].strip()
+        return self._description.doc.partition("\nArgs:\n")[0].strip()
 
     def MinNumInput(self) -> int:  # noqa: N802
         """Return the minimum number of inputs."""
@@ -109,7 +108,7 @@ class OpSchema:
 
     def GetSupportedBackends(self) -> list[str]:  # noqa: N802
         """Return the devices of the operator."""
-        return ["cpu", "mixed"] if self._description.path in MIXED else ["cpu"]
+        return ["cpu", "mixed"] if self._description.path in ON_GPU else ["cpu"]
 
     def GetArgumentNames(self, include_hidden: bool = False) -> list[str]:  # noqa: N802
         """Return the names of all arguments, deprecated ones included."""
@@ -223,7 +222,7 @@ class OpSchema:
     @cached_property
     def _docs(self) -> dict[str, str]:
         """The lines of the docstring about inputs and arguments, by name."""
-        described = (inspect.getdoc(self._description.function) or "").partition("\nArgs:\n")[2]
+        described = self._description.doc.partition("\nArgs:\n")[2]
         docs: dict[str, str] = {}
         names: list[str] = []
         for line in described.splitlines():

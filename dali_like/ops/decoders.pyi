@@ -17,6 +17,71 @@ _Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
+class Audio:
+    """Decode audio: WAV, FLAC, Ogg (Vorbis and Opus), MP3, and other formats of libsndfile. DALI does not decode MP3.
+
+    Requires soundfile, and soxr for resampling: ``pip install soundfile soxr``.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
+        quality: quality of resampling from 0, the fastest, to 100: "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
+        downmix: return the mean of all channels, in one dimension.
+        dtype: data type of the samples: FLOAT with values from -1 to 1, INT16 or INT32.
+
+    Without resampling, the result is DALI's. DALI resamples to a lower rate without a low-pass filter, so that frequencies
+    above half of the new rate turn up at others; soxr removes them. The rest differs by about a thousandth.
+
+    Returns:
+        Samples of shape (frames, channels), or (frames,) with `downmix`; and their rate in Hz, a scalar of dtype FLOAT.
+    """
+    def __init__(
+        self,
+        *,
+        sample_rate: float | DataNode = ...,
+        quality: float = ...,
+        downmix: bool = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        sample_rate: float | DataNode = ...,
+        quality: float = ...,
+        downmix: bool = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        sample_rate: float | DataNode = ...,
+        quality: float = ...,
+        downmix: bool = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+
 class Image:
     """Decode images: JPEG, PNG, WebP, BMP and TIFF, recognized by their first bytes.
 
@@ -30,9 +95,9 @@ class Image:
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".

@@ -8,6 +8,7 @@ from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.nodes import Graph, unused_outputs
 from dali_like.graph.pipeline_arguments import Arguments
+from dali_like.graph.placement import Placement
 from dali_like.sources.external_source import ExternalSource
 from dali_like.sources.sharding import ALONE, Rest, Shard
 
@@ -24,8 +25,7 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
     if graph.wants_gpu:
         from dali_like.device.opening import check_device  # noqa: PLC0415  # lazy: most graphs are on the CPU
 
-        codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
-        check_device(arguments.device_id, graph.wants_gpu, *codecs)
+        check_device(arguments.device_id, graph.wants_gpu)
     for source in graph.sources:
         if source.external.shard is not None:
             _warn_of_lost_rest(source.external, source.external.shard, arguments.batch_size)
@@ -37,6 +37,19 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
         warn(
             f"{external.name} returns {len(external.declared)} outputs, and the outputs {outputs} (counted from 0) are not "
             "used: leave them out of the source to save time",
+            UserWarning,
+        )
+
+
+def announce_moves(placement: Placement) -> None:
+    """Warn, once, of operators that the program wants on a GPU, and that run on the CPU."""
+    places = placement.places
+    moved = dict.fromkeys(node.operator.name for node in places if node.device == "gpu" and places[node] != "gpu")
+    if moved:
+        warn(
+            f"these operators run on the CPU, and the GPU gets only the outputs of the pipeline: {', '.join(moved)}. "
+            "Pipeline.operator_places shows where each runs. To silence this, leave out their device=, and return "
+            "output.gpu()",
             UserWarning,
         )
 

@@ -40,7 +40,13 @@ from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerSourceState
 from dali_like.graph.worker_shards import ShardsPool
-from dali_like.pipeline.preflight import EmptyEpochWarning, check_runnable, check_shared_iterators, common_shard
+from dali_like.pipeline.preflight import (
+    EmptyEpochWarning,
+    announce_moves,
+    check_runnable,
+    check_shared_iterators,
+    common_shard,
+)
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.sources.main_module import find_main, refuse_while_importing
 from dali_like.sources.sharding import ALONE
@@ -84,7 +90,7 @@ class Runtime:
         arguments = arguments.for_sources((node.external for node in graph.sources), cuda_in_use=cuda_is_initialized)
         self.graph = graph
         self.arguments = arguments
-        self.serving = assign_pools(graph.sources)
+        self.serving = assign_pools(graph)
         self._resumed = checkpoint
         self._entropy = entropy
         self._batch_size = arguments.batch_size or 0
@@ -92,6 +98,8 @@ class Runtime:
         self.copier: Copier | None = None
         self._depth = arguments.queue_sizes[0]
         self.placement = place(graph, arguments, entropy)
+        if graph.wants_gpu:
+            announce_moves(self.placement)
         self.pid = os.getpid()
         self.process_pool: WorkerPool | None = None
         self.inline_pool: InlinePool | None = None
@@ -175,7 +183,7 @@ class Runtime:
 
         assert self.arguments.device_id is not None
         self.device = open_device(self.arguments.device_id)
-        users_see_host = any(node.device == "cpu" for node in self.graph.outputs)
+        users_see_host = any(self.graph.device_of(node) == "cpu" for node in self.graph.outputs)
         self.space.observer = PinnedMemory(self.device, fenced=users_see_host)
         copier = Copier(self.device, buffers.bytes)
         self.space.register(copier)
@@ -324,6 +332,7 @@ class Runtime:
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
+        source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         takes_state = isinstance(self._states.get(node), WorkerSourceState)
@@ -443,16 +452,17 @@ class Serving(NamedTuple):
     number: int
 
 
-def assign_pools(sources: Sequence[SourceNode]) -> dict[SourceNode, Serving]:
+def assign_pools(graph: Graph) -> dict[SourceNode, Serving]:
     """Return the pool that serves each source. Pools number their sources in the order of the graph."""
     counters = {kind: itertools.count() for kind in PoolKind}
     serving = {}
-    for node in sources:
+    for node in graph.sources:
         external = node.external
         if external.kind is None:
             serving[node] = Serving(PoolKind.INPUT, 0)
             continue
-        kind = PoolKind.WORKERS if external.parallel else PoolKind.GPU if external.may_be_on_gpu else PoolKind.MAIN
+        in_main = PoolKind.GPU if external.may_be_on_gpu and not graph.cpu_only else PoolKind.MAIN
+        kind = PoolKind.WORKERS if external.parallel else in_main
         serving[node] = Serving(kind, next(counters[kind]))
     return serving
 

@@ -105,7 +105,8 @@ class TestArguments:
             ({"horizontal": 1.5}, ArgumentTypeError, "fn.flip: horizontal must be an integer, .* not 1.5"),
             ({"horizontal": [1, 0]}, ArgumentTypeError, r"horizontal must be an integer, .* not \[1, 0\]"),
             ({"sideways": 1}, ArgumentTypeError, "fn.flip got unexpected arguments: sideways. It has horizontal, vertical"),
-            ({"device": "gpu"}, DeviceError, "fn.flip: device='gpu' is not supported"),
+            ({"device": "cuda"}, DeviceError, """fn.flip: device='cuda' is not a device .* pass "cpu" or "gpu"$"""),
+            ({"device": "mixed"}, DeviceError, '"mixed" is for decoders'),
             ({"name": 3}, ArgumentTypeError, "fn.flip: name must be a string, not 3"),
         ],
     )

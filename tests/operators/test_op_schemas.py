@@ -17,7 +17,7 @@ def test_schema_of_an_operator() -> None:
     assert (schema.MinNumInput(), schema.MaxNumInput()) == (1, 1)
     assert schema.GetSupportedBackends() == ["cpu"]
     assert "HWC" in schema.GetSupportedLayouts(0)
-    assert schema.Dox() == fn.resize.__doc__.partition("\n\n    Args:")[0]
+    assert schema.Dox() == fn.resize.__doc__.partition("\n\nArgs:")[0]
     assert not schema.IsDeprecated()
     assert not schema.HasRandomSeedArg()
 

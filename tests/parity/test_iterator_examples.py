@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,14 +31,34 @@ def test_example(example: str, arguments: list[str], devices: int) -> None:
     for module in ("sklearn", needed):
         if find_spec(module) is None:
             pytest.skip(f"needs {module}")
+    warnings = () if example == "lightning_digits" else ("-W", "error")  # Lightning's own are not ours to mend
+
+    output = output_of(example, *arguments, warnings=warnings, devices=devices)
+
+    epochs = re.findall(r"epoch (\d): loss [\d.]+, accuracy ([\d.]+)", output)
+    assert [number for number, _ in epochs] == ["0", "1", "2"]
+    assert float(epochs[-1][1]) > 0.8
+
+
+def test_imagenet(tmp_path: Path) -> None:
+    for module in ("sklearn", "skimage", "cv2", "simplejpeg"):
+        pytest.importorskip(module)
+    options = ["--scratch", str(tmp_path), "--per-photograph", "8", "--batch-size", "8", "--crop", "32", "--workers", "1"]
+
+    output = output_of("imagenet_training", *options)
+
+    epochs = re.findall(r"epoch (\d): 80 images, loss [\d.]+; 10 images, accuracy [\d.]+", output)
+    assert epochs == ["0", "1"]
+
+
+def output_of(example: str, *arguments: str, warnings: Sequence[str] = ("-W", "error"), devices: int = 1) -> str:
+    """What an example prints."""
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         "OMP_NUM_THREADS": "1",
     }
-    warnings = () if example == "lightning_digits" else ("-W", "error")  # Lightning's own are not ours to mend
-
     program = subprocess.run(
         [sys.executable, *warnings, "-m", f"examples.{example}", *arguments],
         cwd=ROOT,
@@ -49,6 +70,4 @@ def test_example(example: str, arguments: list[str], devices: int) -> None:
     )
 
     assert (program.returncode, program.stderr) == (0, "")
-    epochs = re.findall(r"epoch (\d): loss [\d.]+, accuracy ([\d.]+)", program.stdout)
-    assert [number for number, _ in epochs] == ["0", "1", "2"]
-    assert float(epochs[-1][1]) > 0.8
+    return program.stdout

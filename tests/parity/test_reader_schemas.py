@@ -14,6 +14,7 @@ from dali_like.common.class_names import class_name
 from dali_like.operators.description import Description
 from dali_like.operators.parameters import REQUIRED
 from dali_like.operators.reader_functions import own_reader_descriptions
+from dali_like.types import to_dali_type
 from tests.parity.test_operator_schemas import backend, theirs
 
 pytestmark = pytest.mark.peers
@@ -64,6 +65,8 @@ def plain(value: Any) -> Any:
     """A default in a form that can be compared. DALI does not tell optional arguments without a default from others."""
     if value is REQUIRED or value is None or value == "required":
         return None
+    if isinstance(value, np.dtype):
+        return int(to_dali_type(value))
     return tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else value
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("skimage")
 import cv2
 import skimage.data
 
-from examples.demo_data import LabeledFiles
+from examples.demo_data import LabeledFiles, make_folders
 from examples.photograph_source import DetectionSource, PhotographSource
 from tests.parity.conftest import OURS, Library
 
@@ -28,7 +28,7 @@ GREY_LEVELS = 3
 STD = 57.0
 
 
-def example(name: str, library: Library) -> Any:
+def example(name: str, library: Library, pipeline: str = "training") -> Any:
     """The pipeline of an example, with the names of a library."""
     text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
     imports = "from dali_like import fn, pipeline_def, types\n"
@@ -37,7 +37,7 @@ def example(name: str, library: Library) -> Any:
     if library is not OURS:
         text = text.replace(imports, imports.replace("dali_like", "nvidia.dali"))
     exec(compile(text, f"{name}.py", "exec"), module.__dict__)
-    return module.__dict__["training"]
+    return module.__dict__[pipeline]
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +86,17 @@ def test_ssd(dali: Library, photographs: LabeledFiles) -> None:
     assert_same(ours[0], theirs[0], GREY_LEVELS / STD)
     assert_same(ours[1], theirs[1])
     assert_same(ours[2], theirs[2])
+
+
+def test_imagenet(dali: Library, photographs: LabeledFiles, tmp_path: Path) -> None:
+    options = {"data_dir": str(make_folders(photographs, tmp_path / "classes")), "crop": 64, "size": 80, "dali_cpu": True}
+    shard = {"shard_id": 1, "num_shards": 2, "is_training": False}
+
+    ours, theirs = (
+        first_batch(example("imagenet_pipeline", library, "create_dali_pipeline"), **options, **shard)
+        for library in (OURS, dali)
+    )
+
+    assert_same(ours[0], theirs[0], GREY_LEVELS / STD)
+    assert_same(ours[1], theirs[1])
+    assert [label.item() for label in ours[1]] == [3, 4, 5, 5, 5, 5]  # the shard is padded

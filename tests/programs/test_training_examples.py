@@ -40,6 +40,19 @@ def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
     assert [row in line for row, line in zip(rows, lines, strict=True)] == [True]
 
 
+def test_the_imagenet_example_reads_folders(tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    pytest.importorskip("sklearn")
+    options = ["--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--scratch", tmp_path]
+    command = [sys.executable, "-W", "error", "-m", "examples.imagenet_pipeline", *map(str, options)]
+
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+    assert (finished.returncode, finished.stderr) == (0, "")
+    rows = [line.split()[:3] for line in finished.stdout.splitlines()]
+    assert rows[1:] == [["0", "20", "3x224x224"], ["1", "20", "3x224x224"]]
+
+
 def painted(folder: Path, count: int) -> LabeledFiles:
     """Return black images with white objects."""
     files = []

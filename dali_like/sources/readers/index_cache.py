@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
 
-logger = logging.getLogger("dali_like.readers")
+logger = logging.getLogger("dali_like")
 
 #: Version of the format.
 _VERSION = 1

@@ -168,8 +168,12 @@ def registered_readers() -> Mapping[str, type[Reader]]:
     """Return the classes of all readers by their names in ``fn``."""
     # They register themselves.
     from dali_like.sources.readers import (  # noqa: PLC0415
+        caffe_reader,  # noqa: F401
+        coco_reader,  # noqa: F401
         file_reader,  # noqa: F401
+        fits_reader,  # noqa: F401
         mxnet_reader,  # noqa: F401
+        nemo_asr_reader,  # noqa: F401
         numpy_reader,  # noqa: F401
         sequence_reader,  # noqa: F401
         tfrecord_reader,  # noqa: F401

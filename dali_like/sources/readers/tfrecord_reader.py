@@ -17,7 +17,7 @@ from dali_like.sources.readers.reader import reader
 from dali_like.sources.readers.records import Record, RecordReader, numbers_of_index, whole_size
 from dali_like.sources.readers.stored_files import shown
 from dali_like.sources.readers.tfrecord_example import BYTES, FLOATS, INTEGERS, parse_example, values_of
-from dali_like.sources.readers.tfrecord_features import Feature, float32, int64, string
+from dali_like.sources.readers.tfrecord_features import Feature, feature_from, float32, int64, string
 from dali_like.types import SampleInfo
 
 #: Before the data: its length, and the checksum of the length. Behind the data: its checksum.
@@ -57,7 +57,7 @@ class TFRecordReader(RecordReader):
     Returns:
         Arrays of dtype INT64 or FLOAT. A string is an array of its bytes, of dtype UINT8. If an example has fewer elements
         than the shape of a `FixedLenFeature`, the others have the default value. If an example lacks a feature, its array is
-        empty and has the shape (0,).
+        empty: its first extent is 0. An array without dimensions has the default value then.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class TFRecordReader(RecordReader):
         except ValueError as error:
             raise record.broken(f"is not a tf.train.Example: {error}", _HEAD.size) from error
         return tuple(
-            output_of(record, name, feature, values[name]) if name in values else np.empty(0, feature.numpy_dtype)
+            output_of(record, name, feature, values[name]) if name in values else feature.missing
             for name, feature in self._features.items()
         )
 
@@ -142,15 +142,17 @@ def checked_features(features: Any) -> dict[str, Feature]:
         raise ArgumentTypeError(
             f"features must be a dict of features of dali_like.tfrecord by their names, not {features!r}"
         )
-    for name, feature in features.items():
-        if not isinstance(name, str) or not isinstance(feature, Feature):
-            raise ArgumentTypeError(
-                f"Expected `dali_like.tfrecord.Feature` for the {name!r}, but got {type(feature)}. Make it with "
-                "`dali_like.tfrecord.FixedLenFeature` or `dali_like.tfrecord.VarLenFeature`"
-            )
+    checked = {}
+    for name, value in features.items():
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"features: a name must be a string, not {name!r}")
+        try:
+            checked[name] = feature_from(value)
+        except ArgumentError as error:
+            raise type(error)(f"the feature {name!r}: {error}") from None
     if not features:
         raise ArgumentError("features must have at least one feature")
-    return dict(features)
+    return checked
 
 
 def checked_example(record: Record) -> NDArray[np.uint8]:

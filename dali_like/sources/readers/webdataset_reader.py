@@ -193,10 +193,10 @@ def _checked_dtypes(dtypes: Any, num_outputs: int) -> tuple[np.dtype[Any], ...]:
     return tuple(map(_checked_dtype, given))
 
 
-def _checked_dtype(given: DALIDataType | Any) -> np.dtype[Any]:
-    try:
-        dtype = numpy_dtype(to_dali_type(given))
-    except DaliLikeError:
+def _checked_dtype(given: Any) -> np.dtype[Any]:
+    try:  # a serialized pipeline has numbers
+        dtype = numpy_dtype(DALIDataType(given) if type(given) is int else to_dali_type(given))
+    except (DaliLikeError, ValueError, KeyError):
         dtype = np.dtype(object)
     if dtype not in _SUPPORTED:
         raise ArgumentError(

@@ -12,6 +12,8 @@ import dali_like
 from tests.parity.readers.epochs import delivered
 from tests.sources.readers.writing import MAGIC, recordio, write_records
 
+pytestmark = pytest.mark.peers
+
 RECORDS = [
     recordio(3.0, b"abc"),
     recordio([1.0, 2.5], b"defg"),

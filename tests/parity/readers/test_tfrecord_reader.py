@@ -17,6 +17,8 @@ import dali_like.tfrecord
 from tests.parity.readers.epochs import delivered
 from tests.sources.readers.writing import example, floats, integers, message, strings, tfrecord, write_records
 
+pytestmark = pytest.mark.peers
+
 Features = Callable[[Any], dict[str, Any]]
 
 MANY = [*range(-300, 300), 1 << 62, -(1 << 63), (1 << 63) - 1]

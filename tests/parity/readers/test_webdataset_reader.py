@@ -16,6 +16,8 @@ import dali_like.types
 from tests.parity.readers.epochs import delivered
 from tests.sources.readers.writing import wds_index, write_tar
 
+pytestmark = pytest.mark.peers
+
 FILES: list[tuple[str, bytes | None]] = [
     ("a/x.jpg", b"xjpg"),
     ("a/x.cls", b"1234"),

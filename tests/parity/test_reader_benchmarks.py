@@ -1,0 +1,28 @@
+"""The benchmarks of readers run with DALI and torch, so the datasets that they write are valid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvidia.dali")
+pytest.importorskip("torch")
+pytest.importorskip("skimage")
+
+from benchmarks.training.readers.run_one import measure
+from benchmarks.training.readers.stored import DATASETS
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.mark.parametrize(
+    ("system", "name"),
+    [("dali", "resnet_folders"), ("dali", "tfrecord_224"), ("dali", "tar_224"), ("torch", "resnet_folders")],
+)
+def test_peers(system: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset = replace(DATASETS[name], batch_size=4, per_photograph=1)
+
+    assert (measure(system, dataset, seconds=0.01, repeat=0).samples_per_s or 0) > 0
