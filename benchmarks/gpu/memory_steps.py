@@ -196,6 +196,10 @@ def _check_source(gpu: Gpu, name: str, view: Callable[[Any], Any], *, no_copy: b
     with contextlib.closing(pipeline()) as pipe:
         for i in range(4):
             (batch,) = pipe.run()
+            if not no_copy:
+                for array in made[2 * i : 2 * i + 2]:
+                    array[:] = -1
+                gpu.synchronize()
             for j, sample in enumerate(batch.as_cpu()):
                 expected = view(_matrix(gpu.cupy, 2 * i + j)).get()
                 check(np.array_equal(np.asarray(sample), expected), f"samples are wrong: {name}")
