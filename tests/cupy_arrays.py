@@ -54,8 +54,7 @@ class CupyWithArrays(CupyStandIn):
                 super().__init__(device)
 
             def synchronize(self) -> None:
-                for stream in list(streams.values()):
-                    stream.run_to(None)
+                module.synchronize()
 
         class RawKernel:
             def __init__(self, code: str, name: str) -> None:
@@ -71,8 +70,20 @@ class CupyWithArrays(CupyStandIn):
         self.cuda.Stream.null = ExternalStream(0)
         self.cuda.alloc_pinned_memory = _alloc_pinned_memory
         self.RawKernel = RawKernel
+        register = self.libcuda.cuMemHostRegister_v2
+
+        def register_when_idle(*args: Any) -> int:
+            self.synchronize()
+            return register(*args)
+
+        self.libcuda.cuMemHostRegister_v2 = register_when_idle  # type: ignore[method-assign]
         self.runtime.memcpyHostToDevice = 1
         self.runtime.streamSynchronize = lambda stream: streams[stream].run_to(None)
+
+    def synchronize(self) -> None:
+        """Wait for all work, as a registration of memory may do."""
+        for stream in list(self.libcuda.streams.values()):
+            stream.run_to(None)
 
     def run_until_blocked(self) -> None:
         """Run all streams until each is empty, at a shut gate, or waiting for a stream that is."""
