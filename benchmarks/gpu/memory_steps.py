@@ -29,6 +29,8 @@ LOCKED_BYTES = 64 << 10
 NUM_BATCHES = 100_000
 MOST_GROWTH_MIB = 64.0
 BATCH_SIZE = 16
+#: Batches that `numbers` locks memory for.
+LOCKED_BATCHES = 32
 SAMPLE_SHAPE = (64, 64)
 
 
@@ -76,7 +78,7 @@ def _lock_and_unlock(device: Any, address: int, nbytes: int) -> tuple[float, flo
 
 def checksums(gpu: Gpu, seconds: float, num_batches: int = NUM_BATCHES) -> Figures:
     """Compare checksums of many batches on the GPU, and measure the growth of memory after the first tenth."""
-    pipe = _numbers_pipeline(parallel=True, py_num_workers=4, py_start_method="fork")
+    pipe = _numbers_pipeline(py_num_workers=4, py_start_method="fork")
     with contextlib.closing(pipe):
         pipe.start_py_workers()
         import torch  # noqa: PLC0415  # initializes CUDA, so after the fork
@@ -215,21 +217,31 @@ def number(info: Any) -> Any:
 
 
 def _numbers_pipeline(**options: Any) -> Pipeline:
-    parallel = options.pop("parallel")
-
     @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=0, **options)
     def pipeline() -> Any:
-        return fn.external_source(number, batch=False, parallel=parallel, prefetch_queue_depth=2).gpu()
+        return fn.external_source(number, batch=False, parallel=True, prefetch_queue_depth=2).gpu()
 
     return pipeline()
 
 
-def numbers(num_batches: int, **options: Any) -> Iterator[Any]:
+def numbers(num_batches: int) -> Iterator[Any]:
     """Iterate over batches of `number` on the GPU, made in this process.
 
-    Each starts with ``run``, as a program does that holds no other batch.
+    Each starts with ``run``, as a program does that holds no other batch. The memory for batches is locked at the beginning,
+    because locking may wait for the GPU, and so for a shut gate.
     """
-    with contextlib.closing(_numbers_pipeline(parallel=False, **options)) as pipe:
+
+    def source(info: Any) -> Any:
+        return np.full(SAMPLE_SHAPE, (info.idx_in_epoch - LOCKED_BATCHES * BATCH_SIZE) % 251, np.int32)
+
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=0)
+    def pipeline() -> Any:
+        node = fn.external_source(source, batch=False)
+        return node.gpu(), node
+
+    with contextlib.closing(pipeline()) as pipe:
+        held = [pipe.run()[1] for _ in range(LOCKED_BATCHES)]
+        del held
         for _ in range(num_batches):
             yield pipe.run()[0]
 
