@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.access import Figures, Gate, Gpu, StepSkipped, check
-from benchmarks.gpu.memory_steps import BATCH_SIZE, SAMPLE_SHAPE, expected_numbers, number, numbers
+from benchmarks.gpu.access import Figures, Gpu, StepSkipped, check
+from benchmarks.gpu.memory_steps import BATCH_SIZE, SAMPLE_SHAPE, expected_numbers, number, numbers, open_gate
 from dali_like import fn, pipeline_def
 
 #: Batches after a drop. Without protection, one of them overwrites the dropped memory.
@@ -119,14 +119,8 @@ def _drop_before_reading(gpu: Gpu, torch: Any, name: str, handle: int | None) ->
     for batch in batches:
         copies.append(torch.from_dlpack(batch.as_tensor()).clone())
         del batch
-    _open(gate)
+    open_gate(gate)
     _check_copies(copies, first=3, reason=f"a batch dropped on the {name} stream was overwritten")
-
-
-def _open(gate: Gate | None) -> None:
-    if gate is not None:
-        check(gate.is_shut, "the gate opened by itself, so nothing was tested: a call has waited for the GPU")
-        gate.open()
 
 
 def _check_copies(copies: list[Any], *, first: int, reason: str) -> None:
@@ -149,7 +143,7 @@ def _drop_in_backward(gpu: Gpu, torch: Any, name: str, handle: int | None) -> No
     del product
     for batch in batches:
         del batch
-    _open(gate)
+    open_gate(gate)
     _check_copies([weights.grad], first=3, reason=f"a batch dropped in backward, on the {name} stream, was overwritten")
 
 
@@ -164,7 +158,7 @@ def _keep_for_another_stream(gpu: Gpu, torch: Any, side: Any) -> None:
         copy = tensor.clone()
     for later in batches:
         del later
-    _open(gate)
+    open_gate(gate)
     _check_copies([copy], first=0, reason="a batch that was kept was overwritten")
     del batch, tensor
 
@@ -181,7 +175,7 @@ def _record_stream_protects(gpu: Gpu, torch: Any, side: Any) -> bool:
     del batch, tensor
     for later in batches:
         del later
-    _open(gate)
+    open_gate(gate)
     return bool(copy.amax(dim=(1, 2)).tolist() == expected_numbers(0))
 
 
