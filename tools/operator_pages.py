@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import enum
-import inspect
 import re
 import sys
 import typing
@@ -80,7 +79,7 @@ def _page(module: ModuleType, members: list[Description]) -> str:
 
 
 def _section(description: Description) -> Iterator[str]:
-    text, arguments, returned = parts_of(inspect.getdoc(description.function) or "")
+    text, arguments, returned = parts_of(description.doc)
     yield f"## fn.{description.path}"
     yield ""
     yield as_markdown(text)

@@ -25,7 +25,8 @@ from dali_like.operators.reader_functions import own_reader_descriptions
 _HEAD = '''\
 """{title} Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -35,10 +36,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 {imports}
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
 #: Other public names, and their modules.
@@ -73,7 +74,8 @@ def stubs() -> dict[str, str]:
 
 
 def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(modules) if module]
+    submodules = {module.partition(".")[0] for module in modules if module}
+    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(submodules)]
     lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
     return "\n".join([*lines, ""])
 
@@ -114,7 +116,7 @@ def _overloads(
         yield from (f"def {name}(", *([f"    {first.rstrip(' ,')},"] if first else []), "    *,", *arguments, f") -> {one}:")
         yield from _body(description, documented)
         return
-    for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
+    for kind, result in (("DataNode", one), ("_Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
         overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
         yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
@@ -148,7 +150,7 @@ def _body(description: Description, documented: bool) -> Iterator[str]:
 
 
 def _doc(description: Description, indent: str) -> list[str]:
-    doc = inspect.getdoc(description.function) or ""
+    doc = description.doc
     return textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', indent).splitlines()
 
 

@@ -76,13 +76,12 @@ def _index(described: list[Description]) -> Iterator[str]:
 
 
 def _section(description: Description) -> Iterator[str]:
-    doc = inspect.getdoc(description.function) or ""
-    text, _, returned = parts_of(doc)
+    text, _, returned = parts_of(description.doc)
     yield f"# fn.{description.path}"
     yield ""
     yield as_markdown(text)
     yield ""
-    yield from _table(description, doc)
+    yield from _table(description, description.doc)
     yield ""
     if returned:
         yield f"Returns: {as_markdown(returned)}"
@@ -99,7 +98,7 @@ def _table(description: Description, doc: str) -> Iterator[str]:
 
 
 def _first_line(description: Description) -> str:
-    return (inspect.getdoc(description.function) or "").partition("\n")[0]
+    return description.doc.partition("\n")[0]
 
 
 if __name__ == "__main__":

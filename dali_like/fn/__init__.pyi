@@ -1,6 +1,7 @@
 """``nvidia.dali.fn``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,15 +11,16 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
+from dali_like.fn import io as io
 from dali_like.fn import random as random
 from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
 from dali_like.fn._external_source import external_source as external_source
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
@@ -43,7 +45,7 @@ def cast(
 
 @overload
 def cast(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     dtype: _DataType,
@@ -74,8 +76,8 @@ def cast_like(
 
 @overload
 def cast_like(
-    input_0: Sequence[DataNode],
-    input_1: Sequence[DataNode] | _Constant,
+    input_0: _Sequence[DataNode],
+    input_1: _Sequence[DataNode] | _Constant,
     /,
     *,
     device: str | None = "cpu",
@@ -103,7 +105,7 @@ def copy(
 
 @overload
 def copy(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     device: str | None = "cpu",
@@ -133,7 +135,7 @@ def shapes(
 
 @overload
 def shapes(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     dtype: _DataType = ...,
@@ -164,7 +166,7 @@ def stack(
 
 @overload
 def stack(
-    *inputs: Sequence[DataNode],
+    *inputs: _Sequence[DataNode],
     axis: int = 0,
     axis_name: str | None = None,
     device: str | None = "cpu",
@@ -194,7 +196,7 @@ def cat(
 
 @overload
 def cat(
-    *inputs: Sequence[DataNode],
+    *inputs: _Sequence[DataNode],
     axis: int = 0,
     axis_name: str | None = None,
     device: str | None = "cpu",
@@ -235,7 +237,7 @@ def one_hot(
 
 @overload
 def one_hot(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     num_classes: int = 0,
@@ -277,7 +279,7 @@ def lookup_table(
 
 @overload
 def lookup_table(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     keys: _Ints = (),
@@ -344,7 +346,7 @@ def brightness_contrast(
 
 @overload
 def brightness_contrast(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -383,7 +385,7 @@ def brightness(
 
 @overload
 def brightness(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -420,7 +422,7 @@ def contrast(
 
 @overload
 def contrast(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     contrast: float | DataNode = 1.0,
@@ -459,7 +461,7 @@ def hsv(
 
 @overload
 def hsv(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -496,7 +498,7 @@ def hue(
 
 @overload
 def hue(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -532,7 +534,7 @@ def saturation(
 
 @overload
 def saturation(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     saturation: float | DataNode = 1.0,
@@ -574,7 +576,7 @@ def color_twist(
 
 @overload
 def color_twist(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -612,7 +614,7 @@ def color_space_conversion(
 
 @overload
 def color_space_conversion(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     image_type: DALIImageType,
@@ -648,7 +650,7 @@ def flip(
 
 @overload
 def flip(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     horizontal: int | DataNode = 1,
@@ -704,7 +706,7 @@ def crop(
 
 @overload
 def crop(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -776,9 +778,9 @@ def slice(
 
 @overload
 def slice(
-    data: Sequence[DataNode],
-    anchor: Sequence[DataNode] | _Constant | None = None,
-    shape_input: Sequence[DataNode] | _Constant | None = None,
+    data: _Sequence[DataNode],
+    anchor: _Sequence[DataNode] | _Constant | None = None,
+    shape_input: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -831,7 +833,7 @@ def pad(
 
 @overload
 def pad(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -876,7 +878,7 @@ def paste(
 
 @overload
 def paste(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     ratio: float | DataNode,
@@ -915,7 +917,7 @@ def peek_image_shape(
 
 @overload
 def peek_image_shape(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     dtype: _DataType = ...,
@@ -955,7 +957,7 @@ def gaussian_blur(
 
 @overload
 def gaussian_blur(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
@@ -988,7 +990,7 @@ def jpeg_compression_distortion(
 
 @overload
 def jpeg_compression_distortion(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     quality: int | DataNode = 50,
@@ -1035,7 +1037,7 @@ def erase(
 
 @overload
 def erase(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1113,7 +1115,7 @@ def crop_mirror_normalize(
 
 @overload
 def crop_mirror_normalize(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1186,7 +1188,7 @@ def normalize(
 
 @overload
 def normalize(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -1234,7 +1236,7 @@ def python_function(
 
 @overload
 def python_function(
-    *inputs: Sequence[DataNode],
+    *inputs: _Sequence[DataNode],
     function: Callable[..., Any],
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
@@ -1271,7 +1273,7 @@ def torch_python_function(
 
 @overload
 def torch_python_function(
-    *inputs: Sequence[DataNode],
+    *inputs: _Sequence[DataNode],
     function: Callable[..., Any],
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
@@ -1318,7 +1320,7 @@ def resize(
 
 @overload
 def resize(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1410,7 +1412,7 @@ def resize(
 
 @overload
 def resize(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1476,7 +1478,7 @@ def random_resized_crop(
 
 @overload
 def random_resized_crop(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     size: _Ints,
@@ -1521,7 +1523,7 @@ def per_frame(
 
 @overload
 def per_frame(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     replace: bool = False,
@@ -1562,8 +1564,8 @@ def reshape(
 
 @overload
 def reshape(
-    data: Sequence[DataNode],
-    shape_input: Sequence[DataNode] | _Constant | None = None,
+    data: _Sequence[DataNode],
+    shape_input: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     shape: _Ints | DataNode | None = None,
@@ -1607,8 +1609,8 @@ def reinterpret(
 
 @overload
 def reinterpret(
-    data: Sequence[DataNode],
-    shape_input: Sequence[DataNode] | _Constant | None = None,
+    data: _Sequence[DataNode],
+    shape_input: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     shape: _Ints | DataNode | None = None,
@@ -1645,7 +1647,7 @@ def squeeze(
 
 @overload
 def squeeze(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -1679,7 +1681,7 @@ def expand_dims(
 
 @overload
 def expand_dims(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     axes: _Ints,
@@ -1715,7 +1717,7 @@ def transpose(
 
 @overload
 def transpose(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     perm: _Ints | None = None,
@@ -1760,8 +1762,8 @@ def warp_affine(
 
 @overload
 def warp_affine(
-    image: Sequence[DataNode],
-    matrix_input: Sequence[DataNode] | _Constant | None = None,
+    image: _Sequence[DataNode],
+    matrix_input: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     matrix: _Floats | DataNode | None = None,
@@ -1809,7 +1811,7 @@ def rotate(
 
 @overload
 def rotate(
-    image: Sequence[DataNode],
+    image: _Sequence[DataNode],
     /,
     *,
     angle: float | DataNode,

@@ -59,8 +59,11 @@ def lazy_readers(module_name: str) -> tuple[Callable[[str], Any], Callable[[], l
 
 def _populate(module_name: str, own: tuple[str, ...]) -> None:
     from dali_like.operators.functions import populate  # noqa: PLC0415  # imports all operators
+    from dali_like.operators.reader_functions import add_older_names  # noqa: PLC0415  # likewise
 
     module = vars(sys.modules[module_name])
     with _lock:
         if "__all__" not in module:
             module["__all__"] = [*own, *populate(module_name)]
+            if module_name in ("dali_like.fn", "dali_like.ops"):
+                add_older_names(module_name)

@@ -1,6 +1,7 @@
 """``nvidia.dali.fn.decoders``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
@@ -72,7 +73,7 @@ def image(
 
 @overload
 def image(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
@@ -148,7 +149,7 @@ def image_crop(
 
 @overload
 def image_crop(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -230,9 +231,9 @@ def image_slice(
 
 @overload
 def image_slice(
-    data: Sequence[DataNode],
-    anchor: Sequence[DataNode] | _Constant | None = None,
-    shape_input: Sequence[DataNode] | _Constant | None = None,
+    data: _Sequence[DataNode],
+    anchor: _Sequence[DataNode] | _Constant | None = None,
+    shape_input: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -311,7 +312,7 @@ def image_random_crop(
 
 @overload
 def image_random_crop(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     random_area: _Floats = (0.08, 1.0),
@@ -361,7 +362,7 @@ def numpy(
 
 @overload
 def numpy(
-    data: Sequence[DataNode],
+    data: _Sequence[DataNode],
     /,
     *,
     dtype: _DataType | None = None,

@@ -1,6 +1,7 @@
 """``nvidia.dali.fn.random``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
@@ -43,7 +44,7 @@ def uniform(
 
 @overload
 def uniform(
-    shape_like: Sequence[DataNode] | _Constant | None = None,
+    shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     range: _Floats | DataNode = (-1.0, 1.0),
@@ -83,7 +84,7 @@ def coin_flip(
 
 @overload
 def coin_flip(
-    shape_like: Sequence[DataNode] | _Constant | None = None,
+    shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     probability: float | DataNode = 0.5,
@@ -124,7 +125,7 @@ def normal(
 
 @overload
 def normal(
-    shape_like: Sequence[DataNode] | _Constant | None = None,
+    shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     mean: float | DataNode = 0.0,
@@ -164,8 +165,8 @@ def choice(  # type: ignore[overload-overlap]
 
 @overload
 def choice(
-    a: Sequence[DataNode] | _Constant,
-    shape_like: Sequence[DataNode] | _Constant | None = None,
+    a: _Sequence[DataNode] | _Constant,
+    shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     p: _Floats | DataNode | None = None,

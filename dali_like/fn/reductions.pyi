@@ -1,6 +1,7 @@
 """``nvidia.dali.fn.reductions``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
@@ -43,7 +44,7 @@ def sum(
 
 @overload
 def sum(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -83,7 +84,7 @@ def mean(
 
 @overload
 def mean(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -123,7 +124,7 @@ def mean_square(
 
 @overload
 def mean_square(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -163,7 +164,7 @@ def rms(
 
 @overload
 def rms(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -201,7 +202,7 @@ def min(
 
 @overload
 def min(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -238,7 +239,7 @@ def max(
 
 @overload
 def max(
-    input: Sequence[DataNode],
+    input: _Sequence[DataNode],
     /,
     *,
     axes: _Ints | None = None,
@@ -279,8 +280,8 @@ def variance(
 
 @overload
 def variance(
-    data: Sequence[DataNode],
-    mean: Sequence[DataNode] | _Constant,
+    data: _Sequence[DataNode],
+    mean: _Sequence[DataNode] | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -322,8 +323,8 @@ def std_dev(
 
 @overload
 def std_dev(
-    data: Sequence[DataNode],
-    mean: Sequence[DataNode] | _Constant,
+    data: _Sequence[DataNode],
+    mean: _Sequence[DataNode] | _Constant,
     /,
     *,
     axes: _Ints | None = None,

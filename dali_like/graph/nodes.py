@@ -17,11 +17,16 @@ from dali_like.sources.external_source import ExternalSource
 from dali_like.types import INT64, numpy_dtype, to_dali_type
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SourceNode:
     """An external source in a graph."""
 
     external: ExternalSource
+
+    def read_without_workers(self) -> None:
+        """Let the main process read, if the source is a reader: the pipeline has no workers."""
+        if self.external.reader is not None and self.external.parallel:
+            self.external = self.external._replace(parallel=False)
 
     @property
     def layouts(self) -> Sequence[str]:

@@ -7,13 +7,10 @@ expose libjpeg-turbo's partial decoding. `min_size` allows other pixels: JPEGs a
 
 from __future__ import annotations
 
-import io
-import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentClashError, DecodeError, SampleError
 from dali_like.graph.nodes import DataNode
@@ -41,13 +38,12 @@ from dali_like.operators.axes import axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, crop_window
 from dali_like.operators.parameters import Ints, PerSample, at_least, count, one_of_types
-from dali_like.types import RGB, DALIImageType, to_dali_type
+from dali_like.sources.readers.npy_header import NPY_HEADER_BYTES, parse_npy_header
+from dali_like.types import RGB, DALIImageType
 
 _INT64 = np.dtype(np.int64)
 #: One number for both sides.
 _MinSize: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
-#: Upper bound for the header of a .npy file.
-_NPY_HEADER_BYTES = 1 << 16
 #: Arguments for DALI's GPU decoders and its cache.
 _IGNORED = {
     "affine": True,
@@ -321,21 +317,16 @@ def decode_numpy(call: OperatorCall, data: Array, *, dtype: np.dtype[Any] | None
         data: encoded files, each a one-dimensional uint8 array.
         dtype: data type of the result. Default: that of the file.
     """
-    file = io.BytesIO(data[:_NPY_HEADER_BYTES].tobytes())
     try:
-        version = npy.read_magic(file)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran_order, stored = read_header(file)
-        to_dali_type(stored)
+        header = parse_npy_header(data[:NPY_HEADER_BYTES].tobytes())
     except ValueError as error:
         raise DecodeError(f"this is not a numeric array written by numpy.save: {error}") from None
-    count = math.prod(shape)  # np.prod would overflow
-    elements = data[file.tell() :]
-    if elements.size < count * stored.itemsize:
+    elements, stored = data[header.offset :], header.dtype
+    if elements.size < header.nbytes:
         raise DecodeError(
-            f"the file is truncated: shape {shape} of {stored} needs {count * stored.itemsize} bytes, not {elements.size}"
+            f"the file is truncated: shape {header.shape} of {stored} needs {header.nbytes} bytes, not {elements.size}"
         )
-    array = np.frombuffer(elements, stored, count).reshape(shape, order="F" if fortran_order else "C")
-    out = call.empty(shape, stored.newbyteorder("=") if dtype is None else dtype)
+    array = elements[: header.nbytes].view(stored).reshape(header.shape, order="F" if header.fortran_order else "C")
+    out = call.empty(header.shape, stored.newbyteorder("=") if dtype is None else dtype)
     np.copyto(out, array, casting="unsafe")
     return out

@@ -42,6 +42,8 @@ IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
 
 _registry: dict[str, Description] = {}
+#: Operators that other functions of ``fn`` apply. They are not public.
+_internal: dict[str, Description] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -51,6 +53,7 @@ class Description:
     Attributes:
         path: name in ``fn``, such as "decoders.image".
         function: computes one sample; see this module.
+        doc: docstring of the function and the class.
         parameters: arguments that have an effect.
         common: arguments of all operators, and arguments that are accepted for DALI compatibility but have no effect.
         inputs: names of the inputs.
@@ -74,6 +77,7 @@ class Description:
 
     path: str
     function: Callable[..., Any]
+    doc: str
     parameters: Mapping[str, Parameter]
     common: Mapping[str, Parameter]
     inputs: tuple[str, ...]
@@ -291,6 +295,7 @@ def operator(
     takes_constants: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     preserve: bool = False,
+    internal: bool = False,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
     """Make a `Description` from a function; see this module.
@@ -306,6 +311,7 @@ def operator(
         random: see `Description`; adds the argument ``seed``.
         per_sample, strided, in_order, takes_constants, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
+        internal: whether the operator is only for readers, see `Reader.behind`, and not in ``fn`` and ``ops``.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
     """
     fixed = output_layout
@@ -323,6 +329,7 @@ def operator(
         described = Description(
             path=path,
             function=function,
+            doc=inspect.getdoc(function) or "",
             parameters=parameters,
             common={
                 **_common(preserve=preserve),
@@ -342,9 +349,9 @@ def operator(
             takes_constants=takes_constants,
             for_frames=for_frames,
         )
-        if path in _registry:
+        if path in _registry or path in _internal:
             raise ValueError(f"two operators have the name {path}")
-        _registry[path] = described
+        (_internal if internal else _registry)[path] = described
         return described
 
     return describe
@@ -366,6 +373,13 @@ def descriptions() -> Mapping[str, Description]:
     return _registry
 
 
+def internal_descriptions() -> Mapping[str, Description]:
+    """Return the internal operators by their paths."""
+    descriptions()
+    return _internal
+
+
 def description_of(path: str) -> Description:
-    """Return the operator with this name in ``fn``."""
-    return descriptions()[path]
+    """Return the operator with this name in ``fn``, or an internal one."""
+    public = descriptions()
+    return _internal[path] if path in _internal else public[path]

@@ -18,7 +18,7 @@ from dali_like.graph.defining import current_pipeline
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
-from dali_like.operators.description import BoundOperator, Description, descriptions
+from dali_like.operators.description import BoundOperator, Description, descriptions, internal_descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
@@ -178,11 +178,11 @@ def populate(module_name: str) -> list[str]:
     if module_name.startswith("dali_like.fn"):
         if module_name == "dali_like.fn":
             for older, path in OPERATORS.items():
-                setattr(module, older, _deprecated_function(older, descriptions()[path]))
+                setattr(module, older, deprecated_function(older, make_function(descriptions()[path]), descriptions()[path]))
         return _populate(module_name, "dali_like.fn", lambda description: description.path, make_function)
     if module_name == "dali_like.ops":
         for older, path in OPERATORS.items():
-            setattr(module, class_name(older), _deprecated_class(class_name(older), descriptions()[path]))
+            setattr(module, class_name(older), deprecated_class(class_name(older), make_class(descriptions()[path])))
     return _populate(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
 
 
@@ -208,9 +208,15 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
         return apply(description, inputs, arguments)
 
     function.__name__ = function.__qualname__ = description.path.rsplit(".", 1)[-1]
-    function.__doc__ = description.function.__doc__
+    function.__doc__ = description.doc
     function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
     return function
+
+
+def internal_function(name: str) -> Callable[..., Any] | None:
+    """Return the function of an internal operator, given its name for messages; None if there is none."""
+    description = internal_descriptions().get(name.removeprefix("fn."))
+    return None if description is None else make_function(description)
 
 
 def signature_of(description: Description) -> inspect.Signature:
@@ -263,27 +269,26 @@ def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def make_class(description: Description, apply: Apply = apply) -> type[OperatorClass]:
     """Make the operator's class in ``ops``."""
     name = description.class_path.rsplit(".", 1)[-1]
-    doc = description.function.__doc__
-    return type(name, (OperatorClass,), {"description": description, "apply": staticmethod(apply), "__doc__": doc})
+    members = {"description": description, "apply": staticmethod(apply), "__doc__": description.doc}
+    return type(name, (OperatorClass,), members)
 
 
-def _deprecated_function(name: str, description: Description) -> Callable[..., Any]:
+def deprecated_function(name: str, current: Callable[..., Any], description: Description) -> Callable[..., Any]:
     """Make a function of ``fn`` under a deprecated name."""
-    plain = make_function(description)
 
-    @functools.wraps(plain)
+    @functools.wraps(current)
     def function(*inputs: Any, **arguments: Any) -> Any:
         warn(f"fn.{name} is deprecated; use {description.name}", DeprecationWarning)
-        return plain(*inputs, **arguments)
+        return current(*inputs, **arguments)
 
     return function
 
 
-def _deprecated_class(name: str, description: Description) -> type[OperatorClass]:
+def deprecated_class(name: str, current: type[OperatorClass]) -> type[OperatorClass]:
     """Make a class of ``ops`` under a deprecated name."""
 
     def __init__(self: OperatorClass, **arguments: Any) -> None:  # noqa: N807
-        warn(f"ops.{name} is deprecated; use ops.{description.class_path}", DeprecationWarning)
+        warn(f"ops.{name} is deprecated; use ops.{current.description.class_path}", DeprecationWarning)
         OperatorClass.__init__(self, **arguments)
 
-    return type(name, (make_class(description),), {"__init__": __init__})
+    return type(name, (current,), {"__init__": __init__})

@@ -7,18 +7,27 @@ pipeline with ``py_num_workers=0`` the main process does.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
-from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import source_nodes
-from dali_like.operators.description import Description
-from dali_like.operators.functions import check_names, make_class, make_function, preserve
-from dali_like.operators.parameters import Parameter, at_least, parameters_of
+from dali_like.operators.description import Description, description_of
+from dali_like.operators.functions import (
+    apply,
+    check_names,
+    deprecated_class,
+    deprecated_function,
+    make_class,
+    make_function,
+    preserve,
+)
+from dali_like.operators.parameters import Parameter, at_least, parameters_of, to_plain
 from dali_like.sources.external_source import default_options
 from dali_like.sources.readers.reader import Reader, registered_readers
 from dali_like.sources.readers.reader_order import ReaderOptions
@@ -27,6 +36,14 @@ from dali_like.sources.source_checks import make_external_source
 from dali_like.types import NO_TYPE
 
 T = TypeVar("T")
+
+#: Readers that DALI has introduced after the older names were deprecated.
+_NEWER = {"webdataset"}
+
+
+#: Arguments that a serialized pipeline does not keep. Its nodes know where they are wanted. A stranger's text must not name
+#: a cache, because the contents of a cache can run code.
+_NOT_SAVED = {"device", "preserve", "remote_options"}
 
 
 def arguments_of_all(
@@ -88,11 +105,15 @@ def own_reader_descriptions() -> Mapping[str, Description]:
 def description_of_reader(cls: type[Reader]) -> Description:
     """Return the description of a reader, which has no inputs."""
     fixed = cls.num_outputs if isinstance(cls.num_outputs, int) else 1
+    own = parameters_of(cls.__init__)
+    if cls.behind:
+        own |= description_of(cls.behind).parameters
     return Description(
         path=cls.path,
         function=cls,
-        parameters=parameters_of(cls.__init__),
-        common=_arguments_of_all(),
+        doc=_doc_of(cls),
+        parameters=own,
+        common={name: parameter for name, parameter in _arguments_of_all().items() if name not in own},
         inputs=(),
         min_inputs=0,
         max_inputs=0,
@@ -103,6 +124,17 @@ def description_of_reader(cls: type[Reader]) -> Description:
         random=False,
         per_sample=True,
     )
+
+
+def _doc_of(cls: type[Reader]) -> str:
+    """Return the docstring of a reader, with the arguments of the operator behind it."""
+    doc = inspect.getdoc(cls) or ""
+    if not cls.behind:
+        return doc
+    described = description_of(cls.behind)
+    entries = re.split(r"\n(?=    \w)", described.doc.partition("\nArgs:")[2].partition("\n\n")[0])[1:]
+    arguments = [entry for entry in entries if entry.strip().partition(":")[0] not in described.inputs]
+    return doc.replace("\n\nReturns:", "\n".join(["", *arguments, "\nReturns:"]), 1)
 
 
 @functools.cache
@@ -128,32 +160,36 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     if inputs:
         raise ArgumentTypeError(f"{description.name} takes no inputs; give its arguments by name")
     check_names(description, given)
+    cls: Any = description.function
+    behind = description_of(cls.behind) if cls.behind else None
+    for_behind = {name: given.pop(name) for name in [*given] if behind is not None and name in behind.parameters}
     values = {name: description.all_parameters[name].convert(value, description.name) for name, value in given.items()}
     common = {name: values.get(name, parameter.default) for name, parameter in description.common.items()}
     if common["device"] not in ("cpu", "gpu"):
         raise DeviceError(f'{description.name}: device={common["device"]!r}: a reader delivers to the "cpu" or to the "gpu"')
     order = {name: common[name] for name in ReaderOptions.__dataclass_fields__}
     options = _named(description, lambda: ReaderOptions(**order))
-    cls: Any = description.function
     own = {name: value for name, value in values.items() if name in description.parameters}
     reader: Reader = _named(description, lambda: cls(**own))
     reader.remote_options = common["remote_options"]
+    reader.has_operator_behind = bool(for_behind)
     _named(description, lambda: reader.files)  # checks the options
-    pipeline = current_pipeline()
-    parallel = pipeline is None or bool(pipeline.py_num_workers)
     others: Any = {
         **default_options(),
         "name": common["name"],
         "batch": False,
-        "parallel": parallel,
-        "prefetch_queue_depth": common["prefetch_queue_depth"] if parallel else None,
+        "parallel": True,
+        "prefetch_queue_depth": common["prefetch_queue_depth"],
         "on_error": common["on_error"],
         "dtype": _listed(reader.dtype),
         "ndim": _listed(reader.ndim),
         "layout": _listed(reader.layout),
     }
-    external = make_external_source(ReaderStream(reader, options), reader.num_outputs, others)
+    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
+    external = make_external_source(ReaderStream(reader, options, again), reader.num_outputs, others)
     nodes = source_nodes(external)
+    if behind is not None and for_behind:
+        nodes[0] = _named(description, lambda: apply(behind, [nodes[0]], for_behind))
     if common["device"] == "gpu":
         nodes = [node.gpu() for node in nodes]
     if common["preserve"]:
@@ -201,6 +237,23 @@ def reader_member(module_name: str, name: str) -> Any:
             setattr(sys.modules[module_name], name, made)
             return made
     return None
+
+
+def add_older_names(module_name: str) -> None:
+    """Add the deprecated names of readers to ``fn`` or ``ops``, such as ``fn.file_reader`` and ``ops.FileReader``."""
+    for description in own_reader_descriptions().values():
+        where, _, name = description.path.rpartition(".")
+        if where != "readers" or name in _NEWER:
+            continue
+        first, _, rest = name.partition("_") if name == "video_resize" else (name, "", "")
+        older = f"{first}_reader_{rest}" if rest else f"{name}_reader"
+        made: Any
+        if module_name == "dali_like.fn":
+            made = deprecated_function(older, make_function(description, apply_reader), description)
+        else:
+            older = class_name(older)
+            made = deprecated_class(older, make_class(description, apply_reader))
+        setattr(sys.modules[module_name], older, made)
 
 
 def _members(module_name: str) -> list[tuple[Description, str]]:

@@ -1,6 +1,7 @@
 """``nvidia.dali.ops``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,16 +11,17 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
+from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Cast:
@@ -57,7 +59,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -101,8 +103,8 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: Sequence[DataNode],
-        input_1: Sequence[DataNode] | _Constant,
+        input_0: _Sequence[DataNode],
+        input_1: _Sequence[DataNode] | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -143,7 +145,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         device: str | None = ...,
@@ -187,7 +189,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -233,7 +235,7 @@ class Stack:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -278,7 +280,7 @@ class Cat:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -338,7 +340,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         num_classes: int = ...,
@@ -397,7 +399,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         keys: _Ints = ...,
@@ -499,7 +501,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -554,7 +556,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -607,7 +609,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         contrast: float | DataNode = ...,
@@ -663,7 +665,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -716,7 +718,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         hue: float | DataNode = ...,
@@ -768,7 +770,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         saturation: float | DataNode = ...,
@@ -829,7 +831,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         brightness: float | DataNode = ...,
@@ -882,7 +884,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         image_type: DALIImageType = ...,
@@ -934,7 +936,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -1015,7 +1017,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1114,9 +1116,9 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        anchor: Sequence[DataNode] | _Constant | None = None,
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        anchor: _Sequence[DataNode] | _Constant | None = None,
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1187,7 +1189,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1251,7 +1253,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1304,7 +1306,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType = ...,
@@ -1360,7 +1362,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1407,7 +1409,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         quality: int | DataNode = ...,
@@ -1476,7 +1478,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1586,7 +1588,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1682,7 +1684,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -1747,7 +1749,7 @@ class PythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1801,7 +1803,7 @@ class TorchPythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: Sequence[DataNode],
+        *inputs: _Sequence[DataNode],
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1908,7 +1910,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1976,7 +1978,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -2067,7 +2069,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         size: _Ints = ...,
@@ -2126,7 +2128,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         replace: bool = ...,
@@ -2184,8 +2186,8 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2247,8 +2249,8 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         shape: _Ints | DataNode | None = ...,
@@ -2300,7 +2302,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -2349,7 +2351,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         axes: _Ints = ...,
@@ -2401,7 +2403,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         perm: _Ints | None = ...,
@@ -2465,8 +2467,8 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
-        matrix_input: Sequence[DataNode] | _Constant | None = None,
+        image: _Sequence[DataNode],
+        matrix_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         matrix: _Floats | DataNode | None = ...,
@@ -2534,7 +2536,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: Sequence[DataNode],
+        image: _Sequence[DataNode],
         /,
         *,
         angle: float | DataNode = ...,

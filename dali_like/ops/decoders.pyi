@@ -1,6 +1,7 @@
 """``nvidia.dali.ops.decoders``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Image:
@@ -106,7 +107,7 @@ class Image:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         output_type: DALIImageType = ...,
@@ -218,7 +219,7 @@ class ImageCrop:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -338,9 +339,9 @@ class ImageSlice:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        anchor: Sequence[DataNode] | _Constant | None = None,
-        shape_input: Sequence[DataNode] | _Constant | None = None,
+        data: _Sequence[DataNode],
+        anchor: _Sequence[DataNode] | _Constant | None = None,
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -452,7 +453,7 @@ class ImageRandomCrop:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         random_area: _Floats = ...,
@@ -516,7 +517,7 @@ class Numpy:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
+        data: _Sequence[DataNode],
         /,
         *,
         dtype: _DataType | None = ...,

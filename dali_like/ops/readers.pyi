@@ -1,6 +1,7 @@
 """``nvidia.dali.ops.readers``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class File:
@@ -101,5 +102,190 @@ class File:
         skip_cached_images: bool = ...,
         tensor_init_bytes: int = ...,
     ) -> list[DataNode]:
+        ...
+    
+
+class Numpy:
+    """Reads arrays that ``numpy.save`` has written, of any shape and numeric dtype.
+
+    Args:
+        file_root: folder of the files. Those in it come first, sorted by name, then those in each of its folders. With
+            `file_list` or `files`, the folder that relative names begin from.
+        files: paths of files.
+        file_list: path of a text file with a name per line. Relative names in it begin from `file_root`, or else from the
+            folder of this file.
+        file_filter: shell pattern of file names below `file_root`. Upper and lower case are distinguished.
+        cache_header_information: keep the headers, so that later epochs read only elements.
+        dont_use_mmap: read whole files also if only a region is wanted. Otherwise local files are mapped for that.
+        register_buffers, use_o_direct: without effect.
+        roi_start, rel_roi_start: start of the region, in elements or as a fraction of the extent: one number for all axes,
+            or one for each of them. Default: the beginning.
+        roi_end, rel_roi_end: end of the region, likewise. Default: the end of the array.
+        roi_shape, rel_roi_shape: size of the region, instead of its end.
+        roi_axes: axes that the numbers are for. Default: all axes, in their order.
+        out_of_bounds_policy: treatment of a region that lies partly outside of the array: "error", "pad" with `fill_value`,
+            or "trim_to_shape".
+        fill_value: element outside of the array, with "pad".
+
+    Returns:
+        The array, in C order and native byte order. With arguments for a region, that part of it.
+    """
+    def __init__(
+        self,
+        *,
+        file_root: str | None = ...,
+        files: _Strings | None = ...,
+        file_list: str | None = ...,
+        file_filter: str = ...,
+        cache_header_information: bool = ...,
+        dont_use_mmap: bool = ...,
+        register_buffers: bool = ...,
+        use_o_direct: bool = ...,
+        roi_start: _Ints | DataNode | None = ...,
+        rel_roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Ints | DataNode | None = ...,
+        rel_roi_end: _Floats | DataNode | None = ...,
+        roi_shape: _Ints | DataNode | None = ...,
+        rel_roi_shape: _Floats | DataNode | None = ...,
+        roi_axes: _Ints = ...,
+        out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = ...,
+        fill_value: float = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        file_root: str | None = ...,
+        files: _Strings | None = ...,
+        file_list: str | None = ...,
+        file_filter: str = ...,
+        cache_header_information: bool = ...,
+        dont_use_mmap: bool = ...,
+        register_buffers: bool = ...,
+        use_o_direct: bool = ...,
+        roi_start: _Ints | DataNode | None = ...,
+        rel_roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Ints | DataNode | None = ...,
+        rel_roi_end: _Floats | DataNode | None = ...,
+        roi_shape: _Ints | DataNode | None = ...,
+        rel_roi_shape: _Floats | DataNode | None = ...,
+        roi_axes: _Ints = ...,
+        out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = ...,
+        fill_value: float = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
+class Sequence:
+    """Reads sequences of frames, which are image files in one folder for each stream.
+
+    The streams are sorted by the names of their folders, and the frames of a stream by their names. A sequence does not go
+    beyond its stream. DALI's reader is deprecated there, in favor of readers of video files.
+
+    Args:
+        file_root: folder of the streams.
+        sequence_length: frames in a sequence.
+        step: distance of the first frames of consecutive sequences.
+        stride: distance of consecutive frames in a sequence.
+        image_type: color format of the frames.
+
+    Returns:
+        The frames, of shape (frames, height, width, channels), dtype UINT8 and layout FHWC.
+    """
+    def __init__(
+        self,
+        *,
+        file_root: str = ...,
+        sequence_length: int = ...,
+        step: int = ...,
+        stride: int = ...,
+        image_type: DALIImageType = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        file_root: str = ...,
+        sequence_length: int = ...,
+        step: int = ...,
+        stride: int = ...,
+        image_type: DALIImageType = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
         ...
     

@@ -1,6 +1,7 @@
 """``nvidia.dali.ops.reductions``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -10,10 +11,10 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
-_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
-_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
-_Strings: TypeAlias = str | Sequence[str]
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Sum:
@@ -59,7 +60,7 @@ class Sum:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -116,7 +117,7 @@ class Mean:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -173,7 +174,7 @@ class MeanSquare:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -230,7 +231,7 @@ class RMS:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -284,7 +285,7 @@ class Min:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -337,7 +338,7 @@ class Max:
     @overload
     def __call__(
         self,
-        input: Sequence[DataNode],
+        input: _Sequence[DataNode],
         /,
         *,
         axes: _Ints | None = ...,
@@ -395,8 +396,8 @@ class Variance:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        mean: Sequence[DataNode] | _Constant,
+        data: _Sequence[DataNode],
+        mean: _Sequence[DataNode] | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -455,8 +456,8 @@ class StdDev:
     @overload
     def __call__(
         self,
-        data: Sequence[DataNode],
-        mean: Sequence[DataNode] | _Constant,
+        data: _Sequence[DataNode],
+        mean: _Sequence[DataNode] | _Constant,
         /,
         *,
         axes: _Ints | None = ...,

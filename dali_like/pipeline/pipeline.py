@@ -253,7 +253,11 @@ class Pipeline:
         """
 
     def _make_graph(self) -> Graph:
-        return self._definition.make_graph(self._define)
+        graph = self._definition.make_graph(self._define)
+        if not self._arguments.py_num_workers:
+            for node in graph.sources:
+                node.read_without_workers()
+        return graph
 
     def _define(self) -> Any:
         with self, interruptible():

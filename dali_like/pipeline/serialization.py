@@ -1,15 +1,16 @@
 """Serialization of pipelines as JSON, and loading of such texts.
 
 The text holds arguments, nodes and outputs. Sources cannot travel in it: inputs of the same names take their places, and the
-user of the loaded pipeline feeds them. Loading runs and unpickles nothing: operators are looked up by name in
-``fn``; everything else is numbers and strings, and all of it is checked. A file from a stranger can therefore be loaded; at
-worst it asks for more memory than there is.
+user of the loaded pipeline feeds them. Readers travel as their arguments. Loading runs and unpickles nothing: operators and
+readers are looked up by name in ``fn``; everything else is numbers and strings, and all of it is checked. A file from a
+stranger can therefore be loaded. At worst it asks for more memory than there is, or for any file that the user can read.
 
 ::
 
     {"format": "dali_like pipeline", "version": 1,
      "arguments": {"batch_size": 4, ...},
      "nodes": [{"kind": "source", "name": "images", "num_outputs": null, "layouts": [""], ...},
+               {"kind": "reader", "name": "fn.readers.file", "arguments": {...}},
                {"kind": "constant", "dtype": "INT32", "shape": [], "layout": "", "data": base64},
                {"kind": "operator", "name": "fn.decoders.image", "arguments": {...}, "inputs": [[0, 0]],
                 "argument_inputs": {}}],
@@ -24,7 +25,7 @@ import base64
 import functools
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -59,9 +60,9 @@ from dali_like.graph.nodes import (
     constant_node,
     producer_names,
 )
-from dali_like.graph.operator_interface import Operator
 from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy
 from dali_like.graph.subscripts import subscribe_again
+from dali_like.operators.functions import internal_function
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 
@@ -129,6 +130,9 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         return [[numbers[node.producer], node.output, *([] if node.device == "cpu" else [node.device])] for node in nodes]
 
     def describe(producer: Producer) -> dict[str, Any]:
+        if isinstance(producer, SourceNode) and (reader := producer.external.reader) is not None:
+            name = reader.label(None)
+            return {"kind": "reader", "name": name, "arguments": _plain_arguments(name, reader.arguments)}
         if isinstance(producer, SourceNode):
             return {"kind": "source", **asdict(_spec_of(names[producer], producer.external))}
         if isinstance(producer, ConstantNode):
@@ -137,7 +141,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         return {
             "kind": "operator",
             "name": operator.name,
-            "arguments": _describe_arguments(operator),
+            "arguments": _plain_arguments(operator.name, operator.arguments),
             "inputs": pairs(producer.inputs),
             "argument_inputs": dict(zip(producer.argument_inputs, pairs([*producer.argument_inputs.values()]), strict=True)),
         }
@@ -153,16 +157,15 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     return json.dumps(document, indent=1).encode()
 
 
-def _describe_arguments(operator: Operator) -> dict[str, Any]:
-    arguments = dict(operator.arguments)
+def _plain_arguments(where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in arguments.items():
         try:
             json.dumps(value)
         except TypeError:
             raise SerializationError(
-                f"{operator.name}: the argument {name} is a {type(value).__qualname__}, which JSON cannot hold"
+                f"{where}: the argument {name} is a {type(value).__qualname__}, which JSON cannot hold"
             ) from None
-    return arguments
+    return dict(arguments)
 
 
 def _in_order(graph: Graph) -> Iterator[Producer]:
@@ -252,6 +255,7 @@ _NODES = {
         ndims=list_of(optional(integer())),
         batch=BOOLEAN,
     ),
+    "reader": mapping(kind=TEXT, name=TEXT, arguments=MAPPING),
     "constant": mapping(kind=TEXT, dtype=_DTYPE, shape=list_of(integer()), layout=TEXT, data=TEXT),
     "operator": mapping(kind=TEXT, name=TEXT, arguments=MAPPING, inputs=LIST, argument_inputs=MAPPING),
 }
@@ -266,6 +270,8 @@ def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataN
     fields = {name: value for name, value in node.items() if name != "kind"}
     if kind == "source":
         return _read_source(InputSpec(**fields), where)
+    if kind == "reader":
+        return _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where)
     if kind == "constant":
         return [_read_constant(where=where, **fields)]
     return _read_operator(before=before, where=where, **fields)
@@ -309,7 +315,7 @@ def _read_operator(
         made = function(*nodes, **{**arguments, **dict(zip(argument_inputs, tensors, strict=True))})
     except (DaliLikeError, TypeError, ValueError) as error:
         raise SerializationError(f"{where}: {name} refuses its arguments: {error}") from error
-    outputs = made if isinstance(made, list) else [made]
+    outputs = made if isinstance(made, list) else [*made.values()] if isinstance(made, dict) else [made]
     if not all(isinstance(output, DataNode) for output in outputs):
         raise SerializationError(f"{where}: {name} should be an operator with outputs, and returned {made!r:.200}")
     return outputs
@@ -320,6 +326,8 @@ def _function(name: str) -> Callable[..., Any] | None:
     methods: dict[str, Callable[..., Any]] = {"DataNode.shape": DataNode.shape, "DataNode.__getitem__": subscribe_again}
     if name in methods or name == "fn.external_source":
         return methods.get(name)
+    if (internal := internal_function(name)) is not None:
+        return internal
     first, *parts = name.split(".")
     if first == "math":
         return functools.partial(apply_elementwise, *parts) if parts and parts[0] in OPERATIONS else None

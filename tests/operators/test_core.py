@@ -373,7 +373,7 @@ class TestFromOneDescription:
     def test_every_argument_of_readers_is_documented(self, path):
         described = own_reader_descriptions()[path]
         for parameters, text in (
-            (described.parameters, inspect.getdoc(described.function)),
+            (described.parameters, described.doc),
             (described.common, inspect.getdoc(arguments_of_all)),
         ):
             assert {*parameters} <= {name for names, _ in parts_of(text)[1] for name in names}

@@ -28,6 +28,7 @@ ADDED = {
     ("decoders.image", "adjust_orientation"),
     ("decoders.image", "min_size"),
     ("decoders.image_random_crop", "min_size"),
+    ("io.file.read", "remote_options"),
 }
 #: Defaults that say the same in another way.
 OTHER_DEFAULTS = {

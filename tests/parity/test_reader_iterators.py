@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+import cv2
 import numpy as np
 import nvidia.dali
 import pytest
@@ -64,6 +65,51 @@ CASES = [
     (11, 2, 3, 2),
     (12, 1, 5, 2),
 ]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with two classes of small images."""
+    root = tmp_path_factory.mktemp("photographs")
+    for i in range(7):
+        (root / f"{i % 2}").mkdir(exist_ok=True)
+        pixels = np.random.default_rng(i).integers(0, 256, (4, 5, 3), np.uint8)
+        cv2.imwrite(str(root / f"{i % 2}" / f"{i}.png"), cv2.resize(pixels, (40 + i, 30), interpolation=cv2.INTER_CUBIC))
+    return str(root)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images_from_a_folder(workers: int, photographs: str) -> None:
+    """A pipeline for classification as in NVIDIA's examples, from files to batches for a network."""
+    epochs = []
+    for dali in (DALI, dali_like):
+        plugin = plugin_of(OURS if dali is dali_like else None)
+        pipe = dali.Pipeline(3, 2, None, seed=1, **({"py_num_workers": workers} if dali is dali_like else {}))
+        with pipe:
+            files, labels = dali.fn.readers.file(file_root=photographs, name="Reader", pad_last_batch=True)
+            images = dali.fn.decoders.image(files, device="cpu", output_type=dali.types.RGB)
+            images = dali.fn.resize(images, resize_shorter=24, interp_type=dali.types.INTERP_TRIANGULAR)
+            images = dali.fn.crop_mirror_normalize(
+                images, dtype=dali.types.FLOAT, output_layout="CHW", crop=(20, 20), mean=[120.0] * 3, std=[60.0] * 3
+            )
+            pipe.set_outputs(images, labels)
+        with quiet(OURS if dali is dali_like else None):
+            iterator = plugin.DALIClassificationIterator(
+                pipe, reader_name="Reader", last_batch_policy=plugin.LastBatchPolicy.PARTIAL, auto_reset=True
+            )
+            epochs.append(
+                [[tuple(b[0][name].numpy().copy() for name in ("data", "label")) for b in iterator] for _ in range(2)]
+            )
+            assert len(iterator) == 3
+        if dali is dali_like:
+            assert set(pipe.operator_places.values()) == {"workers" if workers else "threads"}
+            pipe.close()
+
+    for theirs, ours in zip(*epochs, strict=True):
+        assert len(theirs) == len(ours) == 3
+        for (their_images, their_labels), (our_images, our_labels) in zip(theirs, ours, strict=True):
+            np.testing.assert_array_equal(their_labels, our_labels)
+            np.testing.assert_allclose(their_images, our_images, atol=1.01 / 60)
 
 
 @pytest.mark.parametrize(("pad", "stick"), [*itertools.product([False, True], repeat=2)])

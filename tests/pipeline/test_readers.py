@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn
-from dali_like.errors import ArgumentClashError, CudaForkError
+from dali_like.errors import ArgumentClashError, CudaForkError, SerializationError
 from dali_like.pipeline import runtime
 from dali_like.plugin.base_iterator import LastBatchPolicy
 from dali_like.plugin.numpy import DALIGenericIterator
@@ -69,7 +69,7 @@ def settings_of(given: dict[str, Any], *, parallel_callback: bool = False) -> An
             outputs.append(fn.external_source(lambda info: np.zeros(1), parallel=True, batch=False))
         pipe.set_outputs(*outputs)
     try:
-        pipe.start_py_workers()
+        assert pipe.run()[0].as_array().tolist() == [0, 1]
         settings = pipe.statistics().settings
         return settings.num_workers, settings.start_method
     finally:
@@ -265,6 +265,27 @@ def test_states_of_iterators(policy: LastBatchPolicy, num_batches: int) -> None:
     gc.collect()
 
 
+@pytest.mark.parametrize("order", [{"random_shuffle": True}, {"shuffle_after_epoch": True}, {}], ids=str)
+def test_all_ranks_together_deliver_each_sample_once(order: dict[str, Any]) -> None:
+    """Although the pipelines of the ranks have different seeds."""
+    pipes = [
+        pipeline(11, 2, of_pipeline={"seed": shard}, num_shards=3, shard_id=shard, pad_last_batch=True, **order)
+        for shard in range(3)
+    ]
+    iterators = [
+        DALIGenericIterator(pipe, ["x"], reader_name="reader", last_batch_policy=LastBatchPolicy.PARTIAL) for pipe in pipes
+    ]
+    epochs = []
+    for _ in range(4):
+        ranks = [[i for [batch] in iterator for i in batch["x"].tolist()] for iterator in iterators]
+        assert sorted(i for rank in ranks for i in rank) == [*range(11)]
+        assert len({len(iterator) for iterator in iterators}) == 1
+        epochs.append(ranks)
+    assert epochs[0] != epochs[3] or not order
+    for pipe in pipes:
+        pipe.close()
+
+
 def test_a_reset_within_an_epoch_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
     pipe = pipeline(8)
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="reader")
@@ -293,6 +314,14 @@ def test_a_named_source_of_known_length_ends_its_own_epochs() -> None:
     pipe.close()
 
 
+def test_unknown_readers() -> None:
+    pipe = pipeline(8)
+
+    with pytest.raises(ArgumentClashError, match=r"Operator train not found .*known length: 'reader'"):
+        DALIGenericIterator(pipe, ["x"], reader_name="train")
+    pipe.close()
+
+
 def test_readers_must_be_alike() -> None:
     pipes = [pipeline(8), pipeline(9)]
 
@@ -307,3 +336,38 @@ def test_large_positions_take_no_time(tmp_path: Path) -> None:
 
     assert iterator._progress.position == (10**15, 1)
     pipe.close()
+
+
+# Serialization
+
+
+def test_readers_travel_as_their_arguments(tmp_path: Path) -> None:
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", np.arange(6).reshape(2, 3) + 10 * i)
+    pipe = Pipeline(2, 1, None, py_num_workers=0)
+    with pipe:
+        array = fn.readers.numpy(file_root=tmp_path, name="arrays", num_shards=2, shard_id=1, roi_start=[0, 1], fill_value=2)
+        data, label = fn.readers.file(file_root=tmp_path.parent, file_filters=["*.npy"], dir_filters=tmp_path.name)
+        pipe.set_outputs(array, data[:6], label)
+    expected = [[np.array(output.at(i)) for i in range(2)] for output in pipe.run()]
+    text = pipe.serialize()
+    pipe.close()
+
+    again = Pipeline.deserialize(text, py_num_workers=0)
+    assert again.reader_meta("arrays")["number_of_shards"] == 2
+    for output, samples in zip(again.run(), expected, strict=True):
+        for i, sample in enumerate(samples):
+            np.testing.assert_array_equal(output.at(i), sample)
+    again.close()
+
+
+def test_what_cannot_be_serialized() -> None:
+    pipe = pipeline(on_error=lambda info, error: 0)
+
+    with pytest.raises(SerializationError, match=r"fn.readers.numbers_for_tests: the argument on_error is a function"):
+        pipe.serialize()
+    with pytest.raises(SerializationError, match=r"there is no operator 'fn.readers.os'"):
+        Pipeline.deserialize(
+            '{"format": "dali_like pipeline", "version": 1, "arguments": {}, "outputs": [], "sinks": [],'
+            ' "nodes": [{"kind": "reader", "name": "fn.readers.os", "arguments": {}}]}'
+        )

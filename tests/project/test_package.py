@@ -20,6 +20,7 @@ import dali_like
 from dali_like import data, errors, fn, ops, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
 from dali_like.operators.description import descriptions
+from dali_like.operators.reader_functions import own_reader_descriptions
 from dali_like.pipeline import definition
 
 PACKAGE = Path(str(dali_like.__file__)).parent
@@ -34,8 +35,9 @@ if importlib.util.find_spec("torch") is None:
 
 
 def parts_of_fn(name: str, module: str = "") -> set[str]:
-    """The operators that stand in a module of ``fn`` or ``ops``, and the modules in it."""
-    paths = [getattr(description, name) for description in descriptions().values()]
+    """The operators and readers that stand in a module of ``fn`` or ``ops``, and the modules in it."""
+    described = (*descriptions().values(), *own_reader_descriptions().values())
+    paths = [getattr(description, name) for description in described]
     return {path.removeprefix(module).split(".")[0] for path in paths if path.startswith(module)}
 
 
@@ -76,9 +78,14 @@ PUBLIC = {
     "dali_like.data_node": {"DataNode"},
     "dali_like.fn": {"external_source", *parts_of_fn("path")},
     "dali_like.fn.decoders": parts_of_fn("path", "decoders."),
+    "dali_like.fn.io": {"file"},
+    "dali_like.fn.io.file": {"read"},
     "dali_like.ops": {"Compose", "ExternalSource", *parts_of_fn("class_path")},
     "dali_like.pickling": {"pickle_by_value"},
     "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
+    "dali_like.readers": {
+        *("BrokenFileError", "FileNames", "FileReadError", "MissingFileError", "Reader", "StoredFiles", "reader"),
+    },
     "dali_like.tensors": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),

@@ -69,6 +69,9 @@ class Reader(ABC):
             property, if it depends on the arguments.
         output_names: if not empty, the function returns a dict of nodes with these names.
         dtype, ndim, layout: of the outputs, as for ``fn.external_source``; None if they differ from sample to sample.
+        behind: path of an operator that the function applies to the first output, if it gets arguments of that operator.
+            The function has the operator's arguments, too; nodes are allowed there.
+        has_operator_behind: whether it does. Set after ``__init__``.
         path: name of the reader in ``fn``, such as "readers.file". Set by the decorator.
         remote_options: arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs. Set after ``__init__``.
     """
@@ -78,6 +81,8 @@ class Reader(ABC):
     dtype: Any = None
     ndim: int | Sequence[int | None] | None = None
     layout: str | Sequence[str] | None = None
+    behind: ClassVar[str] = ""
+    has_operator_behind: bool = False
     path: ClassVar[str] = ""
     remote_options: Mapping[str, Any] | None = None
 
@@ -162,6 +167,7 @@ def reader(cls: Any = None, /, *, path: str = "") -> Any:
 
 def registered_readers() -> Mapping[str, type[Reader]]:
     """Return the classes of all readers by their names in ``fn``."""
-    from dali_like.sources.readers import file_reader  # noqa: F401, PLC0415  # they register themselves
+    # They register themselves.
+    from dali_like.sources.readers import file_reader, numpy_reader, sequence_reader  # noqa: F401, PLC0415
 
     return _registry

@@ -6,7 +6,7 @@ Every pipeline imports this module, so it imports neither files nor readers.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.class_names import class_name
@@ -24,14 +24,16 @@ class ReaderStream:
     Args:
         reader: the reader.
         options: the order of samples.
+        arguments: the arguments from which ``fn`` can make the same reader again.
 
     Attributes:
-        reader, options: as given.
+        reader, options, arguments: as given.
     """
 
-    def __init__(self, reader: Reader, options: ReaderOptions) -> None:
+    def __init__(self, reader: Reader, options: ReaderOptions, arguments: Mapping[str, Any]) -> None:
         self.reader = reader
         self.options = options
+        self.arguments = arguments
         self._size: int | None = None
 
     @property

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.worker.coroutines import EventLoop
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    BrokenFileError,
+    DaliLikeError,
+    FileReadError,
+    MissingFileError,
+)
 from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
@@ -80,10 +87,12 @@ class StoredFiles:
         with _errors_of(path):
             return await self._store_of(path)._read_url(path, None if whole else start, stop)
 
-    def read_now(self, path: str, start: int = 0, stop: int | None = None) -> NDArray[np.uint8]:
-        """Return a file, or a part of it; see `read`."""
+    def read_now(
+        self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
+    ) -> NDArray[np.uint8]:
+        """Return a file, or a part of it; see `read`. For code that is no coroutine."""
         if not is_url(path):
-            return self._read_local(path, start, stop, None)
+            return self._read_local(path, start, stop, empty)
         data: NDArray[np.uint8] = _finished(self.read(path, start, stop))
         return data
 
@@ -96,7 +105,8 @@ class StoredFiles:
 
     def text_lines(self, path: str) -> list[str]:
         """Return the lines of a text file, without their ends. Bytes that are not UTF-8 stay as `os.fsdecode` has them."""
-        return os.fsdecode(self.read_now(path).tobytes()).splitlines()
+        text = os.fsdecode(self.read_now(path).tobytes())
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
@@ -302,3 +312,10 @@ def _errors_of(path: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise FileReadError(f"{shown(path)} cannot be read: {error.strerror or error}", path) from error
+    except DaliLikeError:
+        raise
+    except Exception as error:
+        if not is_url(path):
+            raise
+        # Each store has exceptions of its own.
+        raise FileReadError(f"{shown(path)} cannot be read: {error or type(error).__name__}", path) from error

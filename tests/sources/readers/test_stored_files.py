@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dali_like import fn
-from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, MissingFileError
+from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
 from dali_like.readers import FileNames, StoredFiles
 from dali_like.sources.readers import stored_files
 from dali_like.sources.readers.stored_files import joined
@@ -142,6 +142,18 @@ class TestUrls:
     def test_missing_files(self, store: HttpStore) -> None:
         with pytest.raises(MissingFileError, match=r"5.bin does not exist"):
             read_all(1, 1, files=[f"{store.url}/5.bin"])
+
+    def test_servers_that_refuse(self, store: HttpStore) -> None:
+        store.faults.append(403)
+        with pytest.raises(FileReadError, match=r"1.bin cannot be read: 403") as caught:
+            read_all(1, 1, files=[f"{store.url}/1.bin"])
+        assert caught.value.file == f"{store.url}/1.bin"
+
+    def test_reads_are_retried(self, store: HttpStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dali_like.sources.remote_files._FIRST_WAIT_S", 0.001)
+        store.faults += [503, "reset"]
+
+        assert read_all(1, 1, files=[f"{store.url}/1.bin"]) == [bytes([1]) * 10]
 
     def test_the_cache(self, store: HttpStore, tmp_path: Path) -> None:
         options = {"files": [f"{store.url}/1.bin"], "remote_options": {"cache_dir": tmp_path, "cache_bytes": 1 << 20}}
