@@ -20,6 +20,7 @@ from dali_like.operators import (
     region,
     resizing,
     shaping,
+    video_decoding,
     warping,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "region",
     "resizing",
     "shaping",
+    "video_decoding",
     "warping",
 ]

@@ -11,6 +11,7 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
+from dali_like.ops import experimental as experimental
 from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers

@@ -168,6 +168,11 @@ def reader(cls: Any = None, /, *, path: str = "") -> Any:
 def registered_readers() -> Mapping[str, type[Reader]]:
     """Return the classes of all readers by their names in ``fn``."""
     # They register themselves.
-    from dali_like.sources.readers import file_reader, numpy_reader, sequence_reader  # noqa: F401, PLC0415
+    from dali_like.sources.readers import (  # noqa: F401, PLC0415
+        file_reader,
+        numpy_reader,
+        sequence_reader,
+        video_reader,
+    )
 
     return _registry
