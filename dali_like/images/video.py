@@ -72,6 +72,7 @@ class VideoDecoder:
 
     def __init__(self, file: BinaryIO, image_type: DALIImageType = RGB) -> None:
         self._av = optional("av", "Decoding videos", "video")
+        self._container: Any = None
         self._file = file
         self._format = {RGB: "rgb24", YCbCr: "yuv444p"}[image_type]
         self._index: VideoIndex | None = None
@@ -118,9 +119,15 @@ class VideoDecoder:
                 places[number] = place
 
     def close(self) -> None:
-        """Close the file."""
-        self._container.close()
+        """Close the file. Happens by itself when nothing refers to the decoder."""
+        self._forget_position()
+        if self._container is not None:
+            self._container.close()
         self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.close()
 
     def _open(self) -> None:
         self._file.seek(0)

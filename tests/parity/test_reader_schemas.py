@@ -23,7 +23,10 @@ COMMON = {"device", "name", "preserve", "bytes_per_sample_hint", "on_error", "re
 #: Arguments of DALI's that we do not have, and why.
 LEFT_OUT: dict[tuple[str, str], str] = {}
 #: Arguments of ours that DALI does not have, and why.
-ADDED: dict[tuple[str, str], str] = {}
+ADDED: dict[tuple[str, str], str] = {
+    (path, "decoder_cache_bytes"): "bounds the memory of open videos"
+    for path in ("readers.video", "readers.video_resize", "experimental.readers.video")
+}
 #: Defaults that say the same in another way.
 OTHER_DEFAULTS = {
     ("readers.numpy", "roi_axes"): "an empty list",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import threading
 from abc import abstractmethod
@@ -49,6 +50,39 @@ class Listed(NamedTuple):
 _UINT8 = np.dtype(np.uint8)
 #: Of the times in lists, such as 0.333333.
 _TIME_PRECISION_S = 1e-6
+
+
+class _LocalFile(io.RawIOBase):
+    """A file that closes itself without a warning when a pipeline goes that has not been closed."""
+
+    def __init__(self, path: str) -> None:
+        self.name = shown(path)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._descriptor).st_size}
+        self._position = starts[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 class _OpenVideos:
@@ -204,14 +238,19 @@ class VideoFilesReader(Reader):
         return frames
 
     async def _opened(self, path: str) -> VideoDecoder:
-        file = io.BytesIO((await self.files.read(path)).tobytes()) if is_url(path) else self.files.open(path)
-        return VideoDecoder(file, self._image_type)
+        if is_url(path):
+            return VideoDecoder(io.BytesIO((await self.files.read(path)).tobytes()), self._image_type)
+        return VideoDecoder(self._opened_local(path), self._image_type)
+
+    def _opened_local(self, path: str) -> Any:
+        self.files.size(path)  # raises the errors of readers for missing files
+        return _LocalFile(path)
 
     def _counted_range(self, video: Listed) -> tuple[int, int]:
         """Return the first frame of the range of a video, and the end of the range."""
         decoder = None
         try:
-            decoder = VideoDecoder(self.files.open(video.name))
+            decoder = VideoDecoder(self.files.open(video.name) if is_url(video.name) else self._opened_local(video.name))
             return self._range(video, decoder) if any(video.range) else (0, decoder.num_frames)
         except DecodeError as error:
             raise BrokenFileError(f"{shown(video.name)}: {error}", video.name) from None
@@ -317,7 +356,7 @@ class VideoFramesReader(VideoFilesReader):
         self,
         *,
         sequence_length: int,
-        filenames: str | tuple[str, ...] | None = None,
+        filenames: str | tuple[str, ...] = (),
         file_root: str = "",
         file_list: str = "",
         labels: tuple[int, ...] | None = None,
@@ -434,7 +473,7 @@ class VideoReader(VideoFilesReader):
         self,
         *,
         sequence_length: int,
-        filenames: str | tuple[str, ...] | None = None,
+        filenames: str | tuple[str, ...] = (),
         file_root: str = "",
         file_list: str = "",
         labels: tuple[int, ...] | None = None,
@@ -492,7 +531,8 @@ class VideoReader(VideoFilesReader):
         frames = np.empty(shape, np.uint8)
         video.decode(numbers, frames)
         scaled: NDArray[Any] = info.empty(shape, np.float32)
-        return np.multiply(frames, self._factor, out=scaled)
+        np.multiply(frames, self._factor, out=scaled)
+        return scaled
 
     def _range(self, video: Listed, decoder: VideoDecoder) -> tuple[int, int]:
         count = decoder.num_frames
