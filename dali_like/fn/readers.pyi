@@ -181,7 +181,7 @@ def sequence(
 def video(
     *,
     sequence_length: int,
-    filenames: _Strings | None = None,
+    filenames: _Strings = (),
     file_root: str = "",
     file_list: str = "",
     labels: _Ints | None = None,
@@ -258,7 +258,7 @@ def video(
 def video_resize(
     *,
     sequence_length: int,
-    filenames: _Strings | None = None,
+    filenames: _Strings = (),
     file_root: str = "",
     file_list: str = "",
     labels: _Ints | None = None,

@@ -114,7 +114,8 @@ def test_ranges(rounding: str, include_end: bool, root: Path) -> None:
     options = {"file_list_rounding": rounding, "file_list_include_end": include_end, "sequence_length": 1, **ALL}
     frames = "{root}/plain.mp4 2 3 6\n\n{root}/plain.mp4 4 3.5 6.5\n{root}/short.mp4 5 -9 -2\n{root}/short.mp4 7\n"
     assert_alike(root, list=frames, file_list_format="frames", **options)
-    times = "{root}/plain.mp4 2 0.12 0.28\n{root}/plain.mp4 3 0.13 0.29\n{root}/varying.mp4 4 0.06 0.3\n{root}/late.mp4 1 0.5 0.7\n"
+    times = "{root}/plain.mp4 2 0.12 0.28\n{root}/plain.mp4 3 0.13 0.29\n{root}/varying.mp4 4 0.06 0.3\n"
+    times += "{root}/late.mp4 1 0.5 0.7\n"
     assert_alike(root, list=times, **options)
 
 

@@ -20,7 +20,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 def video(
     *,
     sequence_length: int,
-    filenames: _Strings | None = None,
+    filenames: _Strings = (),
     file_root: str = "",
     file_list: str = "",
     labels: _Ints | None = None,

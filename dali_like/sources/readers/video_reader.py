@@ -131,7 +131,7 @@ class VideoFilesReader(Reader):
         decoder_cache_bytes: int,
     ) -> None:
         root, names, file_list = files
-        names = listed(names)
+        names = listed(names) or None
         if sum(bool(way) for way in (root, names, file_list)) != 1:
             raise ArgumentClashError(
                 "Only one of the following arguments can be provided: file_root, filenames, file_list; and one is needed"

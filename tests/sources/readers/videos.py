@@ -44,6 +44,7 @@ def make_video(
         stream.width, stream.height = width, height
         stream.pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
         stream.gop_size = gop
+        stream.bit_rate = 8_000_000
         stream.codec_context.time_base = _BASE
         stream.options = {"crf": "12", **(options or {})} if codec == "libx264" else options or {}
         time = start_ms
