@@ -12,7 +12,6 @@ from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, source_nodes
 from dali_like.sources.external_source import default_options
 from dali_like.sources.source_checks import make_external_source
-from dali_like.sources.video_splitter import VideoSplitter
 
 __all__ = ["video"]
 
@@ -52,6 +51,8 @@ def video(
     Raises:
         ArgumentError, DeviceError: an argument is wrong; the message names it.
     """
+    from dali_like.sources.video_splitter import VideoSplitter  # noqa: PLC0415  # few programs need it
+
     where = "fn.experimental.inputs.video"
     if last_sequence_policy not in ("partial", "pad"):
         raise ArgumentError(f"{where}: last_sequence_policy must be 'partial' or 'pad', not {last_sequence_policy!r}")
