@@ -108,8 +108,8 @@ def nemo_asr(
 
     A manifest has a JSON object per line, with `audio_filepath`, and optionally `duration` and `offset` in seconds and
     `text`. An entry without a duration is read up to the end of its file. Relative paths begin from the current folder.
-    Lines that are no such object are skipped with a warning. DALI's documentation says that it ignores durations and offsets,
-    but DALI 1.53 reads these parts, as this reader does.
+    Lines that are no such object are skipped with a warning. DALI 1.53 respects durations and offsets as well, although its
+    documentation denies it.
 
     Args:
         manifest_filepaths: paths of manifests.
