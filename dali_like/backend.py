@@ -1,15 +1,120 @@
-"""The classes of batches and tensors, as in ``nvidia.dali.backend``; see `dali_like.tensors`."""
+"""The classes of batches and tensors, and what programs ask of DALI's backend, as in ``nvidia.dali.backend``.
+
+Operators have schemas here, too. Functions that tune DALI's memory pools have no effect: there are no such pools.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.lazy_names import importer
 from dali_like.tensors import TensorCPU, TensorListCPU
 
 if TYPE_CHECKING:
+    from dali_like.operators.op_schemas import OpSchema
+    from dali_like.plugin_manager import load_directory as LoadDirectory  # noqa: N812
+    from dali_like.plugin_manager import load_library as LoadLibrary  # noqa: N812
     from dali_like.tensors import TensorGPU, TensorListGPU
 
-__all__ = ["TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"]
+__all__ = [
+    "GetCUDADeviceCount",
+    "GetSchema",
+    "LoadDefaultPlugins",
+    "LoadDirectory",
+    "LoadLibrary",
+    "OpSchema",
+    "PreallocateDeviceMemory",
+    "PreallocatePinnedMemory",
+    "RegisteredCPUOps",
+    "RegisteredGPUOps",
+    "RegisteredMixedOps",
+    "ReleaseUnusedMemory",
+    "RestrictPinnedMemUsage",
+    "SetBufferGrowthFactor",
+    "SetDeviceBufferGrowthFactor",
+    "SetHostBufferGrowthFactor",
+    "SetHostBufferShrinkThreshold",
+    "TensorCPU",
+    "TensorGPU",
+    "TensorListCPU",
+    "TensorListGPU",
+    "TryGetSchema",
+    "check_cuda_runtime",
+]
 
-__getattr__, _ = importer(__name__, {"dali_like.tensors": ("TensorGPU", "TensorListGPU")})
+_import, _ = importer(
+    __name__,
+    {"dali_like.tensors": ("TensorGPU", "TensorListGPU"), "dali_like.operators.op_schemas": ("OpSchema",)},
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LoadLibrary", "LoadDirectory"):
+        from dali_like import plugin_manager  # noqa: PLC0415  # imports this module
+
+        return plugin_manager.load_library if name == "LoadLibrary" else plugin_manager.load_directory
+    return _import(name)
+
+
+def GetSchema(name: str) -> OpSchema:  # noqa: N802  # DALI's names, here and below
+    """Return the schema of an operator.
+
+    Args:
+        name: the class of the operator, such as "Resize" or "decoders__Image".
+
+    Raises:
+        KeyError: there is no such operator.
+    """
+    schema = TryGetSchema(name)
+    if schema is None:
+        raise KeyError(f"Schema for operator '{name}' not registered")
+    return schema
+
+
+def TryGetSchema(name: str) -> OpSchema | None:  # noqa: N802
+    """Return the schema of an operator, or None; see `GetSchema`."""
+    from dali_like.operators.op_schemas import schemas  # noqa: PLC0415  # imports all operators
+
+    return schemas().get(name)
+
+
+def RegisteredCPUOps() -> list[str]:  # noqa: N802
+    """Return the names of the classes of all operators on the CPU."""
+    return _names("cpu")
+
+
+def RegisteredMixedOps() -> list[str]:  # noqa: N802
+    """Return the names of the classes of all operators with ``device="mixed"``."""
+    return _names("mixed")
+
+
+def RegisteredGPUOps() -> list[str]:  # noqa: N802
+    """Return the names of the classes of all operators on the GPU."""
+    return _names("gpu")
+
+
+def _names(device: str) -> list[str]:
+    from dali_like.operators.op_schemas import operator_names  # noqa: PLC0415  # imports all operators
+
+    return operator_names(device)
+
+
+def GetCUDADeviceCount() -> int:  # noqa: N802
+    """Return the number of GPUs that this process can use. Does not initialize CUDA."""
+    from dali_like.device.accelerator import count_accelerators  # noqa: PLC0415  # only few programs ask
+
+    return count_accelerators()
+
+
+def RestrictPinnedMemUsage() -> bool:  # noqa: N802
+    """Return False: there is no such restriction."""
+    return False
+
+
+def _without_effect(*arguments: Any) -> None:
+    """Do nothing: in DALI, this tunes memory pools or loads libraries that do not exist here."""
+
+
+SetHostBufferShrinkThreshold = SetHostBufferGrowthFactor = SetDeviceBufferGrowthFactor = _without_effect
+SetBufferGrowthFactor = PreallocateDeviceMemory = PreallocatePinnedMemory = _without_effect
+ReleaseUnusedMemory = LoadDefaultPlugins = check_cuda_runtime = _without_effect

@@ -1,15 +1,15 @@
-"""The classes of batches and tensors, as in ``nvidia.dali.backend_impl``; see `dali_like.tensors`."""
+"""The names of `dali_like.backend`, as in ``nvidia.dali.backend_impl``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from dali_like.common.lazy_names import importer
-from dali_like.tensors import TensorCPU, TensorListCPU
+from dali_like import backend
 
-if TYPE_CHECKING:
-    from dali_like.tensors import TensorGPU, TensorListGPU
+__all__ = backend.__all__
 
-__all__ = ["TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"]
 
-__getattr__, _ = importer(__name__, {"dali_like.tensors": ("TensorGPU", "TensorListGPU")})
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(backend, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,6 +25,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- NotRunningError(ProcessLookupError)
     |-- MissingExtraError(ImportError)
     |-- DeviceError(RuntimeError)
+    |-- PluginError(RuntimeError)
     |-- PipelineStateError(RuntimeError)
     |   |-- NoInputError(IndexError)
     |   |-- ClosedError
@@ -109,6 +110,7 @@ __all__ = [
     "IteratorPicklingError",
     "PicklingError",
     "PipelineStateError",
+    "PluginError",
     "ProcessLimitError",
     "RaggedError",
     "SampleDtypeError",
@@ -220,6 +222,10 @@ class MissingExtraError(DaliLikeError, ImportError):
     The message names the feature that needs it and the command that installs it, for example
     ``pip install 'matplotlib>=3.9'``.
     """
+
+
+class PluginError(DaliLikeError, RuntimeError):
+    """A library of operators for DALI cannot be used here."""
 
 
 class DeviceError(DaliLikeError, RuntimeError):

@@ -22,16 +22,20 @@ __all__ = [
     "BGR",
     "BOOL",
     "CPU_ONLY_DEVICE_ID",
+    "DATA_TYPE",
+    "FEATURE",
     "FLOAT",
     "FLOAT16",
     "FLOAT64",
     "GRAY",
+    "IMAGE_TYPE",
     "INTERP_CUBIC",
     "INTERP_GAUSSIAN",
     "INTERP_LANCZOS3",
     "INTERP_LINEAR",
     "INTERP_NN",
     "INTERP_TRIANGULAR",
+    "INTERP_TYPE",
     "INT8",
     "INT16",
     "INT32",
@@ -42,13 +46,17 @@ __all__ = [
     "NHWC",
     "NO_TYPE",
     "OBJECT",
+    "PYTHON_OBJECT",
     "RGB",
     "SAME",
+    "STRING",
+    "TENSOR_LAYOUT",
     "UINT8",
     "UINT16",
     "UINT32",
     "UINT64",
     "BatchInfo",
+    "CUDAStream",
     "Constant",
     "DALIDataType",
     "DALIImageType",
@@ -56,6 +64,7 @@ __all__ = [
     "PipelineAPIType",
     "SampleInfo",
     "ScalarConstant",
+    "TensorLayout",
     "to_dali_type",
     "to_numpy_type",
     "YCbCr",
@@ -199,7 +208,8 @@ class _Constants(enum.IntEnum):
 class DALIDataType(_Constants):
     """The element types of tensors.
 
-    ``OBJECT`` stands for any Python object; such outputs are lists. ``NO_TYPE`` as an argument counts as not given.
+    ``OBJECT`` stands for any Python object; such outputs are lists. ``NO_TYPE`` as an argument counts as not given. From
+    ``STRING`` on, the other members describe arguments of operators, as in DALI; tensors do not have them.
     """
 
     NO_TYPE = -1
@@ -215,7 +225,22 @@ class DALIDataType(_Constants):
     FLOAT = 9
     FLOAT64 = 10
     BOOL = 11
+    STRING = 12
+    _BOOL_VEC = 13
+    _INT32_VEC = 14
+    _STRING_VEC = 15
+    _FLOAT_VEC = 16
+    FEATURE = 17
+    _FEATURE_VEC = 18
+    _FEATURE_DICT = 19
+    IMAGE_TYPE = 20
+    DATA_TYPE = 21
+    INTERP_TYPE = 22
+    TENSOR_LAYOUT = 23
     OBJECT = 24
+    PYTHON_OBJECT = OBJECT
+    _TENSOR_LAYOUT_VEC = 25
+    _DATA_TYPE_VEC = 26
 
 
 class DALIImageType(_Constants):
@@ -237,6 +262,28 @@ class DALIInterpType(_Constants):
     INTERP_LANCZOS3 = 3
     INTERP_TRIANGULAR = 4
     INTERP_GAUSSIAN = 5
+
+
+class TensorLayout(str):
+    """A layout, such as "HWC". Everything that takes a layout also takes a string."""
+
+    __slots__ = ()
+
+
+class CUDAStream:
+    """The handle of a CUDA stream.
+
+    Args:
+        ptr: the handle, as a number.
+    """
+
+    def __init__(self, ptr: int = 0) -> None:
+        self._ptr = ptr
+
+    @property
+    def ptr(self) -> int:
+        """The handle."""
+        return self._ptr
 
 
 class PipelineAPIType(enum.Enum):
@@ -263,7 +310,14 @@ FLOAT16 = DALIDataType.FLOAT16
 FLOAT = DALIDataType.FLOAT
 FLOAT64 = DALIDataType.FLOAT64
 BOOL = DALIDataType.BOOL
+STRING = DALIDataType.STRING
+FEATURE = DALIDataType.FEATURE
+IMAGE_TYPE = DALIDataType.IMAGE_TYPE
+DATA_TYPE = DALIDataType.DATA_TYPE
+INTERP_TYPE = DALIDataType.INTERP_TYPE
+TENSOR_LAYOUT = DALIDataType.TENSOR_LAYOUT
 OBJECT = DALIDataType.OBJECT
+PYTHON_OBJECT = DALIDataType.PYTHON_OBJECT
 
 RGB = DALIImageType.RGB
 BGR = DALIImageType.BGR
@@ -326,7 +380,7 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     >>> to_dali_type("uint8") is UINT8
     True
     """
-    if isinstance(dtype, DALIDataType) and dtype is not NO_TYPE:
+    if isinstance(dtype, DALIDataType) and dtype in _NUMPY_TYPES:
         return dtype
     try:
         # NumPy reads None as float64, and does not know PyTorch's dtypes.

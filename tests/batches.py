@@ -30,6 +30,11 @@ def batch_of(number: int, size: int = BATCH_SIZE, width: int = 3) -> NDArray[np.
     return (100 * number + np.arange(size))[:, np.newaxis].repeat(width, axis=1)
 
 
+def batch_source(number: int) -> NDArray[np.int64]:
+    """Return the batch of this number; a source."""
+    return batch_of(number)
+
+
 def numbers_of(number: int, size: int = BATCH_SIZE) -> list[int]:
     """What `numbers_in` finds in `batch_of`."""
     return [100 * number + i for i in range(size)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.custom_operators import removed_at_the_end
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 README = DOCS.parent / "README.md"
 FROM_PYTORCH = DOCS / "migrating-from-pytorch.md"
@@ -27,4 +29,5 @@ def program_of(document: Path, language: str) -> str:
 
 def run_program_of(document: Path, language: str) -> None:
     """Run the program that `program_of` returns."""
-    exec(compile(program_of(document, language), document, "exec"), {"__name__": document.stem})
+    with removed_at_the_end():
+        exec(compile(program_of(document, language), document, "exec"), {"__name__": document.stem})

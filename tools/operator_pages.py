@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_pictures import EXAMPLES, name_of
 
@@ -33,12 +33,13 @@ _KINDS: dict[Any, str] = {
     np.dtype[Any]: "data type",
 }
 _COMMON = """\
-Every operator also takes these arguments: `device` ("cpu"), `name` (of the node, for messages), `preserve` (run the operator
-even if its outputs are unused) and `bytes_per_sample_hint` (no effect). Random operators take `seed`. Where a table says "or
-node", the argument may be a `DataNode` with a value for each sample. "By frame" also allows a value for each frame of a
-sequence; see [`fn.per_frame`](shaping.md#fnper_frame). None counts as an argument that is not given. If an input is a list
-of nodes, the result is a list, too. `ops` has a class for each operator. Pass its arguments to the constructor or to the
-call; `ops.Compose` chains several operators.
+Every operator also takes these arguments: `device` (where the result is wanted: "cpu" or "gpu"; default: on the GPU if an
+input is wanted there; see [gpu.md](../gpu.md)), `name` (of the node, for messages), `preserve` (run the operator even if its
+outputs are unused) and `bytes_per_sample_hint` (no effect). Random operators take `seed`. Where a table says "or node", the
+argument may be a `DataNode` with a value for each sample. "By frame" also allows a value for each frame of a sequence; see
+[`fn.per_frame`](shaping.md#fnper_frame). None counts as an argument that is not given. If an input is a list of nodes, the
+result is a list, too. `ops` has a class for each operator. Pass its arguments to the constructor or to the call;
+`ops.Compose` chains several operators.
 
 Deprecated names of operators and arguments work with a DeprecationWarning: `fn.image_decoder`, `fn.coin_flip`, `fn.uniform`,
 `fn.normal_distribution`, and `output_dtype` for `dtype`. The same holds for `seed` of operators without random numbers, and
@@ -54,7 +55,7 @@ image or a missing axis, are raised when the pipeline runs."""
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
     groups: dict[str, list[Description]] = defaultdict(list)
-    for description in descriptions().values():
+    for description in own_descriptions().values():
         groups[description.function.__module__].append(description)
     ordered = {module: sorted(groups[module], key=lambda description: description.path) for module in sorted(groups)}
     texts = {f"{_name_of(module)}.md": _page(sys.modules[module], members) for module, members in ordered.items()}

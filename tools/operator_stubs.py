@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 import dali_like
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from dali_like.operators.reader_functions import own_reader_descriptions
 
@@ -45,7 +45,13 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 #: Other public names, and their modules.
 _OURS = {
     "fn": {"external_source": "_external_source"},
-    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+    "ops": {
+        "Compose": "_compose",
+        "ExternalSource": "_external_source",
+        "cpu_ops": "_registry",
+        "gpu_ops": "_registry",
+        "mixed_ops": "_registry",
+    },
 }
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
@@ -62,7 +68,7 @@ def stubs() -> dict[str, str]:
     texts = {}
     for root in ("fn", "ops"):
         modules: dict[str, list[Description]] = defaultdict(list)
-        for description in (*descriptions().values(), *own_reader_descriptions().values()):
+        for description in (*own_descriptions().values(), *own_reader_descriptions().values()):
             modules[description.path.rpartition(".")[0]].append(description)
         for module, members in modules.items():
             write = _function if root == "fn" else _class
@@ -118,8 +124,7 @@ def _overloads(
         return
     for kind, result in (("DataNode", one), ("_Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
-        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
+        yield f"def {name}("
         if first:
             yield "    self,"
         yield from _inputs(description, kind)
@@ -161,8 +166,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        takes_any = i or not description.min_inputs or description.takes_constants
-        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
+        others = " | _Constant" if i or not description.min_inputs or kind == "DataNode" else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"

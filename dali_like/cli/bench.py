@@ -65,7 +65,7 @@ def facts_of(pipe: Pipeline) -> dict[str, Any]:
     graph = pipe._make_graph()
     return {
         "has_parallel": any(node.external.parallel for node in graph.sources),
-        "has_threads": "threads" in pipe.operator_places.values(),
+        "has_threads": bool({"threads", "gpu"} & {*pipe.operator_places.values()}),
         "workers": _number(pipe.py_num_workers, allowed_cpus()),
         "threads": _number(pipe.num_threads, allowed_cpus()),
         "depth": _number(pipe.cpu_queue_size, _USUAL_DEPTH),

@@ -15,6 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.checks import Check, error_policy, flag, not_negative, or_none, positive
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
 from dali_like.data.datasets import IterableDataset
 from dali_like.engine.memory.limits import available_cpus
@@ -118,8 +119,8 @@ class LoaderOptions:
 
     @property
     def pins_memory(self) -> bool:
-        """Whether batches go to page-locked memory: only on request, and only with a GPU."""
-        return bool(self.pin_memory) and self.array_backend.has_accelerator()
+        """Whether batches go to page-locked memory: only on request, and only with a GPU that may be used."""
+        return bool(self.pin_memory) and not is_cpu_only() and self.array_backend.has_accelerator()
 
 
 class OwnOptions(NamedTuple):
@@ -360,7 +361,7 @@ def _warn_about_pinning(loader: Any) -> None:
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
             UserWarning,
         )
-    if not loader._array_backend.has_accelerator():
+    if not (is_cpu_only() or loader._array_backend.has_accelerator()):
         warn(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
             UserWarning,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.device.device_array import DeviceArray
+from dali_like.device.device_array import DeviceArray, lies_on_gpu
 from dali_like.device.device_memory import DeviceMemory
 from dali_like.device.interface import Device, DeviceFence, GpuArray
 from dali_like.engine.memory.protocol import align
@@ -115,7 +115,7 @@ class Copier:
             self._settle(_MAX_COPIES - 1)
             kept: list[Any] = []
             try:
-                placed: list[Any] = [output if _is_on_gpu(output) else self._begin(output, kept) for output in outputs]
+                placed: list[Any] = [output if lies_on_gpu(output) else self._begin(output, kept) for output in outputs]
             except BaseException:
                 self.device.record().wait()  # copies already begun read memory that is released now
                 raise
@@ -251,12 +251,6 @@ class Copier:
         begin, lease = self._memory.take(offsets.pop())
         arrays = [(len(shapes), *shapes[0])] if is_dense else shapes
         return _BatchCopy(lease, [begin + offset for offset in offsets], arrays, dtype, is_dense)
-
-
-def _is_on_gpu(output: Any) -> bool:
-    return isinstance(output, DeviceArray) or (
-        isinstance(output, list) and bool(output) and isinstance(output[0], DeviceArray)
-    )
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

@@ -80,6 +80,12 @@ class DeviceArray:
         }
 
 
+def lies_on_gpu(samples: Any) -> bool:
+    """Whether the samples of a batch, in one array or in a list, are device arrays."""
+    first = samples[0] if isinstance(samples, list) and samples else samples
+    return isinstance(first, DeviceArray)
+
+
 def arrays_to_host(arrays: Sequence[DeviceArray]) -> list[NDArray[Any]]:
     """Return copies in host memory, ordered after all work on the streams in use: the user may have written to the arrays.
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 
+from dali_like.common.cpu_only import ADVICE
 from dali_like.common.extras import GPU_EXTRAS, missing
 from dali_like.device.accelerator import count_accelerators, count_is_known
 from dali_like.device.interface import Device
@@ -37,29 +38,32 @@ def substitute(make: Callable[[int], Device]) -> Iterator[None]:
         _shared.update(shared)
 
 
-def check_device(device_id: int | None, purpose: str, *modules: str) -> None:
+def check_device(device_id: int | None, purpose: str) -> None:
     """Check that a GPU can be used.
 
     Args:
         device_id: the number of the GPU; None if the pipeline has none.
         purpose: the feature that needs it, as the beginning of a sentence.
-        modules: modules required besides CuPy.
 
     Raises:
         DeviceError: no number is given, or there is no GPU.
         ArgumentError: there is no GPU with this number.
-        MissingExtraError: CuPy or one of the modules is not installed.
+        MissingExtraError: CuPy is not installed.
     """
     if device_id is None:
         raise DeviceError(
-            f"{purpose} needs a GPU, but the pipeline has device_id=None. Pass a number, for example device_id=0"
+            f"{purpose} needs a GPU, but the pipeline has device_id=None. Pass a number, for example device_id=0. {ADVICE}"
         )
     if _substitutes:
         return
     check_number(device_id, purpose)
-    for module in ("cupy", *modules):
-        if not _is_installed(module):
-            raise missing(module, purpose, *GPU_EXTRAS)
+    if not _is_installed("cupy"):
+        raise missing("cupy", purpose, *GPU_EXTRAS)
+
+
+def can_decode_images() -> bool:
+    """Whether GPUs can decode images here: nvImageCodec is installed."""
+    return bool(_substitutes) or _is_installed("nvidia.nvimgcodec")
 
 
 def _is_installed(module: str) -> bool:
@@ -82,7 +86,7 @@ def check_number(device_id: int, purpose: str) -> None:
     if not count:
         raise DeviceError(
             f"{purpose} needs a GPU, but this process sees none: CUDA's driver is not installed, or CUDA_VISIBLE_DEVICES "
-            "hides all GPUs. Start a container with --gpus; or leave .gpu() out to get batches on the CPU"
+            f"hides all GPUs. Start a container with --gpus. {ADVICE}"
         )
     if not 0 <= device_id < count:
         one = "one GPU, number 0" if count == 1 else f"{count} GPUs, numbers 0 to {count - 1}"

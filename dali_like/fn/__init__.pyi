@@ -11,6 +11,7 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
+from dali_like.fn import experimental as experimental
 from dali_like.fn import io as io
 from dali_like.fn import random as random
 from dali_like.fn import readers as readers
@@ -25,11 +26,11 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def cast(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -49,7 +50,7 @@ def cast(
     /,
     *,
     dtype: _DataType,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -58,11 +59,11 @@ def cast(
 
 @overload
 def cast_like(
-    input_0: DataNode | _Fixed,
+    input_0: DataNode | _Constant,
     input_1: DataNode | _Constant,
     /,
     *,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -80,7 +81,7 @@ def cast_like(
     input_1: _Sequence[DataNode] | _Constant,
     /,
     *,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -89,10 +90,10 @@ def cast_like(
 
 @overload
 def copy(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -108,7 +109,7 @@ def copy(
     input: _Sequence[DataNode],
     /,
     *,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -117,11 +118,11 @@ def copy(
 
 @overload
 def shapes(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -139,7 +140,7 @@ def shapes(
     /,
     *,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -151,7 +152,7 @@ def stack(
     *inputs: DataNode | _Fixed | float,
     axis: int = 0,
     axis_name: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -169,7 +170,7 @@ def stack(
     *inputs: _Sequence[DataNode],
     axis: int = 0,
     axis_name: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -181,7 +182,7 @@ def cat(
     *inputs: DataNode | _Fixed | float,
     axis: int = 0,
     axis_name: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -199,7 +200,7 @@ def cat(
     *inputs: _Sequence[DataNode],
     axis: int = 0,
     axis_name: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -208,7 +209,7 @@ def cat(
 
 @overload
 def one_hot(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     num_classes: int = 0,
@@ -217,7 +218,7 @@ def one_hot(
     dtype: _DataType = ...,
     on_value: float = 1.0,
     off_value: float = 0.0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -246,7 +247,7 @@ def one_hot(
     dtype: _DataType = ...,
     on_value: float = 1.0,
     off_value: float = 0.0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -255,14 +256,14 @@ def one_hot(
 
 @overload
 def lookup_table(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     keys: _Ints = (),
     values: _Floats = (),
     default_value: float = 0.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -286,7 +287,7 @@ def lookup_table(
     values: _Floats = (),
     default_value: float = 0.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -300,7 +301,7 @@ def constant(
     shape: _Ints | None = None,
     dtype: _DataType | None = None,
     layout: str = "",
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -317,7 +318,7 @@ def constant(
 
 @overload
 def brightness_contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -325,7 +326,7 @@ def brightness_contrast(
     contrast: float | DataNode = 1.0,
     contrast_center: float | DataNode | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -354,7 +355,7 @@ def brightness_contrast(
     contrast: float | DataNode = 1.0,
     contrast_center: float | DataNode | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -363,13 +364,13 @@ def brightness_contrast(
 
 @overload
 def brightness(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
     brightness_shift: float | DataNode = 0.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -391,7 +392,7 @@ def brightness(
     brightness: float | DataNode = 1.0,
     brightness_shift: float | DataNode = 0.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -400,13 +401,13 @@ def brightness(
 
 @overload
 def contrast(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     contrast: float | DataNode = 1.0,
     contrast_center: float | DataNode | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -428,7 +429,7 @@ def contrast(
     contrast: float | DataNode = 1.0,
     contrast_center: float | DataNode | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -437,14 +438,14 @@ def contrast(
 
 @overload
 def hsv(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
     saturation: float | DataNode = 1.0,
     value: float | DataNode = 1.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -468,7 +469,7 @@ def hsv(
     saturation: float | DataNode = 1.0,
     value: float | DataNode = 1.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -477,12 +478,12 @@ def hsv(
 
 @overload
 def hue(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     hue: float | DataNode = 0.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -503,7 +504,7 @@ def hue(
     *,
     hue: float | DataNode = 0.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -513,12 +514,12 @@ def hue(
 
 @overload
 def saturation(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     saturation: float | DataNode = 1.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -539,7 +540,7 @@ def saturation(
     *,
     saturation: float | DataNode = 1.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -549,7 +550,7 @@ def saturation(
 
 @overload
 def color_twist(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -557,7 +558,7 @@ def color_twist(
     hue: float | DataNode = 0.0,
     saturation: float | DataNode = 1.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -584,7 +585,7 @@ def color_twist(
     hue: float | DataNode = 0.0,
     saturation: float | DataNode = 1.0,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -594,12 +595,12 @@ def color_twist(
 
 @overload
 def color_space_conversion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     image_type: DALIImageType,
     output_type: DALIImageType,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -619,7 +620,7 @@ def color_space_conversion(
     *,
     image_type: DALIImageType,
     output_type: DALIImageType,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -628,13 +629,13 @@ def color_space_conversion(
 
 @overload
 def flip(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     horizontal: int | DataNode = 1,
     vertical: int | DataNode = 0,
     depthwise: int | DataNode = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -656,7 +657,7 @@ def flip(
     horizontal: int | DataNode = 1,
     vertical: int | DataNode = 0,
     depthwise: int | DataNode = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -665,7 +666,7 @@ def flip(
 
 @overload
 def crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -679,7 +680,7 @@ def crop(
     out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
     fill_values: _Floats = (0.0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -720,7 +721,7 @@ def crop(
     out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
     fill_values: _Floats = (0.0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -730,7 +731,7 @@ def crop(
 
 @overload
 def slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -748,7 +749,7 @@ def slice(
     out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
     fill_values: _Floats = (0.0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -796,7 +797,7 @@ def slice(
     out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
     fill_values: _Floats = (0.0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -806,7 +807,7 @@ def slice(
 
 @overload
 def pad(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -814,7 +815,7 @@ def pad(
     shape: _Ints | DataNode | None = None,
     align: _Ints | DataNode | None = None,
     fill_value: float | DataNode = 0.0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -841,7 +842,7 @@ def pad(
     shape: _Ints | DataNode | None = None,
     align: _Ints | DataNode | None = None,
     fill_value: float | DataNode = 0.0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -850,7 +851,7 @@ def pad(
 
 @overload
 def paste(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     ratio: float | DataNode,
@@ -859,7 +860,7 @@ def paste(
     paste_y: float | DataNode = 0.5,
     min_canvas_size: float | DataNode = 0.0,
     n_channels: int = 3,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -887,7 +888,7 @@ def paste(
     paste_y: float | DataNode = 0.5,
     min_canvas_size: float | DataNode = 0.0,
     n_channels: int = 3,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -896,11 +897,11 @@ def paste(
 
 @overload
 def peek_image_shape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -921,7 +922,7 @@ def peek_image_shape(
     /,
     *,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -930,13 +931,13 @@ def peek_image_shape(
 
 @overload
 def gaussian_blur(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
     window_size: _Ints | DataNode = (0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -963,7 +964,7 @@ def gaussian_blur(
     sigma: _Floats | DataNode = (0.0,),
     window_size: _Ints | DataNode = (0,),
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -972,11 +973,11 @@ def gaussian_blur(
 
 @overload
 def jpeg_compression_distortion(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     quality: int | DataNode = 50,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -994,7 +995,7 @@ def jpeg_compression_distortion(
     /,
     *,
     quality: int | DataNode = 50,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1003,7 +1004,7 @@ def jpeg_compression_distortion(
 
 @overload
 def erase(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1015,7 +1016,7 @@ def erase(
     normalized_anchor: bool = False,
     normalized_shape: bool = False,
     centered_anchor: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1049,7 +1050,7 @@ def erase(
     normalized_anchor: bool = False,
     normalized_shape: bool = False,
     centered_anchor: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1058,7 +1059,7 @@ def erase(
 
 @overload
 def crop_mirror_normalize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1079,7 +1080,7 @@ def crop_mirror_normalize(
     pad_output: bool = False,
     output_layout: str = "CHW",
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1136,7 +1137,7 @@ def crop_mirror_normalize(
     pad_output: bool = False,
     output_layout: str = "CHW",
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1146,7 +1147,7 @@ def crop_mirror_normalize(
 
 @overload
 def normalize(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
@@ -1159,7 +1160,7 @@ def normalize(
     scale: float = 1.0,
     shift: float = 0.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1201,7 +1202,7 @@ def normalize(
     scale: float = 1.0,
     shift: float = 0.0,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1215,7 +1216,7 @@ def python_function(
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
     batch_processing: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
@@ -1241,7 +1242,7 @@ def python_function(
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
     batch_processing: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
@@ -1255,7 +1256,7 @@ def torch_python_function(
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
     batch_processing: bool = True,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
@@ -1278,7 +1279,7 @@ def torch_python_function(
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
     batch_processing: bool = True,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
@@ -1287,7 +1288,7 @@ def torch_python_function(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1308,7 +1309,7 @@ def resize(
     antialias: bool = True,
     dtype: _DataType | None = None,
     save_attrs: Literal[True],
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1341,7 +1342,7 @@ def resize(
     antialias: bool = True,
     dtype: _DataType | None = None,
     save_attrs: Literal[True],
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1353,7 +1354,7 @@ def resize(
 
 @overload
 def resize(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1374,7 +1375,7 @@ def resize(
     antialias: bool = True,
     dtype: _DataType | None = None,
     save_attrs: Literal[False] = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1433,7 +1434,7 @@ def resize(
     antialias: bool = True,
     dtype: _DataType | None = None,
     save_attrs: Literal[False] = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1445,7 +1446,7 @@ def resize(
 
 @overload
 def random_resized_crop(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     size: _Ints,
@@ -1458,7 +1459,7 @@ def random_resized_crop(
     antialias: bool = True,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1491,7 +1492,7 @@ def random_resized_crop(
     antialias: bool = True,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1502,11 +1503,11 @@ def random_resized_crop(
 
 @overload
 def per_frame(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     replace: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1527,7 +1528,7 @@ def per_frame(
     /,
     *,
     replace: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1536,7 +1537,7 @@ def per_frame(
 
 @overload
 def reshape(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1544,7 +1545,7 @@ def reshape(
     rel_shape: _Floats | DataNode | None = None,
     src_dims: _Ints | None = None,
     layout: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1572,7 +1573,7 @@ def reshape(
     rel_shape: _Floats | DataNode | None = None,
     src_dims: _Ints | None = None,
     layout: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1581,7 +1582,7 @@ def reshape(
 
 @overload
 def reinterpret(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1590,7 +1591,7 @@ def reinterpret(
     src_dims: _Ints | None = None,
     layout: str | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1618,7 +1619,7 @@ def reinterpret(
     src_dims: _Ints | None = None,
     layout: str | None = None,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1627,12 +1628,12 @@ def reinterpret(
 
 @overload
 def squeeze(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1652,7 +1653,7 @@ def squeeze(
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1661,12 +1662,12 @@ def squeeze(
 
 @overload
 def expand_dims(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     axes: _Ints,
     new_axis_names: str = "",
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1686,7 +1687,7 @@ def expand_dims(
     *,
     axes: _Ints,
     new_axis_names: str = "",
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1695,13 +1696,13 @@ def expand_dims(
 
 @overload
 def transpose(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     perm: _Ints | None = None,
     transpose_layout: bool = True,
     output_layout: str = "",
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1723,7 +1724,7 @@ def transpose(
     perm: _Ints | None = None,
     transpose_layout: bool = True,
     output_layout: str = "",
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1732,7 +1733,7 @@ def transpose(
 
 @overload
 def warp_affine(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     matrix_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1742,7 +1743,7 @@ def warp_affine(
     fill_value: float | None = None,
     interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1772,7 +1773,7 @@ def warp_affine(
     fill_value: float | None = None,
     interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1781,7 +1782,7 @@ def warp_affine(
 
 @overload
 def rotate(
-    image: DataNode | _Fixed,
+    image: DataNode | _Constant,
     /,
     *,
     angle: float | DataNode,
@@ -1791,7 +1792,7 @@ def rotate(
     fill_value: float | None = None,
     interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -1821,7 +1822,7 @@ def rotate(
     fill_value: float | None = None,
     interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

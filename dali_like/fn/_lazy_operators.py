@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dali_like.common.suggestions import with_suggestion
-
 _lock = threading.RLock()
 
 
@@ -30,10 +28,7 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
         try:
             return module[name]
         except KeyError:
-            text = f"module {module_name!r} has no attribute {name!r}"
-            if not name.startswith("_"):
-                text = with_suggestion(text, name, module["__all__"])
-            raise AttributeError(text) from None
+            raise _attribute_error(module_name, name) from None
 
     def names() -> list[str]:
         return list(get("__all__"))
@@ -51,10 +46,18 @@ def lazy_readers(module_name: str) -> tuple[Callable[[str], Any], Callable[[], l
             return reader_names(module_name)
         found = None if name.startswith("_") else reader_member(module_name, name)
         if found is None:
-            raise AttributeError(f"module {module_name!r} has no attribute {name!r}")
+            raise _attribute_error(module_name, name)
         return found
 
     return get, lambda: list(get("__all__"))
+
+
+def _attribute_error(module_name: str, name: str) -> AttributeError:
+    if name.startswith("_"):
+        return AttributeError(f"module {module_name!r} has no attribute {name!r}")
+    from dali_like.operators.missing_names import attribute_error  # noqa: PLC0415  # only for this error
+
+    return attribute_error(module_name, name)
 
 
 def _populate(module_name: str, own: tuple[str, ...]) -> None:

@@ -19,14 +19,14 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def audio(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     sample_rate: float | DataNode = 0.0,
     quality: float = 50.0,
     downmix: bool = False,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -58,7 +58,7 @@ def audio(
     quality: float = 50.0,
     downmix: bool = False,
     dtype: _DataType = ...,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -67,13 +67,13 @@ def audio(
 
 @overload
 def image(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -109,9 +109,9 @@ def image(
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
@@ -127,7 +127,7 @@ def image(
     output_type: DALIImageType = DALIImageType.RGB,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -155,7 +155,7 @@ def image(
 
 @overload
 def image_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -167,7 +167,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -209,7 +209,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -232,7 +232,7 @@ def image_crop(
 
 @overload
 def image_slice(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -248,7 +248,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -295,7 +295,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -318,7 +318,7 @@ def image_slice(
 
 @overload
 def image_random_crop(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     random_area: _Floats = (0.08, 1.0),
@@ -327,7 +327,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -369,7 +369,7 @@ def image_random_crop(
     output_type: DALIImageType = DALIImageType.RGB,
     min_size: _Ints | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -392,11 +392,11 @@ def image_random_crop(
 
 @overload
 def numpy(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -414,7 +414,7 @@ def numpy(
     /,
     *,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

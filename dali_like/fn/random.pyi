@@ -27,7 +27,7 @@ def uniform(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -52,7 +52,7 @@ def uniform(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -68,7 +68,7 @@ def coin_flip(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -91,7 +91,7 @@ def coin_flip(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -108,7 +108,7 @@ def normal(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -133,7 +133,7 @@ def normal(
     shape: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -141,7 +141,7 @@ def normal(
     ...
 
 @overload
-def choice(  # type: ignore[overload-overlap]
+def choice(
     a: DataNode | _Constant,
     shape_like: DataNode | _Constant | None = None,
     /,
@@ -149,7 +149,7 @@ def choice(  # type: ignore[overload-overlap]
     p: _Floats | DataNode | None = None,
     shape: _Ints | DataNode | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -165,14 +165,14 @@ def choice(  # type: ignore[overload-overlap]
 
 @overload
 def choice(
-    a: _Sequence[DataNode] | _Constant,
+    a: _Sequence[DataNode],
     shape_like: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
     p: _Floats | DataNode | None = None,
     shape: _Ints | DataNode | None = None,
     seed: int = -1,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

@@ -19,14 +19,14 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def sum(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -51,7 +51,7 @@ def sum(
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -60,14 +60,14 @@ def sum(
 
 @overload
 def mean(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -91,7 +91,7 @@ def mean(
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -100,14 +100,14 @@ def mean(
 
 @overload
 def mean_square(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -131,7 +131,7 @@ def mean_square(
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -140,14 +140,14 @@ def mean_square(
 
 @overload
 def rms(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -171,7 +171,7 @@ def rms(
     axis_names: str | None = None,
     keep_dims: bool = False,
     dtype: _DataType | None = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -180,13 +180,13 @@ def rms(
 
 @overload
 def min(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -208,7 +208,7 @@ def min(
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -217,13 +217,13 @@ def min(
 
 @overload
 def max(
-    input: DataNode | _Fixed,
+    input: DataNode | _Constant,
     /,
     *,
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -245,7 +245,7 @@ def max(
     axes: _Ints | None = None,
     axis_names: str | None = None,
     keep_dims: bool = False,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -254,7 +254,7 @@ def max(
 
 @overload
 def variance(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,
@@ -262,7 +262,7 @@ def variance(
     axis_names: str | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -288,7 +288,7 @@ def variance(
     axis_names: str | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -297,7 +297,7 @@ def variance(
 
 @overload
 def std_dev(
-    data: DataNode | _Fixed,
+    data: DataNode | _Constant,
     mean: DataNode | _Constant,
     /,
     *,
@@ -305,7 +305,7 @@ def std_dev(
     axis_names: str | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -331,7 +331,7 @@ def std_dev(
     axis_names: str | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

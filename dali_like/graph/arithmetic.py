@@ -33,7 +33,7 @@ from dali_like.errors import (
 )
 from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression
-from dali_like.graph.nodes import DataNode, OperatorNode, constant_node, contains_node
+from dali_like.graph.nodes import DataNode, OperatorNode, constant_node, contains_node, device_of_result
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.types import to_dali_type
 
@@ -333,7 +333,8 @@ def apply_elementwise(operation: str, *operands: Any) -> DataNode:
     nodes = tuple(_node(name, OPERATIONS[operation].symbol, operand) for operand in operands)
     adapt = functools.partial(_adapted, operation)
     operator = adapt([node.producer.layouts[node.output] for node in nodes])
-    return DataNode(name, "cpu", OperatorNode(operator, nodes, adapt=adapt))
+    device = device_of_result(nodes)
+    return DataNode(name, device, OperatorNode(operator, nodes, adapt=adapt, device=device))
 
 
 def _adapted(operation: str, layouts: Sequence[str]) -> Elementwise:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dali_like.common.interrupts import interruptible
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.source import kind_of_samples, load_objects
-from dali_like.errors import BatchSizeError
+from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
@@ -91,8 +91,9 @@ class Computation:
         self._source_keys = self._keys_of_sources()
         self._layouts = layouts
         self._copier = copier
-        self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
+        self._deliveries = [(key(node), graph.device_of(node), self._delivery(node)) for node in graph.outputs]
         self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
+        self._for_operators = _wanted_by_operators(graph)
         self._previous = {output: PreviousSamples() for stage in placement.stages for output in stage.outputs}
         self._buffers = buffers
         self._num_threads = num_threads
@@ -140,12 +141,14 @@ class Computation:
 
         Raises:
             BatchSizeError: the sources have returned different numbers of samples.
+            ArgumentClashError: an operator would have to copy the arrays of a source from the GPU.
             OutOfMemoryError: memory for results is short.
             Exception: the exception of an operator.
         """
         data = self._by_node(outputs)
         if not self._placement.stages:
             return self._wrap(data), 0
+        self._refuse_gpu_arrays(data)
         size = self._size(outputs)
         begin_ns = monotonic_ns()
         for stage in self._placement.stages:
@@ -165,6 +168,13 @@ class Computation:
         for node in self._graph.constants:
             data[node, 0] = np.repeat(node.constant.array[np.newaxis], self._size(outputs), axis=0)
         return data
+
+    def _refuse_gpu_arrays(self, data: Mapping[Key, _Samples]) -> None:
+        from dali_like.device.device_array import lies_on_gpu  # noqa: PLC0415  # most graphs are on the CPU
+
+        for output, (operator, name) in self._for_operators.items():
+            if lies_on_gpu(data[output]):
+                raise ArgumentClashError(f"{operator} works on the CPU; {name} is on the GPU: pass its .cpu()")
 
     def _size(self, outputs: list[Sequence[Output]]) -> int:
         return _length(outputs[0][0]) if outputs else self._capacity
@@ -265,7 +275,7 @@ class Computation:
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
         """Return the function that creates an output from its samples."""
         producer, output = node.producer, node.output
-        kind: Any = TensorListCPU if node.device == "cpu" else _list_on_gpu()
+        kind: Any = TensorListCPU if self._graph.device_of(node) == "cpu" else _list_on_gpu()
         if isinstance(producer, SourceNode):
             if producer.external.is_object(output):
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
@@ -313,6 +323,20 @@ def _on_host(samples: _Samples) -> Any:
     if isinstance(samples, list) and samples and isinstance(samples[0], DeviceArray):
         return arrays_to_host(samples)
     return samples
+
+
+def _wanted_by_operators(graph: Graph) -> dict[Key, tuple[str, str]]:
+    """Return the data of sources that may be on the GPU, and that operators take from there.
+
+    Returns:
+        For each, the names of the operator and of the data.
+    """
+    return {
+        key(data): (node.operator.name, data.name)
+        for node in graph.operators
+        for data in node.needs
+        if data.device == "gpu" and isinstance(data.producer, SourceNode) and data.producer.external.may_be_on_gpu
+    }
 
 
 def _load_objects(samples: Any, name: str, output: int) -> list[Any]:

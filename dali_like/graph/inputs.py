@@ -15,7 +15,7 @@ import numpy as np
 
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.device.copier import Copier
-from dali_like.device.device_array import DeviceArray
+from dali_like.device.device_array import DeviceArray, lies_on_gpu
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.pool.batch import Batch, Output
@@ -48,7 +48,7 @@ class InputPool:
     Args:
         external: the options of the input.
         capacity: the largest batch, in samples.
-        copier: copies batches to the GPU; None if no output needs a GPU.
+        copier: copies batches to the GPU; None if nothing needs a GPU.
     """
 
     def __init__(self, external: ExternalSource, capacity: int, copier: Copier | None = None) -> None:
@@ -59,7 +59,7 @@ class InputPool:
             batch=True,
             objects=external.objects,
             verb="was fed",
-            takes_gpu=external.may_be_on_gpu,
+            takes_gpu=copier is not None and external.may_be_on_gpu,
             layouts=external.layouts,
             declared=external.declared,
         )
@@ -166,7 +166,7 @@ class InputPool:
 
     def _hand_out(self, output: Any) -> Any:
         """Return the batch to deliver: a copy if it may be delivered again, since users may write to it."""
-        if isinstance(output, DeviceArray) or (isinstance(output, list) and output and isinstance(output[0], DeviceArray)):
+        if lies_on_gpu(output):
             assert self._copier is not None
             return self._copier.copy(output) if self._repeats and self._copies else output
         return _copy(output) if self._repeats and self._copies else output

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression
@@ -40,6 +41,7 @@ class OperatorNode:
 
     Attributes:
         operator: the operator with its constant arguments.
+        device: where the program wants its results: "cpu" or "gpu".
         inputs: the data it works on.
         argument_inputs: arguments that differ from sample to sample.
         number: counts applications in the order of the calls. One call with several input sets gives all of them one
@@ -53,16 +55,12 @@ class OperatorNode:
     argument_inputs: Mapping[str, DataNode] = field(default_factory=dict)
     number: int = field(default_factory=itertools.count().__next__)
     adapt: Callable[[Sequence[str]], Operator] | None = None
+    device: str = "cpu"
 
     @property
     def needs(self) -> tuple[DataNode, ...]:
         """All nodes that it takes data from."""
         return (*self.inputs, *self.argument_inputs.values())
-
-    @property
-    def is_on_gpu(self) -> bool:
-        """Whether its output is on a GPU; see `dali_like.graph.operator_interface.GpuOperator`."""
-        return hasattr(self.operator, "compute_on_gpu")
 
     @property
     def layouts(self) -> Sequence[str]:
@@ -176,6 +174,7 @@ class Graph(NamedTuple):
         sources: the sources that outputs and sinks depend on.
         operators: the operators that outputs and sinks depend on, in an order of execution.
         constants: the constants that outputs and sinks depend on.
+        cpu_only: whether nothing may use a GPU, and all outputs are wanted in host memory; see `dali_like.use_cpu`.
     """
 
     outputs: tuple[DataNode, ...]
@@ -183,14 +182,21 @@ class Graph(NamedTuple):
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
     constants: tuple[ConstantNode, ...]
+    cpu_only: bool
 
     @property
     def wants_gpu(self) -> str:
         """The first part that needs a GPU, for messages; empty if no part does."""
-        names = [source.external.name for source in self.sources if source.external.options["device"] == "gpu"]
-        names += [node.operator.name for node in self.operators if node.is_on_gpu]
+        if self.cpu_only:
+            return ""
+        names = [source.external.name for source in self.sources if source.external.may_be_on_gpu]
+        names += [node.operator.name for node in self.operators if hasattr(node.operator, "compute_on_gpu")]
         names += [node.name for node in self.outputs if node.device == "gpu"]
         return f"{names[0]} on the GPU" if names else ""
+
+    def device_of(self, output: DataNode) -> str:
+        """Return where `Pipeline.run` delivers an output: "cpu" or "gpu"."""
+        return "cpu" if self.cpu_only else output.device
 
 
 def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> Graph:
@@ -198,7 +204,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
 
     Raises:
         DefinitionError: an operator is applied to Python objects.
-        ArgumentClashError: two sources have the same name, or an operator on the CPU is applied to data on the GPU.
+        ArgumentClashError: two sources have the same name.
     """
     sources: dict[SourceNode, None] = {}
     operators: dict[OperatorNode, None] = {}
@@ -213,7 +219,6 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
         elif producer not in operators:
             for data in producer.needs:
                 _refuse_objects(producer, data)
-                _refuse_gpu(producer, data)
                 visit(data)
             operators[producer] = None
 
@@ -221,7 +226,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
         visit(node)
     _check_names(sources)
     in_order = sorted(operators, key=lambda node: node.number)  # the inputs of an operator were created before it
-    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants))
+    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants), is_cpu_only())
 
 
 def _check_names(sources: Iterable[SourceNode]) -> None:
@@ -236,9 +241,9 @@ def is_of_objects(data: DataNode) -> bool:
     return isinstance(data.producer, SourceNode) and data.producer.external.is_object(data.output)
 
 
-def _refuse_gpu(producer: OperatorNode, data: DataNode) -> None:
-    if data.device != "cpu":
-        raise ArgumentClashError(f"{producer.operator.name} works on the CPU; {data.name} is on the GPU: pass its .cpu()")
+def device_of_result(inputs: Iterable[DataNode]) -> str:
+    """Return where the result of an operator is wanted that names no device: on the GPU if an input is wanted there."""
+    return "gpu" if any(node.device == "gpu" for node in inputs) else "cpu"
 
 
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:

@@ -153,7 +153,14 @@ class Operator(Protocol):
 
 
 class GpuOperator(Operator, Protocol):
-    """An operator on batches with its output on a GPU."""
+    """An operator on batches with its output on a GPU.
+
+    Attributes:
+        on_cpu: computes the same on the CPU.
+    """
+
+    @property
+    def on_cpu(self) -> Operator: ...
 
     def compute_on_gpu(
         self,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START_METHODS", "Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
 
-START_METHODS = ("fork", "spawn", "thread", "ray")
+START_METHODS = ("fork", "spawn", "forkserver", "thread", "ray")
 
 
 class DefaultInt(int):
@@ -94,6 +94,8 @@ def _number_of_workers(name: str, value: Any) -> int | str:
 def _start_method(name: str, value: Any) -> str:
     if value not in START_METHODS:
         raise ArgumentError(f"{name} must be one of {', '.join(START_METHODS)}, not {value!r}")
+    if value == "forkserver":  # starts the workers in any case; DALI's sources are pickled with it, as with "spawn"
+        return "spawn"
     return value if isinstance(value, DefaultText) else str(value)
 
 
@@ -184,6 +186,7 @@ class Arguments:
     enable_checkpointing: bool = field(metadata=_argument(flag))
     py_num_workers: int | str | None = field(metadata=_argument(or_none(_number_of_workers)))
     py_start_method: str = field(metadata=_argument(_start_method))
+    py_import_main: bool = field(metadata=_argument(flag))
     py_callback_pickler: Any = field(metadata=_argument(or_none(_callback_pickler)))
     py_worker_options: Any = field(metadata=_argument(or_none(_worker_options)))
     output_dtype: Any = field(metadata=_argument(_each(_dtype), saved=True))
@@ -214,6 +217,10 @@ class Arguments:
             raise ArgumentClashError(
                 f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
                 "workers have the sources already, and nothing is pickled"
+            )
+        if self.py_import_main and self.py_start_method == "ray":
+            raise ArgumentClashError(
+                "py_import_main is for spawned processes: Ray's workers run on nodes that may not have the program"
             )
         if self.py_start_method != "ray":
             if self.py_worker_options is not None:

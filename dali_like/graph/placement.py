@@ -10,6 +10,10 @@ same either way, because operators are functions of their samples, and random nu
 There is one exception: if samples are repeated to fill a batch, workers would repeat the random results, too. Random
 operators then stay in threads.
 
+Where the program wants a result ("cpu" or "gpu") is another question. Operators that have no implementation for a GPU run
+in workers or threads in any case, and only the outputs of the pipeline are copied to the GPU. A decoder that has one (see
+`GpuOperator`) runs on the CPU, too, if operators need its images there, or if the GPU cannot decode.
+
 All other operators run in threads, in stages. A program stage runs as many operators as possible on one sample before
 the next sample. Between programs, batch stages run the operators that need a whole batch.
 """
@@ -79,6 +83,15 @@ class Placement(NamedTuple):
     stages: tuple[Stage, ...]
     operators: Mapping[OperatorNode, Operator]
 
+    @property
+    def places(self) -> dict[OperatorNode, str]:
+        """Where each operator runs: in the "workers", in "threads", or on the "gpu"."""
+        fused = {node for fusion in self.fusions.values() for node in fusion.operators}
+        return {
+            node: "workers" if node in fused else "gpu" if _is_on_gpu(operator) else "threads"
+            for node, operator in self.operators.items()
+        }
+
     def outputs_of(self, source: SourceNode) -> Sequence[Key]:
         """Return the keys of the data in a source's batches."""
         fusion = self.fusions.get(source)
@@ -100,10 +113,11 @@ def place(
         ArgumentError: an operator does not support the layout of its input.
     """
     limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
-    context = ProgramContext(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy), limit_bytes)
+    operators = _implementations(graph, adapted_operators(graph, seen))
+    context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes)
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
-        needed = _sources_needed(graph.operators)
+        needed = _sources_needed(operators)
         for source in graph.sources:
             nodes = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
             if nodes and _may_be_fused(source.external):
@@ -111,9 +125,25 @@ def place(
     return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
 
 
-def fused_operators(placement: Placement) -> set[OperatorNode]:
-    """Return the operators that run in the workers."""
-    return {node for fusion in placement.fusions.values() for node in fusion.operators}
+def _is_on_gpu(operator: Operator) -> bool:
+    return hasattr(operator, "compute_on_gpu")
+
+
+def _implementations(graph: Graph, operators: Mapping[OperatorNode, Operator]) -> Mapping[OperatorNode, Operator]:
+    """Return the operators with their implementation for the CPU or the GPU."""
+    if not any(map(_is_on_gpu, operators.values())):
+        return operators
+    from dali_like.device.opening import can_decode_images  # noqa: PLC0415  # lazy: most graphs are on the CPU
+
+    # Programs ask for the data of a GPU by `.cpu()` if they want them copied back.
+    needed = {data.producer for node in graph.operators for data in node.needs if data.device == "gpu"}
+    stays = not graph.cpu_only and can_decode_images()
+    chosen = dict(operators)
+    for node, operator in operators.items():
+        on_cpu: Operator | None = getattr(operator, "on_cpu", None)
+        if on_cpu is not None and (node in needed or not stays):
+            chosen[node] = on_cpu
+    return chosen
 
 
 def workers_are_enough(arguments: Arguments) -> bool:
@@ -162,11 +192,11 @@ def _draws_apart(graph: Graph, source: SourceNode, node: OperatorNode) -> bool:
     return differs and any(each.operator.seed is not None for each in (node, *_with_dependencies(node.needs)))
 
 
-def _sources_needed(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNode | None]]:
+def _sources_needed(operators: Mapping[OperatorNode, Operator]) -> dict[OperatorNode, set[SourceNode | None]]:
     """Return for each operator the sources that it depends on, directly or not; None among them stands for a whole batch."""
     needed: dict[OperatorNode, set[SourceNode | None]] = {}
-    for node in operators:
-        sources: set[SourceNode | None] = set() if node.operator.per_sample else {None}
+    for node, operator in operators.items():
+        sources: set[SourceNode | None] = set() if operator.per_sample else {None}
         for data in node.needs:
             if isinstance(data.producer, SourceNode):
                 sources.add(data.producer)
@@ -208,7 +238,7 @@ def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: Program
     missing = [node for node in (*graph.outputs, *graph.sinks) if key(node) not in there]
     pending = sorted(_with_dependencies(missing, there), key=lambda node: node.number)
     while pending:
-        later = _after_batch_operators(pending)
+        later = _after_batch_operators(pending, context)
         now = [node for node in pending if node not in later]
         pending = [node for node in pending if node in later]
         if now:
@@ -225,11 +255,11 @@ def _outputs(node: OperatorNode) -> list[Key]:
     return [(node, i) for i in range(len(node.layouts))]
 
 
-def _after_batch_operators(nodes: Sequence[OperatorNode]) -> set[OperatorNode]:
+def _after_batch_operators(nodes: Sequence[OperatorNode], context: ProgramContext) -> set[OperatorNode]:
     """Return the operators that need a whole batch or depend on one that does."""
     found: set[Producer] = set()
     for node in nodes:
-        if not node.operator.per_sample or any(data.producer in found for data in node.needs):
+        if not context.operators[node].per_sample or any(data.producer in found for data in node.needs):
             found.add(node)
     return {node for node in nodes if node in found}
 

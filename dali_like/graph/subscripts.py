@@ -127,7 +127,8 @@ def _subscribe(data: DataNode, values: Sequence[DataNode], parts: tuple[Part, ..
         raise ArgumentError("New axis name must be specified for all axes or none.")
     adapt = functools.partial(_adapted, parts)
     operation = adapt([data.producer.layouts[data.output]])
-    return DataNode(operation.name, "cpu", OperatorNode(operation, (data, *values), adapt=adapt))
+    node = OperatorNode(operation, (data, *values), adapt=adapt, device=data.device)
+    return DataNode(operation.name, data.device, node)
 
 
 def _adapted(parts: tuple[Part, ...], layouts: Sequence[str]) -> Subscription:

@@ -95,9 +95,9 @@ def image(
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".

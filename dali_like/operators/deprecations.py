@@ -26,6 +26,12 @@ ARGUMENTS = {
     "crop_mirror_normalize": {"output_dtype": "dtype"},
     "lookup_table": {"output_dtype": "dtype"},
     "peek_image_shape": {"type": "dtype"},
+    "readers.coco": {
+        "dump_meta_files": "save_preprocessed_annotations",
+        "dump_meta_files_path": "save_preprocessed_annotations_dir",
+        "meta_files_path": "preprocessed_annotations",
+        "save_img_ids": "image_ids",
+    },
     "rotate": {"output_dtype": "dtype"},
     "shapes": {"type": "dtype"},
     "slice": {"output_dtype": "dtype"},
@@ -57,6 +63,22 @@ def current_arguments(description: Description, given: Mapping[str, Any]) -> dic
     Raises:
         ArgumentTypeError: an argument is given by both of its names.
     """
+    current = renamed_arguments(description, given)
+    for name in WITHOUT_EFFECT.get(description.path, ()):
+        if name in current:
+            warn(f"{description.name}: {name} has no effect", DeprecationWarning)
+    if SEED in current and not description.random:
+        warn(f"{description.name}: seed has no effect, because this operator uses no random numbers", DeprecationWarning)
+        del current[SEED]
+    return current
+
+
+def renamed_arguments(description: Description, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments by their current names.
+
+    Raises:
+        ArgumentTypeError: an argument is given by both of its names.
+    """
     current = dict(given)
     for older, name in ARGUMENTS.get(description.path, {}).items():
         if older in current:
@@ -64,10 +86,4 @@ def current_arguments(description: Description, given: Mapping[str, Any]) -> dic
                 raise ArgumentTypeError(f"{description.name}: {older} is a deprecated name of {name}; pass only {name}")
             warn(f"{description.name}: the argument {older} is deprecated; use {name}", DeprecationWarning)
             current[name] = current.pop(older)
-    for name in WITHOUT_EFFECT.get(description.path, ()):
-        if name in current:
-            warn(f"{description.name}: {name} has no effect", DeprecationWarning)
-    if SEED in current and not description.random:
-        warn(f"{description.name}: seed has no effect, because this operator uses no random numbers", DeprecationWarning)
-        del current[SEED]
     return current

@@ -12,7 +12,7 @@ A description decorates a plain function of one sample::
         \"\"\"
         return image + np.asarray(by, image.dtype)
 
-This provides ``fn.brighten(data, *, by=10.0, device="cpu", name=None, ...)`` and ``ops.Brighten``. Both accept constants or
+This provides ``fn.brighten(data, *, by=10.0, device=None, name=None, ...)`` and ``ops.Brighten``. Both accept constants or
 nodes for `by` and lists of nodes for `data`, and reject other values when the graph is built. A thread or a worker calls the
 function with the data of one sample; `by` is then a float.
 
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.common.class_names import class_name
-from dali_like.errors import ArgumentError, NdimMismatchError, SampleError, SampleTypeError
+from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
@@ -70,9 +70,10 @@ class Description:
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
         in_order: whether batches must be passed to `function` one at a time, in their order.
-        takes_constants: whether the first input may be a constant.
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
+        travels: for operators of the user's: a function, and its arguments, that make this description again in a worker.
+            None: the worker has the operator by its name.
     """
 
     path: str
@@ -91,8 +92,8 @@ class Description:
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
     in_order: bool = False
-    takes_constants: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
+    travels: tuple[Any, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -153,6 +154,9 @@ class Description:
         return tuple(" ".join(dict.fromkeys(column)) for column in columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.travels is not None:
+            make, *arguments = self.travels
+            return make, tuple(arguments)
         return description_of, (self.path,)
 
 
@@ -279,7 +283,8 @@ def _checked(output: Any) -> Array:
     return array
 
 
-def operator(
+def describe(
+    function: Callable[..., Any],
     *,
     module: str = "",
     name: str = "",
@@ -292,15 +297,15 @@ def operator(
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
     in_order: bool = False,
-    takes_constants: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     preserve: bool = False,
-    internal: bool = False,
     ignored: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], Description]:
+    travels: tuple[Any, ...] | None = None,
+) -> Description:
     """Make a `Description` from a function; see this module.
 
     Args:
+        function: the function of one sample.
         module: submodule of ``fn``, such as "decoders". Default: ``fn`` itself.
         name: name in this module. Default: the name of the function.
         layouts: see `Description`.
@@ -309,57 +314,79 @@ def operator(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, in_order, takes_constants, for_frames: see `Description`.
+        per_sample, strided, in_order, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
-        internal: whether the operator is only for readers, see `Reader.behind`, and not in ``fn`` and ``ops``.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
+        travels: see `Description`.
     """
     fixed = output_layout
     layout_function = (lambda _, __: fixed) if isinstance(fixed, str) else fixed
+    own = inspect.signature(function).parameters.values()
+    inputs = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY][1:]
+    variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in inputs)
+    fixed_inputs = [parameter for parameter in inputs if parameter.kind is not parameter.VAR_POSITIONAL]
+    needed = [parameter for parameter in fixed_inputs or inputs if parameter.default is parameter.empty]
+    parameters = parameters_of(function)
+    if random:
+        parameters["seed"] = make_parameter("seed", int, -1)
+    return Description(
+        path=f"{module}.{name or function.__name__}" if module else name or function.__name__,
+        function=function,
+        doc=inspect.getdoc(function) or "",
+        parameters=parameters,
+        common={
+            **_common(preserve=preserve),
+            **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
+        },
+        inputs=tuple(parameter.name for parameter in inputs),
+        min_inputs=len(needed) if min_inputs is None else min_inputs,
+        max_inputs=None if variadic else len(inputs),
+        layouts=layouts,
+        num_outputs=num_outputs,
+        output_layout=layout_function,
+        check=check,
+        random=random,
+        per_sample=per_sample,
+        strided=strided,
+        in_order=in_order,
+        for_frames=for_frames,
+        travels=travels,
+    )
 
-    def describe(function: Callable[..., Any]) -> Description:
-        own = inspect.signature(function).parameters.values()
-        inputs = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY][1:]
-        variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in inputs)
-        needed = [parameter for parameter in inputs if parameter.default is parameter.empty]
-        parameters = parameters_of(function)
-        if random:
-            parameters["seed"] = make_parameter("seed", int, -1)
-        path = f"{module}.{name or function.__name__}" if module else name or function.__name__
-        described = Description(
-            path=path,
-            function=function,
-            doc=inspect.getdoc(function) or "",
-            parameters=parameters,
-            common={
-                **_common(preserve=preserve),
-                **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
-            },
-            inputs=tuple(parameter.name for parameter in inputs),
-            min_inputs=len(needed) if min_inputs is None else min_inputs,
-            max_inputs=None if variadic else len(inputs),
-            layouts=layouts,
-            num_outputs=num_outputs,
-            output_layout=layout_function,
-            check=check,
-            random=random,
-            per_sample=per_sample,
-            strided=strided,
-            in_order=in_order,
-            takes_constants=takes_constants,
-            for_frames=for_frames,
-        )
-        if path in _registry or path in _internal:
-            raise ValueError(f"two operators have the name {path}")
-        (_internal if internal else _registry)[path] = described
+
+def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Description]:
+    """Make a `Description` from a function, and register it as an operator of the library.
+
+    Args:
+        internal: whether the operator is only for readers, see `Reader.behind`, and not in ``fn`` and ``ops``.
+        options: see `describe`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Description:
+        described = describe(function, **options)
+        if described.path in _registry or described.path in _internal:
+            raise ValueError(f"two operators have the name {described.path}")
+        (_internal if internal else _registry)[described.path] = described
         return described
 
-    return describe
+    return decorate
+
+
+def register(description: Description) -> None:
+    """Register an operator of the user's. It replaces an earlier one of the user's with the same name.
+
+    Raises:
+        DefinitionError: the library has an operator with this name.
+    """
+    earlier = descriptions().get(description.path)
+    if earlier is not None and earlier.travels is None:
+        raise DefinitionError(f"{description.name} is an operator of dali_like: choose another name, or pass module=")
+    _registry[description.path] = description
 
 
 def _common(*, preserve: bool) -> dict[str, Parameter]:
     return {
-        "device": make_parameter("device", str | None, "cpu"),
+        "device": make_parameter("device", str | None, None),
         "name": make_parameter("name", str | None, None),
         "preserve": make_parameter("preserve", bool, preserve),
         "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),
@@ -371,6 +398,11 @@ def descriptions() -> Mapping[str, Description]:
     import dali_like.operators  # noqa: F401, PLC0415  # registers them
 
     return _registry
+
+
+def own_descriptions() -> Mapping[str, Description]:
+    """Return the operators of this library, without those of users."""
+    return {path: description for path, description in descriptions().items() if description.travels is None}
 
 
 def internal_descriptions() -> Mapping[str, Description]:

@@ -15,11 +15,10 @@ from dali_like.common.suggestions import list_unknown
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline
-from dali_like.graph.expressions import Expression
-from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
+from dali_like.graph.nodes import DataNode, OperatorNode, device_of_result, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, descriptions, internal_descriptions
-from dali_like.operators.mixed import MIXED, MixedImage
+from dali_like.operators.mixed import ON_GPU, MixedImage
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
 
@@ -44,7 +43,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
     )
     check_names(description, given)
-    device = _device_of_output(description, given.get("device", "cpu"))
+    device = _device_of_result(description, given.get("device"), inputs)
     nodes, constants = {}, {}
     for name, value in given.items():
         value = value.array.tolist() if isinstance(value, Constant) else value  # noqa: PLW2901
@@ -62,10 +61,10 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     for one_set in input_sets or [list(inputs)]:
         data = _as_nodes(description, one_set)
         bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)
-        if device == "gpu":
+        if given.get("device") == "mixed" and description.path in ON_GPU:
             bind = functools.partial(_bind_mixed, bind)
         bound = bind([_layouts_of(node) for node in data])
-        node = OperatorNode(bound, data, nodes, **number, adapt=bind)
+        node = OperatorNode(bound, data, nodes, **number, adapt=bind, device=device)
         number = {"number": node.number}
         name = given.get("name") or description.name
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
@@ -99,11 +98,6 @@ def _is_list_of_nodes(value: Any) -> bool:
 
 
 def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode, ...]:
-    needs_node = bool(description.min_inputs) and not description.takes_constants
-    if needs_node and not any(isinstance(value, Expression) for value in inputs):
-        raise DefinitionError(
-            f"{description.name}: the input {description.inputs[0]} must be a DataNode, not a {type(inputs[0]).__qualname__}"
-        )
     nodes: list[DataNode] = []
     for i, value in enumerate(inputs):
         name = description.inputs[min(i, len(description.inputs) - 1)]
@@ -133,13 +127,19 @@ def check_names(description: Description, given: Mapping[str, Any]) -> None:
         raise ArgumentTypeError(f"{description.name} needs the argument {', '.join(missing)}")
 
 
-def _device_of_output(description: Description, device: Any) -> str:
-    """Return the device of an operator's output, given the device on which it is to run."""
-    if device == "mixed" and description.path in MIXED:
+def _device_of_result(description: Description, device: Any, inputs: Sequence[Any]) -> str:
+    """Return where the result of an operator is wanted, given its argument `device`, if any."""
+    if device is None:
+        each = (part for value in inputs for part in (value if _is_list_of_nodes(value) else [value]))
+        return device_of_result(node for node in each if isinstance(node, DataNode))
+    if device == "mixed" and "decoders" in description.path.split("."):
         return "gpu"
-    if device not in ("cpu", None):
-        raise DeviceError(f"{description.name}: device={device!r} is not supported; operators run on the CPU")
-    return "cpu"
+    if device not in ("cpu", "gpu"):
+        also = '; "mixed" is for decoders' if device == "mixed" else ""
+        raise DeviceError(
+            f'{description.name}: device={device!r} is not a device of this operator: pass "cpu" or "gpu"{also}'
+        )
+    return str(device)
 
 
 def _bind_mixed(bind: Callable[[Sequence[str]], BoundOperator], layouts: Sequence[str]) -> MixedImage:

@@ -12,10 +12,10 @@ from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import BoundOperator
 from dali_like.types import GRAY, RGB
 
-#: Operators that support ``device="mixed"``.
-MIXED = ("decoders.image",)
+#: Operators that run on the GPU with ``device="mixed"``.
+ON_GPU = ("decoders.image",)
 #: Output types that the GPU supports.
-_ON_GPU = (RGB, GRAY)
+_OUTPUT_TYPES = (RGB, GRAY)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class MixedImage:
     def _decoded_on_gpu(self, samples: Sequence[Array], copier: Copier) -> list[Any]:
         """Return the images, with None for each file that the GPU cannot decode."""
         output_type = self.on_cpu.values.get("output_type", RGB)
-        if output_type not in _ON_GPU:
+        if output_type not in _OUTPUT_TYPES:
             return [None] * len(samples)
         is_upright = bool(self.on_cpu.values.get("adjust_orientation", False))
         files = [bytes(sample) for sample in samples]

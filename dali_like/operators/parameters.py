@@ -199,7 +199,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
     return {
-        name: make_parameter(name, hints[name], parameter.default)
+        name: make_parameter(name, hints.get(name, Any), parameter.default)
         for name, parameter in signature.parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }

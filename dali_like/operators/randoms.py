@@ -108,7 +108,7 @@ def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
     return f"{layout[1:]} {layout}".strip()
 
 
-@operator(module="random", random=True, output_layout=_drawn_layout, check=_check, takes_constants=True)
+@operator(module="random", random=True, output_layout=_drawn_layout, check=_check)
 def choice(
     call: OperatorCall,
     a: Array,

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
 from dali_like.graph.nodes import source_nodes
+from dali_like.operators.deprecations import renamed_arguments
 from dali_like.operators.description import Description, description_of
 from dali_like.operators.functions import (
     apply,
@@ -159,6 +160,7 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     given = {name: _plain_paths(value) for name, value in given.items() if value is not None and value is not NO_TYPE}
     if inputs:
         raise ArgumentTypeError(f"{description.name} takes no inputs; give its arguments by name")
+    given = renamed_arguments(description, given)
     check_names(description, given)
     cls: Any = description.function
     behind = description_of(cls.behind) if cls.behind else None

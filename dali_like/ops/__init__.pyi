@@ -11,12 +11,16 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
+from dali_like.ops import experimental as experimental
 from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
+from dali_like.ops._registry import cpu_ops as cpu_ops
+from dali_like.ops._registry import gpu_ops as gpu_ops
+from dali_like.ops._registry import mixed_ops as mixed_ops
 
 _Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
@@ -45,7 +49,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -89,7 +93,7 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: DataNode | _Fixed,
+        input_0: DataNode | _Constant,
         input_1: DataNode | _Constant,
         /,
         *,
@@ -132,7 +136,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         device: str | None = ...,
@@ -175,7 +179,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -321,7 +325,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         num_classes: int = ...,
@@ -382,7 +386,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         keys: _Ints = ...,
@@ -483,7 +487,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -540,7 +544,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -593,7 +597,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         contrast: float | DataNode = ...,
@@ -648,7 +652,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -702,7 +706,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         hue: float | DataNode = ...,
@@ -754,7 +758,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         saturation: float | DataNode = ...,
@@ -812,7 +816,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -869,7 +873,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         image_type: DALIImageType = ...,
@@ -920,7 +924,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -992,7 +996,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1087,7 +1091,7 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -1171,7 +1175,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1234,7 +1238,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1292,7 +1296,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType = ...,
@@ -1346,7 +1350,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1395,7 +1399,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         quality: int | DataNode = ...,
@@ -1456,7 +1460,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1556,7 +1560,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1661,7 +1665,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -1876,7 +1880,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1944,7 +1948,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -2044,7 +2048,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         size: _Ints = ...,
@@ -2114,7 +2118,7 @@ class PerFrame:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         replace: bool = ...,
@@ -2168,7 +2172,7 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2230,7 +2234,7 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2287,7 +2291,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -2336,7 +2340,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         axes: _Ints = ...,
@@ -2387,7 +2391,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         perm: _Ints | None = ...,
@@ -2447,7 +2451,7 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         matrix_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2516,7 +2520,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: DataNode | _Fixed,
+        image: DataNode | _Constant,
         /,
         *,
         angle: float | DataNode = ...,

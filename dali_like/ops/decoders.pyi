@@ -50,7 +50,7 @@ class Audio:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         sample_rate: float | DataNode = ...,
@@ -95,9 +95,9 @@ class Image:
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
-    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
-    units.
+    With ``device="mixed"`` the images are wanted on the GPU. They are decoded there if nvImageCodec is installed, and if no
+    operator takes them, as operators run on the CPU. Images that nvImageCodec does not support are decoded on the CPU and
+    copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
@@ -137,7 +137,7 @@ class Image:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         output_type: DALIImageType = ...,
@@ -248,7 +248,7 @@ class ImageCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -364,7 +364,7 @@ class ImageSlice:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -485,7 +485,7 @@ class ImageRandomCrop:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         random_area: _Floats = ...,
@@ -568,7 +568,7 @@ class Numpy:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         /,
         *,
         dtype: _DataType | None = ...,

@@ -214,7 +214,7 @@ class Choice:
         bytes_per_sample_hint: Any = ...,
     ) -> None: ...
     @overload
-    def __call__(  # type: ignore[overload-overlap]
+    def __call__(
         self,
         a: DataNode | _Constant,
         shape_like: DataNode | _Constant | None = None,
@@ -233,7 +233,7 @@ class Choice:
     @overload
     def __call__(
         self,
-        a: _Sequence[DataNode] | _Constant,
+        a: _Sequence[DataNode],
         shape_like: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,

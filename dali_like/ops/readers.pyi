@@ -105,6 +105,345 @@ class File:
         ...
     
 
+class Caffe:
+    """Reads images and labels from LMDB databases of Caffe.
+
+    Args:
+        path: folders of the databases. Those with URLs are copied by each worker.
+        image_available: whether to return images.
+        label_available: whether to return labels.
+
+    Returns:
+        The image: its encoded bytes, or an array of shape (height, width, channels) if the database has it like this; dtype
+        UINT8. And the label, of shape (1,) and dtype INT32. What a record lacks is empty.
+    """
+    def __init__(
+        self,
+        *,
+        path: _Strings = ...,
+        image_available: bool = ...,
+        label_available: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        path: _Strings = ...,
+        image_available: bool = ...,
+        label_available: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
+class Caffe2:
+    """Reads images, labels and further tensors from LMDB databases of Caffe2.
+
+    DALI 1.53 refuses sparse labels, with and without weights, because of an error. This reader returns them.
+
+    Args:
+        path: folders of the databases. Those with URLs are copied by each worker.
+        image_available: whether the first tensor of a record is an image.
+        label_type: 0: one number. 1: the indices of active labels. 2: a vector. 3: the indices of active labels, and in the
+            next tensor their weights. 4: there are no labels.
+        num_labels: length of the returned vector with `label_type` 1 and 3.
+        additional_inputs: number of further tensors.
+        bbox: whether the last tensor is a bounding box.
+
+    Returns:
+        The image: its encoded bytes, or an array of shape (height, width, channels) if the database has it like this; dtype
+        UINT8. The labels, of one dimension and dtype INT32 or FLOAT. The further tensors, flat, of dtype FLOAT, INT32 or
+        INT64. The box, of shape (4,) and dtype INT32.
+    """
+    def __init__(
+        self,
+        *,
+        path: _Strings = ...,
+        image_available: bool = ...,
+        label_type: int = ...,
+        num_labels: int = ...,
+        additional_inputs: int = ...,
+        bbox: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        path: _Strings = ...,
+        image_available: bool = ...,
+        label_type: int = ...,
+        num_labels: int = ...,
+        additional_inputs: int = ...,
+        bbox: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
+class COCO:
+    """Reads images, boxes, labels and masks of a COCO dataset.
+
+    The images are sorted by their ids. The file of annotations, the folder of preprocessed annotations, and the folder of
+    images may be URLs.
+
+    Args:
+        file_root: folder of the images.
+        annotations_file: path of the JSON file.
+        preprocessed_annotations: folder of preprocessed annotations, instead of the JSON file. Those of DALI fit, too.
+        save_preprocessed_annotations: write the annotations to `save_preprocessed_annotations_dir`, with what the other
+            arguments made of them.
+        save_preprocessed_annotations_dir: a local folder.
+        images: file names of the images to read, in this order. Names may repeat. Those without annotations are left out.
+        ltrb: return boxes as left, top, right, bottom, instead of left, top, width, height.
+        ratio: return boxes and polygons relative to the size of the image. Masks are drawn at their place in pixels; DALI
+            draws them with relative coordinates.
+        size_threshold: least width and height of objects in pixels. Smaller ones are left out.
+        include_iscrowd: whether to include objects with ``iscrowd=1``.
+        skip_empty: leave out images without objects.
+        avoid_class_remapping: return the ids of categories, instead of their numbers from 1 on.
+        polygon_masks: return polygons and their vertices.
+        pixelwise_masks: return images of labels. If objects overlap, the greater label is seen. Of several run-length
+            encoded masks with one label in an image the last one is drawn, and none if there are polygons with the label, as
+            in DALI. Needs pycocotools, as run-length encoded masks in strings do.
+        image_ids: return the ids of the images.
+        masks: deprecated. As `polygon_masks`, but polygons count coordinates instead of vertices.
+
+    Returns:
+        The bytes of the image, of dtype UINT8. The boxes, of shape (objects, 4) and dtype FLOAT. The labels, of shape
+        (objects,) and dtype INT32. With `polygon_masks` the polygons: number of the object, first vertex, and end of the
+        vertices, of shape (polygons, 3) and dtype INT32; and the vertices, of shape (vertices, 2) and dtype FLOAT. With
+        `pixelwise_masks` the labels of pixels, of shape (height, width, 1), dtype INT32 and layout HWC. With `image_ids` the
+        id, of shape (1,) and dtype INT32.
+    """
+    def __init__(
+        self,
+        *,
+        file_root: str | None = ...,
+        annotations_file: str = ...,
+        preprocessed_annotations: str = ...,
+        save_preprocessed_annotations: bool = ...,
+        save_preprocessed_annotations_dir: str = ...,
+        images: _Strings | None = ...,
+        ltrb: bool = ...,
+        ratio: bool = ...,
+        size_threshold: float = ...,
+        include_iscrowd: bool = ...,
+        skip_empty: bool = ...,
+        avoid_class_remapping: bool = ...,
+        polygon_masks: bool = ...,
+        pixelwise_masks: bool = ...,
+        image_ids: bool = ...,
+        masks: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        file_root: str | None = ...,
+        annotations_file: str = ...,
+        preprocessed_annotations: str = ...,
+        save_preprocessed_annotations: bool = ...,
+        save_preprocessed_annotations_dir: str = ...,
+        images: _Strings | None = ...,
+        ltrb: bool = ...,
+        ratio: bool = ...,
+        size_threshold: float = ...,
+        include_iscrowd: bool = ...,
+        skip_empty: bool = ...,
+        avoid_class_remapping: bool = ...,
+        polygon_masks: bool = ...,
+        pixelwise_masks: bool = ...,
+        image_ids: bool = ...,
+        masks: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> DataNode:
+        ...
+    
+
+class MXNet:
+    """Reads images and labels from RecordIO files of MXNet.
+
+    MXNet's ``im2rec`` writes the files and the index. Without an index, the reader builds one. It stores the index beside
+    the file as ``.name.index``, or in ``~/.cache/dali_like`` if the folder is read-only.
+
+    Args:
+        path: paths of the RecordIO files.
+        index_path: path of the index: a text file with a number and a position per line. With several files, positions go on
+            counting from file to file. Default: the reader builds an index.
+
+    Returns:
+        The encoded image, of shape (number of bytes,) and dtype UINT8, and the labels, of shape (number of labels,) and
+        dtype FLOAT. The samples are in the order of their positions in the files.
+    """
+    def __init__(
+        self,
+        *,
+        path: _Strings = ...,
+        index_path: _Strings | None = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        path: _Strings = ...,
+        index_path: _Strings | None = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class NemoAsr:
     """Reads audio and its transcripts, as listed in manifests of NVIDIA NeMo.
 
@@ -385,5 +724,178 @@ class Sequence:
         skip_cached_images: bool = ...,
         tensor_init_bytes: int = ...,
     ) -> DataNode:
+        ...
+    
+
+class TFRecord:
+    """Reads features of examples from TFRecord files.
+
+    The function returns a dict with a node for each feature. ``dali_like.tfrecord`` has the types of features::
+
+        features = {
+            "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+            "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+            "boxes": tfrecord.VarLenFeature([4], tfrecord.float32, 0.0),
+        }
+        inputs = fn.readers.tfrecord(path=paths, features=features)
+        images = fn.decoders.image(inputs["image/encoded"])
+
+    DALI's ``tfrecord2idx`` writes indexes. Without indexes, the reader builds them, and stores each beside its file as
+    ``.name.index``, or in ``~/.cache/dali_like`` if the folder is read-only. The checksums of records are verified if
+    google-crc32c is installed: ``pip install 'dali_like[tfrecord]'``.
+
+    Args:
+        path: paths of the TFRecord files.
+        features: a dict of features by their names in the examples.
+        index_path: paths of the indexes, one for each file. Default: the reader builds the indexes.
+        dont_use_mmap, use_o_direct: without effect.
+
+    Returns:
+        Arrays of dtype INT64 or FLOAT. A string is an array of its bytes, of dtype UINT8. If an example has fewer elements
+        than the shape of a `FixedLenFeature`, the others have the default value. If an example lacks a feature, its array is
+        empty: its first extent is 0. An array without dimensions has the default value then.
+    """
+    def __init__(
+        self,
+        *,
+        path: _Strings = ...,
+        features: Any = ...,
+        index_path: _Strings | None = ...,
+        dont_use_mmap: bool = ...,
+        use_o_direct: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        path: _Strings = ...,
+        features: Any = ...,
+        index_path: _Strings | None = ...,
+        dont_use_mmap: bool = ...,
+        use_o_direct: bool = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> Any:
+        ...
+    
+
+class Webdataset:
+    """Reads samples from tar archives, as WebDataset writes them.
+
+    Consecutive files in an archive with the same name before the first dot are the components of a sample. The rest of the
+    name is the extension. Files whose name begins with a dot, folders and links are left out. The archives may be of the
+    formats ustar, GNU and pax. Compressed archives are refused.
+
+    DALI's ``wds2idx`` writes indexes. Without indexes, the reader builds them, and stores each beside its archive as
+    ``.name.index``, or in ``~/.cache/dali_like`` if the folder is read-only.
+
+    Args:
+        paths: paths of the archives.
+        ext: for each output, its extension, or alternatives separated by semicolons, such as ``"jpg;jpeg;png"``. If a
+            sample has several of them, the output is the first one in the archive.
+        index_paths: paths of the indexes, one for each archive. Default: the reader builds the indexes.
+        missing_component_behavior: treatment of a sample that lacks a component: "empty" for an empty array, "skip" to
+            leave the sample out, or "error". Default: "empty".
+        case_sensitive_extensions: whether upper and lower case of extensions are distinguished.
+        dtypes: data types of the outputs. Default: UINT8 for each.
+
+    Returns:
+        For each output, the bytes of its component as an array of one dimension and of its data type.
+    """
+    def __init__(
+        self,
+        *,
+        paths: _Strings = ...,
+        ext: _Strings = ...,
+        index_paths: _Strings | None = ...,
+        missing_component_behavior: str = ...,
+        case_sensitive_extensions: bool = ...,
+        dtypes: Any = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        paths: _Strings = ...,
+        ext: _Strings = ...,
+        index_paths: _Strings | None = ...,
+        missing_component_behavior: str = ...,
+        case_sensitive_extensions: bool = ...,
+        dtypes: Any = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> Any:
         ...
     

@@ -43,7 +43,7 @@ class Sum:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -100,7 +100,7 @@ class Mean:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -157,7 +157,7 @@ class MeanSquare:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -214,7 +214,7 @@ class RMS:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -269,7 +269,7 @@ class Min:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -322,7 +322,7 @@ class Max:
     @overload
     def __call__(
         self,
-        input: DataNode | _Fixed,
+        input: DataNode | _Constant,
         /,
         *,
         axes: _Ints | None = ...,
@@ -378,7 +378,7 @@ class Variance:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         mean: DataNode | _Constant,
         /,
         *,
@@ -438,7 +438,7 @@ class StdDev:
     @overload
     def __call__(
         self,
-        data: DataNode | _Fixed,
+        data: DataNode | _Constant,
         mean: DataNode | _Constant,
         /,
         *,

@@ -13,15 +13,17 @@ from dali_like.common.lazy_names import importer
 if TYPE_CHECKING:
     from dali_like.graph.nodes import DataNode
     from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.pipeline import experimental
     from dali_like.pipeline.definition import do_not_convert, pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
 
-__all__ = ["DataNode", "OperatorConcurrency", "Pipeline", "StreamPolicy", "do_not_convert", "pipeline_def"]
+__all__ = ["DataNode", "OperatorConcurrency", "Pipeline", "StreamPolicy", "do_not_convert", "experimental", "pipeline_def"]
 
 _PLACES = {
     "dali_like.graph.nodes": ("DataNode",),
     "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
     "dali_like.pipeline.definition": ("do_not_convert", "pipeline_def"),
+    "dali_like.pipeline.experimental": (),
     "dali_like.pipeline.pipeline": ("Pipeline",),
 }
 

@@ -43,7 +43,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
 
     The decorator may be used with or without arguments of `Pipeline`. A call of the decorated function takes the function's
     own arguments, and arguments of Pipeline as keywords, which override the decorator's. If an argument of both has the same
-    name, the function gets it. While the function runs, `Pipeline.current` is the pipeline that it defines.
+    name, the function gets it. A function with ``**kwargs`` also gets the keywords that Pipeline does not have. While the
+    function runs, `Pipeline.current` is the pipeline that it defines.
 
     Args:
         fn: the function. It returns one output, or a tuple of outputs; a list without nodes is a constant.
@@ -51,7 +52,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
         options: arguments of `Pipeline`.
 
     Raises:
-        DefinitionError: unknown arguments, or the function has ``**kwargs``.
+        DefinitionError: unknown arguments.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -89,15 +90,21 @@ def do_not_convert(func: _F | None = None) -> Any:
 def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Pipeline]:
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__qualname__", repr(function))
-    _check_parameters(parameters.values(), name)
+    takes_others = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    _warn_of_shadows(parameters.values(), name)
+
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = {key for key, parameter in parameters.items() if parameter.kind not in variadic}
 
     @user_frames_first
     @functools.wraps(function)
     def make_pipeline(*args: Any, **kwargs: Any) -> Pipeline:
-        own = {key: value for key, value in kwargs.items() if key in parameters}
+        own = {key: value for key, value in kwargs.items() if key in named}
         others = {key: value for key, value in kwargs.items() if key not in own and key not in _SWITCHES}
         unknown = sorted(set(others) - _PIPELINE_ARGUMENTS)
-        if unknown:
+        if takes_others:
+            own |= {key: others.pop(key) for key in unknown}
+        elif unknown:
             raise DefinitionError(
                 f"{name} got unexpected arguments: {list_unknown(unknown, [*parameters, *_PIPELINE_ARGUMENTS])}; neither "
                 "the function nor Pipeline has them"
@@ -136,13 +143,8 @@ class _Uncalled(NamedTuple):
         )
 
 
-def _check_parameters(parameters: Any, name: str) -> None:
+def _warn_of_shadows(parameters: Any, name: str) -> None:
     for parameter in parameters:
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            raise DefinitionError(
-                f"pipeline_def: {name} must not have **{parameter.name}: its arguments and those of Pipeline are "
-                "distinguished by their names"
-            )
         if parameter.name in _PIPELINE_ARGUMENTS:
             warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)
 

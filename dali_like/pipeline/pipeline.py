@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -95,6 +95,10 @@ class Pipeline:
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
             without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
+            "forkserver" is the same as "spawn": a forkserver starts the workers in any case.
+        py_import_main: True: spawned workers first import the program's main module, as those of `multiprocessing` do. So
+            they have what it changes in other modules. The code that builds pipelines must then be under
+            ``if __name__ == "__main__":``.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
             None: cloudpickle, by value where workers could not import; see `dali_like.sources.callback_pickler`.
@@ -159,6 +163,7 @@ class Pipeline:
         py_worker_restarts: int | None = 3,
         py_timeout_s: float | None = None,
         max_held_bytes: int | None = None,
+        py_import_main: bool = False,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"], given["checkpoint"]
@@ -968,12 +973,16 @@ class Pipeline:
 
     @property
     def operator_places(self) -> dict[str, str]:
-        """For each operator, "workers" if it runs there, right behind its source, or else "threads"."""
+        """For each operator, "workers" if it runs there, right behind its source; or "threads"; or "gpu".
+
+        That is independent of the operator's argument `device`, which says where its result is wanted. Most operators run on
+        the CPU in any case, and their results are copied to the GPU where they leave the pipeline.
+        """
         with self._call:
             graph = self._make_graph()
-            fused = self._operators_in_workers(graph)
+            places = self._places(graph)
         names = producer_names(graph)
-        return {names[node]: "workers" if node in fused else "threads" for node in graph.operators}
+        return {names[node]: places[node] for node in graph.operators}
 
     def save_graph_to_dot_file(
         self,
@@ -997,15 +1006,15 @@ class Pipeline:
             warn("show_ids is deprecated and has no effect", DeprecationWarning)
         with self._call:
             graph = self._make_graph()
-            fused = self._operators_in_workers(graph)
+            fused = {node for node, place in self._places(graph).items() if place == "workers"}
         with open(filename, "w", encoding="utf-8") as file:
             file.write(dot_of(graph, show_tensors, use_colors, fused))
 
-    def _operators_in_workers(self, graph: Graph) -> Container[OperatorNode]:
-        from dali_like.graph.placement import fused_operators, place  # noqa: PLC0415  # lazy: the runtime imports it, too
+    def _places(self, graph: Graph) -> dict[OperatorNode, str]:
+        from dali_like.graph.placement import place  # noqa: PLC0415  # lazy: the runtime imports it, too
 
         arguments = self._arguments.for_sources(node.external for node in graph.sources)
-        return fused_operators(place(graph, arguments, 0))
+        return place(graph, arguments, 0).places
 
     # Properties that show arguments. Those marked with a star have an effect in DALI only.
 

@@ -8,8 +8,9 @@ from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.nodes import Graph, unused_outputs
 from dali_like.graph.pipeline_arguments import Arguments
+from dali_like.graph.placement import Placement
 from dali_like.sources.external_source import ExternalSource
-from dali_like.sources.sharding import ALONE, Shard
+from dali_like.sources.sharding import ALONE, Rest, Shard
 
 
 def check_runnable(graph: Graph, arguments: Arguments) -> None:
@@ -24,8 +25,7 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
     if graph.wants_gpu:
         from dali_like.device.opening import check_device  # noqa: PLC0415  # lazy: most graphs are on the CPU
 
-        codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
-        check_device(arguments.device_id, graph.wants_gpu, *codecs)
+        check_device(arguments.device_id, graph.wants_gpu)
     for source in graph.sources:
         if source.external.shard is not None:
             _warn_of_lost_rest(source.external, source.external.shard, arguments.batch_size)
@@ -37,6 +37,19 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
         warn(
             f"{external.name} returns {len(external.declared)} outputs, and the outputs {outputs} (counted from 0) are not "
             "used: leave them out of the source to save time",
+            UserWarning,
+        )
+
+
+def announce_moves(placement: Placement) -> None:
+    """Warn, once, of operators that the program wants on a GPU, and that run on the CPU."""
+    places = placement.places
+    moved = dict.fromkeys(node.operator.name for node in places if node.device == "gpu" and places[node] != "gpu")
+    if moved:
+        warn(
+            f"these operators run on the CPU, and the GPU gets only the outputs of the pipeline: {', '.join(moved)}. "
+            "Pipeline.operator_places shows where each runs. To silence this, leave out their device=, and return "
+            "output.gpu()",
             UserWarning,
         )
 
@@ -54,7 +67,27 @@ def _warn_of_length(external: ExternalSource) -> None:
     )
 
 
-def empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:
+class EmptyEpochWarning:
+    """Warns, once, that `run` ends an epoch without a batch: a ``for`` loop would only do nothing.
+
+    Args:
+        externals: the sources of the pipeline.
+        batch_size: samples in a batch.
+    """
+
+    def __init__(self, externals: Sequence[ExternalSource], batch_size: int) -> None:
+        self._externals = externals
+        self._batch_size = batch_size
+        self._has_warned = False
+
+    def __call__(self, epoch: int, source: int, num_samples: int) -> None:
+        external = self._externals[source]
+        if not self._has_warned and external.rest is not Rest.UNEVEN:
+            self._has_warned = True
+            warn(_empty_epoch_text(external, epoch, num_samples, self._batch_size), UserWarning)
+
+
+def _empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:
     """Return the warning about an epoch without batches.
 
     Args:

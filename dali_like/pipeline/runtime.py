@@ -40,9 +40,16 @@ from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerSourceState
 from dali_like.graph.worker_shards import ShardsPool
-from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard, empty_epoch_text
+from dali_like.pipeline.preflight import (
+    EmptyEpochWarning,
+    announce_moves,
+    check_runnable,
+    check_shared_iterators,
+    common_shard,
+)
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
-from dali_like.sources.sharding import ALONE, Rest
+from dali_like.sources.main_module import find_main, refuse_while_importing
+from dali_like.sources.sharding import ALONE
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier
@@ -83,7 +90,7 @@ class Runtime:
         arguments = arguments.for_sources((node.external for node in graph.sources), cuda_in_use=cuda_is_initialized)
         self.graph = graph
         self.arguments = arguments
-        self.serving = assign_pools(graph.sources)
+        self.serving = assign_pools(graph)
         self._resumed = checkpoint
         self._entropy = entropy
         self._batch_size = arguments.batch_size or 0
@@ -91,6 +98,8 @@ class Runtime:
         self.copier: Copier | None = None
         self._depth = arguments.queue_sizes[0]
         self.placement = place(graph, arguments, entropy)
+        if graph.wants_gpu:
+            announce_moves(self.placement)
         self.pid = os.getpid()
         self.process_pool: WorkerPool | None = None
         self.inline_pool: InlinePool | None = None
@@ -101,7 +110,6 @@ class Runtime:
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
         self.tuner: Tuner | None = None
-        self._has_warned = False
         self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
         self._states: dict[SourceNode, SourceState] = {}
@@ -113,13 +121,6 @@ class Runtime:
             self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
-
-    def _warn_of_empty_epoch(self, epoch: int, source: int, num_samples: int) -> None:
-        """Warn, once, that `run` ends an epoch without a batch: a ``for`` loop would only do nothing."""
-        external = list(self.serving)[source].external
-        if not self._has_warned and external.rest is not Rest.UNEVEN:
-            self._has_warned = True
-            warn(empty_epoch_text(external, epoch, num_samples, self._batch_size), UserWarning)
 
     @property
     def is_endless(self) -> bool:
@@ -154,7 +155,9 @@ class Runtime:
 
                 externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
-            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position, self._warn_of_empty_epoch)
+            # Without a reference to the runtime: a cycle would keep the memory of a closed pipeline.
+            on_empty = EmptyEpochWarning([node.external for node in self.serving], self._batch_size)
+            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position, on_empty)
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
@@ -179,7 +182,7 @@ class Runtime:
 
         assert self.arguments.device_id is not None
         self.device = open_device(self.arguments.device_id)
-        users_see_host = any(node.device == "cpu" for node in self.graph.outputs)
+        users_see_host = any(self.graph.device_of(node) == "cpu" for node in self.graph.outputs)
         self.space.observer = PinnedMemory(self.device, fenced=users_see_host)
         copier = Copier(self.device, buffers.bytes)
         self.space.register(copier)
@@ -279,6 +282,7 @@ class Runtime:
 
     def _start_pool(self, parallel: list[SourceNode]) -> WorkerPool:
         given = self.arguments
+        refuse_while_importing()
         if self._num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
@@ -327,6 +331,7 @@ class Runtime:
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
+        source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         takes_state = isinstance(self._states.get(node), WorkerSourceState)
@@ -446,16 +451,17 @@ class Serving(NamedTuple):
     number: int
 
 
-def assign_pools(sources: Sequence[SourceNode]) -> dict[SourceNode, Serving]:
+def assign_pools(graph: Graph) -> dict[SourceNode, Serving]:
     """Return the pool that serves each source. Pools number their sources in the order of the graph."""
     counters = {kind: itertools.count() for kind in PoolKind}
     serving = {}
-    for node in sources:
+    for node in graph.sources:
         external = node.external
         if external.kind is None:
             serving[node] = Serving(PoolKind.INPUT, 0)
             continue
-        kind = PoolKind.WORKERS if external.parallel else PoolKind.GPU if external.may_be_on_gpu else PoolKind.MAIN
+        in_main = PoolKind.GPU if external.may_be_on_gpu and not graph.cpu_only else PoolKind.MAIN
+        kind = PoolKind.WORKERS if external.parallel else in_main
         serving[node] = Serving(kind, next(counters[kind]))
     return serving
 
@@ -479,7 +485,9 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
-    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray")
+    main = find_main() if given.py_import_main else None
+    inherits = given.py_start_method != "ray"
+    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:

@@ -156,6 +156,10 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         """Number of samples in an epoch; -1 if the pipelines end it. With a reader, those of one shard in whole batches."""
         return self._progress.size
 
+    @property
+    def _size(self) -> int:  # DALI's examples of training read it
+        return self.size
+
     def __len__(self) -> int:
         """Return the number of batches in this epoch, or in the next one if this epoch has ended.
 

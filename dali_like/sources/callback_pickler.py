@@ -21,6 +21,7 @@ from dali_like.engine.worker.source import PickledSource
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.sources import by_value
 from dali_like.sources.introspection import parts_of
+from dali_like.sources.main_module import AfterMain, MainModule
 
 __all__ = ["pickle_by_value"]
 
@@ -104,6 +105,7 @@ def dumps(
     innards: dict[str, Any] | None = None,
     remedy: str = _REMEDY,
     inherits: bool = True,
+    main: MainModule | None = None,
 ) -> PickledSource:
     """Pickle the parts of a source together, so that objects shared by two parts stay shared.
 
@@ -116,6 +118,7 @@ def dumps(
         innards: parts to name in messages, if the actual parts are not the user's objects.
         remedy: advice at the end of messages.
         inherits: whether the receivers are processes of this machine, which inherit primitives of `multiprocessing`.
+        main: the main module to import first; None: none.
 
     Raises:
         PicklingError: a part cannot be pickled; the message names its innermost part that refuses.
@@ -123,7 +126,7 @@ def dumps(
     dump = functools.partial(_dump, inherits=inherits)
     try:
         packed = tuple(parts.values()) if pickler is None else _pack(pickler, *parts.values())
-        return dump(packed)
+        return dump(packed if main is None else AfterMain(main, packed))
     except Exception as error:
         path, culprit = _find_culprit(innards or parts, pickler, dump)
         raise PicklingError(

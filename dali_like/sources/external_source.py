@@ -207,7 +207,6 @@ class ExternalSource(NamedTuple):
             worker_setup=options["worker_setup"],
             worker_teardown=options["worker_teardown"],
             seeds=seeds,
-            takes_gpu=self.may_be_on_gpu,
             layouts=self.layouts,
             seen_layouts=None if self.parallel else list(self.layouts),
             declared=self.declared,

@@ -164,6 +164,11 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
         signature = inspect.signature(source)
     except (TypeError, ValueError):  # some built-in functions have none
         signature = None
+    if signature is not None and (further := _further_parameter(source, signature)) is not None:
+        raise DefinitionError(
+            f"{use.label} has the signature {signature}; a source has at most one positional argument, {argument}, and no "
+            f"other parameter such as {further}. Bind the others with functools.partial"
+        )
     if signature is None or _accepts(signature, 1):
         return kind(_WithIteration(source) if use.batch and not use.batch_info else source)
     if not _accepts(signature, 0):
@@ -249,6 +254,19 @@ def _length_of(source: Any) -> int | None:
         return len(source)
     except (TypeError, NotImplementedError):
         return None
+
+
+def _further_parameter(source: Callable[..., Any], signature: inspect.Signature) -> str | None:
+    """Return a parameter that DALI does not allow: it counts parameters, with defaults or not. None if there is none.
+
+    The parameters that `functools.partial` has bound do not count.
+    """
+    parameters = list(signature.parameters.values())
+    if isinstance(source, functools.partial):
+        parameters = [each for each in parameters if each.name not in source.keywords]
+    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    further = [each for i, each in enumerate(parameters) if i or each.kind not in single]
+    return str(further[0].replace(annotation=inspect.Parameter.empty)) if further else None
 
 
 def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:

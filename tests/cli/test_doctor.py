@@ -424,6 +424,12 @@ def test_devices(count: int, find: Callable[[str], Any], verdict: str) -> None:
     assert gpu.devices(lambda: count, find).verdict == verdict
 
 
+def test_devices_that_may_not_be_used_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALI_LIKE_DEVICE", "cpu")
+
+    assert gpu.devices(lambda: 2, library(13000)).found == "2, and none is used, because DALI_LIKE_DEVICE=cpu is set"
+
+
 def test_devices_that_are_hidden_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 

@@ -506,7 +506,7 @@ def test_an_error_of_the_sampler_comes_behind_the_batches_before_it(workers: int
     assert [next(batches)[1].tolist() for _ in range(2)] == [[0, 1], [2, 3]]
     with pytest.raises(ArithmeticError, match="no more") as caught:
         next(batches)
-    assert not workers or "in sampler" in caught.value.__notes__[0]
+    assert not workers or "raised by the sampler" in caught.value.__notes__[0]
     assert list(batches) == []
 
 

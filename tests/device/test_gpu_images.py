@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.device import opening
-from dali_like.errors import ArgumentClashError, DecodeError, DeviceError, MissingExtraError
+from dali_like.errors import DecodeError, DeviceError, MissingExtraError
 from dali_like.images.decode import decoded_shape
 from dali_like.testing.simulated_device import SimulatedArray, SimulatedDevice
 from tests.image_files import png_promising
@@ -130,29 +130,14 @@ def test_a_serialised_pipeline_decodes_on_the_gpu(gpus: Gpus) -> None:
         assert type(loaded.run(x=[encoded(".png")])[0]).__name__ == "TensorListGPU"
 
 
-def test_encoded_files_are_wanted_on_the_cpu(gpus: Gpus) -> None:
-    @pipeline_def(batch_size=1, num_threads=1, device_id=0)
-    def pipeline() -> Any:
-        return fn.decoders.image(fn.external_source(name="x", device="gpu"), device="mixed")
-
-    with pytest.raises(ArgumentClashError, match=r"\.cpu\(\)"):
-        pipeline().build()
-
-
 @pytest.mark.parametrize(
     ("installed", "count", "error", "words"),
     [
-        (
-            {"cupy"},
-            1,
-            MissingExtraError,
-            r"fn\.decoders\.image on the GPU needs nvidia\.nvimgcodec: pip.*nvimgcodec-cu13",
-        ),
         ({"nvidia.nvimgcodec"}, 1, MissingExtraError, "needs cupy"),
         ({"cupy", "nvidia.nvimgcodec"}, 0, DeviceError, r"fn\.decoders\.image on the GPU needs a GPU.*sees none"),
     ],
 )
-def test_without_a_gpu_or_a_codec_it_is_said_what_is_missing(
+def test_without_a_gpu_or_cupy_it_is_said_what_is_missing(
     installed: set[str], count: int, error: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "count_accelerators", lambda: count)

@@ -152,7 +152,9 @@ def test_threads_of_operators_are_bound(monkeypatch: pytest.MonkeyPatch) -> None
 
     @pipeline_def(batch_size=2, num_threads=2, set_affinity=True, device_id=0)
     def pipeline() -> Any:
-        return fn.python_function(fn.external_source(np.array, batch=False), function=affinity)
+        return fn.python_function(
+            fn.external_source(lambda info: np.array(info.idx_in_epoch), batch=False), function=affinity
+        )
 
     with pipeline() as pipe:
         assert pipe.run()[0].as_array().tolist() == [[FIRST]] * 2

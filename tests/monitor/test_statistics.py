@@ -40,10 +40,13 @@ def dense(info: SampleInfo) -> Any:
     return np.full((10, 10), info.idx_in_epoch % 251, np.uint8)
 
 
-def sleepy(info: SampleInfo, slow: int = 5) -> Any:
+def sleepy_at(slow: int, info: SampleInfo) -> Any:
     """Return a sample after a short time; take longer for the sample `slow`."""
     time.sleep(SLOW_S if info.idx_in_epoch == slow else 0.001)
     return dense(info)
+
+
+sleepy = partial(sleepy_at, 5)
 
 
 def slow_call(source: SourceStatistics, sample: int) -> SlowCall:
@@ -240,9 +243,9 @@ def test_sources_have_their_own_figures() -> None:
     def pipeline() -> Any:
         return (
             fn.external_source(sleepy, batch=False, parallel=True),
-            fn.external_source(partial(sleepy, slow=2), batch=False),
+            fn.external_source(partial(sleepy_at, 2), batch=False),
             fn.external_source(name="fed"),
-            fn.external_source(lambda info: np.tile(sleepy(info, slow=7), 10), batch=False, parallel=True),
+            fn.external_source(lambda info: np.tile(sleepy_at(7, info), 10), batch=False, parallel=True),
         )
 
     with pipeline() as pipe:

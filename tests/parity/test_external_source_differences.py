@@ -210,11 +210,15 @@ def with_any_arguments(*args: Any) -> Any:
 @pytest.mark.parametrize("way", ["serial", "fork"])
 @pytest.mark.parametrize(
     "source",
-    [functools.partial(times, 2), functools.lru_cache(functools.partial(times, 2)), with_an_option, with_any_arguments],
-    ids=["partial", "lru_cache", "second argument with a default", "any number of arguments"],
+    [
+        functools.partial(times, 2),
+        functools.lru_cache(functools.partial(times, 2)),
+        functools.partial(with_an_option, scale=2),
+    ],
+    ids=["partial", "lru_cache", "partial with a keyword"],
 )
-def test_whatever_can_be_called_with_one_argument_is_a_source(dali: Library, source: Any, way: str) -> None:
-    """DALI counts parameters instead, those of functools.partial itself among them."""
+def test_what_functools_makes_is_a_source(dali: Library, source: Any, way: str) -> None:
+    """DALI counts the parameters of functools.partial itself."""
 
     def program(library: Library) -> list[Any]:
         with library.source_pipeline(source, way, batch_size=3) as pipe:
@@ -222,6 +226,17 @@ def test_whatever_can_be_called_with_one_argument_is_a_source(dali: Library, sou
 
     assert program(OURS) == [([[0], [2], [4]],)]
     assert type(error_of(program, dali)) in (TypeError, RecursionError)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [with_an_option, with_any_arguments, lambda info, *, scale=2: None, lambda info, **options: None, lambda *, info: None],
+    ids=["argument with a default", "any arguments", "keyword with a default", "any keywords", "keyword"],
+)
+def test_further_parameters_are_refused(dali: Library, source: Any) -> None:
+    for library in (OURS, dali):
+        error = error_of(lambda library: library.source_pipeline(source).__enter__(), library)
+        assert isinstance(error, TypeError)
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])

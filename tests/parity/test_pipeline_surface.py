@@ -92,7 +92,14 @@ def test_arguments_have_the_same_order_and_defaults() -> None:
     theirs = inspect.signature(nvidia.dali.Pipeline).parameters
     # What is not there is not compared.
     theirs = {name: theirs[name] for name in theirs if name in ours}
-    own = {"py_worker_threads", "py_worker_restarts", "py_timeout_s", "max_held_bytes", "py_worker_options"}
+    own = {
+        "py_worker_threads",
+        "py_worker_restarts",
+        "py_timeout_s",
+        "max_held_bytes",
+        "py_worker_options",
+        "py_import_main",
+    }
 
     assert [name for name in ours if name not in own] == list(theirs)
     for name, parameter in theirs.items():
@@ -143,14 +150,27 @@ def test_enumerations_have_the_same_names() -> None:
 
 
 def test_types_have_the_same_names() -> None:
-    """But for what is a GPU's, a reader's or a module's own, and the types of arguments, which no batch has."""
-    left_out = (
-        "CUDAStream ConstantNode DATA_TYPE FEATURE IMAGE_TYPE INTERP_TYPE PYTHON_OBJECT STRING TENSOR_LAYOUT TensorLayout "
-    )
-    of_the_module = "Enum backend_impl ctypes dali_type_converters re tfrec unique"
+    """Except for names of the module's own."""
+    of_the_module = "ConstantNode Enum backend_impl ctypes dali_type_converters re tfrec unique"
     theirs, ours = ({name for name in dir(dali.types) if name[0] != "_"} for dali in (nvidia.dali, dali_like))
 
-    assert theirs - ours == set((left_out + of_the_module).split())
+    assert theirs - ours == set(of_the_module.split())
+
+
+@pytest.mark.parametrize("name", ["DALIDataType", "DALIImageType", "DALIInterpType"])
+def test_enumerations_of_types_have_the_same_members(name: str) -> None:
+    theirs = {key: int(member) for key, member in getattr(nvidia.dali.types, name).__members__.items()}
+    ours = {key: int(member) for key, member in getattr(dali_like.types, name).__members__.items()}
+
+    assert {key: value for key, value in ours.items() if key != "OBJECT"} == theirs
+
+
+def test_types_of_arguments_have_no_equal_in_numpy() -> None:
+    raises_the_same(lambda dali: dali.types.to_numpy_type(dali.types.STRING), KeyError)
+
+
+def test_handles_of_streams_are_the_same() -> None:
+    same(lambda dali: [dali.types.CUDAStream().ptr, dali.types.CUDAStream(7).ptr])
 
 
 NO_TYPES: dict[str, Program] = {

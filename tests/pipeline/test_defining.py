@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, DeviceError, PipelineStateError
 from dali_like.graph.nodes import DataNode
+from dali_like.pipeline import experimental
 from dali_like.pipeline.definition import do_not_convert
 from dali_like.types import Constant, SampleInfo
 
@@ -580,3 +581,29 @@ def test_what_is_known_of_a_node_may_be_wanted_on_a_gpu(call: Callable[..., Any]
     assert (call(numbers()).device, call(numbers().gpu(), device="gpu").device) == ("cpu", "gpu")
     with pytest.raises(DeviceError, match="device='tpu'"):
         call(numbers(), device="tpu")
+
+
+# Variadic functions
+
+
+def test_functions_with_further_arguments() -> None:
+    seen: list[Any] = []
+
+    @pipeline_def(num_threads=1)
+    def pipeline(first: int, *others: int, key: int = 0, **rest: int) -> Any:
+        seen.append((first, others, key, rest))
+        return numbers()
+
+    with closing(pipeline(1, 2, 3, key=4, mine=5, others=6, batch_size=2)) as pipe:
+        assert pipe.max_batch_size == 2
+    assert seen == [(1, (2, 3), 4, {"mine": 5, "others": 6})]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_experimental_pipelines(debug: bool) -> None:
+    @experimental.pipeline_def(batch_size=2, num_threads=1, debug=debug)
+    def pipeline() -> Any:
+        return numbers()
+
+    with closing(pipeline(debug=debug)) as pipe:
+        assert pipe.run()[0].as_array().tolist() == [0, 1]

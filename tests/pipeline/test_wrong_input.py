@@ -572,7 +572,7 @@ def test_parallel_source_needs_workers(py_num_workers: Any, start_method: str, m
         ("batch_size", [0, -1, "4", True, 2.0]),
         ("num_threads", [0, -2, "1", 1.5, True]),
         ("prefetch_queue_depth", [0, -1, None, "2", {"cpu_size": 2}]),
-        ("py_start_method", ["forkserver", "", None, 0]),
+        ("py_start_method", ["threads", "", None, 0]),
         ("py_worker_threads", [0, -1, "1"]),
         ("py_worker_restarts", [-1, 1.5, True, "3"]),
         ("py_timeout_s", [0, -1.0, "5", True]),
@@ -587,8 +587,8 @@ def test_wrong_argument_of_pipeline(argument: str, values: list[Any]) -> None:
 
 
 def test_unknown_start_method_names_the_known_ones() -> None:
-    with pytest.raises(errors.ArgumentError, match="one of fork, spawn, thread, ray, not 'forkserver'"):
-        Pipeline(4, py_start_method="forkserver")
+    with pytest.raises(errors.ArgumentError, match="one of fork, spawn, forkserver, thread, ray, not 'threads'"):
+        Pipeline(4, py_start_method="threads")
 
 
 # Outputs of pipelines

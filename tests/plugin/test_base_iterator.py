@@ -816,7 +816,7 @@ def test_wrong_arguments(arguments: dict[str, Any], error: type[ArgumentError], 
 
 
 def test_reader_name_of_no_source(make_pipeline: MakePipeline) -> None:
-    pipe = make_pipeline(numbers)
+    pipe = make_pipeline(numbers())
 
     with pytest.raises(ArgumentClashError, match=r"Operator reader not found .*known length: none"):
         DALIGenericIterator(pipe, ["x"], reader_name="reader")

@@ -41,6 +41,14 @@ def parts_of_fn(name: str, module: str = "") -> set[str]:
     return {path.removeprefix(module).split(".")[0] for path in paths if path.startswith(module)}
 
 
+BACKEND = {
+    *("TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"),
+    *("GetSchema", "OpSchema", "TryGetSchema", "RegisteredCPUOps", "RegisteredGPUOps", "RegisteredMixedOps"),
+    *("GetCUDADeviceCount", "LoadDefaultPlugins", "LoadDirectory", "LoadLibrary", "check_cuda_runtime"),
+    *("PreallocateDeviceMemory", "PreallocatePinnedMemory", "ReleaseUnusedMemory", "RestrictPinnedMemUsage"),
+    *("SetBufferGrowthFactor", "SetDeviceBufferGrowthFactor", "SetHostBufferGrowthFactor", "SetHostBufferShrinkThreshold"),
+}
+
 #: What is public, by module.
 PUBLIC = {
     "dali_like": {
@@ -54,15 +62,18 @@ PUBLIC = {
             "get_worker_info",
             "math",
             "newaxis",
+            "operator",
             "ops",
             "pickling",
             "pipeline_def",
             "tensors",
+            "tfrecord",
             "types",
+            "use_cpu",
         ),
     },
-    "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
-    "dali_like.backend_impl": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
+    "dali_like.backend": BACKEND,
+    "dali_like.backend_impl": BACKEND,
     "dali_like.data": {
         *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
         "DataLoader",
@@ -80,7 +91,7 @@ PUBLIC = {
     "dali_like.fn.decoders": parts_of_fn("path", "decoders."),
     "dali_like.fn.io": {"file"},
     "dali_like.fn.io.file": {"read"},
-    "dali_like.ops": {"Compose", "ExternalSource", *parts_of_fn("class_path")},
+    "dali_like.ops": {"Compose", "ExternalSource", "cpu_ops", "gpu_ops", "mixed_ops", *parts_of_fn("class_path")},
     "dali_like.pickling": {"pickle_by_value"},
     "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
     "dali_like.readers": {
@@ -90,6 +101,8 @@ PUBLIC = {
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
         *("INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR"),
+        *("STRING", "FEATURE", "IMAGE_TYPE", "DATA_TYPE", "INTERP_TYPE", "TENSOR_LAYOUT", "PYTHON_OBJECT"),
+        *("CUDAStream", "TensorLayout"),
         *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "NO_TYPE", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
         *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "DALIInterpType"),

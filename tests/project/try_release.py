@@ -86,6 +86,25 @@ pathlib.Path("name").write_bytes(b"content")
 files = RemoteFiles(pathlib.Path.cwd().as_uri())
 assert bytes(asyncio.run(files.read("name"))) == b"content"
 """,
+    "tfrecord": """
+import pathlib, struct
+import google_crc32c
+from dali_like import Pipeline, fn, tfrecord
+
+def checksum(data):
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+example = b"\\x0a\\x0c\\x0a\\x0a\\x0a\\x01i\\x12\\x05\\x1a\\x03\\x0a\\x01\\x07"
+length = struct.pack("<Q", len(example))
+pathlib.Path("a.tfrecord").write_bytes(length + checksum(length) + example + checksum(example))
+pipe = Pipeline(1, 1, None)
+with pipe:
+    inputs = fn.readers.tfrecord(path="a.tfrecord", features={"i": tfrecord.FixedLenFeature([], tfrecord.int64, 0)})
+    pipe.set_outputs(inputs["i"])
+with pipe:
+    assert pipe.run()[0].as_array().tolist() == [7]
+""",
     "audio": """
 import io
 import numpy as np, soundfile

@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, errors, fn
 from dali_like.tensors import TensorListCPU
 from dali_like.types import OBJECT, BatchInfo, DALIDataType
-from tests.batches import BATCH_SIZE, END, batch_of, batches_in, epoch_of, numbers_in, outcome, outcomes, pipeline_of
+from tests.batches import (
+    BATCH_SIZE,
+    END,
+    batch_of,
+    batch_source,
+    batches_in,
+    epoch_of,
+    numbers_in,
+    outcome,
+    outcomes,
+    pipeline_of,
+)
 from tests.conftest import in_both_places, wait_until
 
 MIB = 1 << 20
@@ -591,7 +602,7 @@ def test_stop_iteration_ends_the_epoch(length: int, way: str) -> None:
 
 @in_both_places
 def test_size_ends_the_epoch(way: str) -> None:
-    with pipeline_of((batch_of, {"size": 3}), way=way) as pipe:
+    with pipeline_of((batch_source, {"size": 3}), way=way) as pipe:
         assert len(pipe) == 3
         assert outcomes(pipe, 8) == 2 * epoch_of(3)
 

@@ -31,6 +31,7 @@ from tests.batches import (
     LENGTH,
     Batches,
     batch_of,
+    batch_source,
     batches_in,
     epoch_of,
     generate,
@@ -415,7 +416,7 @@ def test_iterables_samples_and_batches_in_one_pipeline(start_method: str) -> Non
     sources = [
         (Batches(), {}),
         (sample, {"batch": False}),
-        (batch_of, {}),
+        (batch_source, {}),
         (generate, {"parallel": False}),
         (sample, {"batch": False, "parallel": False}),
         (generate, {"prefetch_queue_depth": 4}),
@@ -698,7 +699,7 @@ def test_want_of_memory_and_of_room_at_once(kind: str, way: str) -> None:
 def test_samples_that_wait_for_memory_are_not_lost_with_an_epoch() -> None:
     samples = (np.full(MIB // 8 + i % 3, 100 * (i // 4) + i % 4) for i in itertools.count())
 
-    with pipeline_of((samples, {"batch": False}), (batch_of, {}), way="serial", max_held_bytes=24 * MIB) as pipe:
+    with pipeline_of((samples, {"batch": False}), (batch_source, {}), way="serial", max_held_bytes=24 * MIB) as pipe:
         held, seen = [], []
         while len(seen) < 20:
             try:

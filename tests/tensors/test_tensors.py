@@ -51,8 +51,8 @@ def test_tensor_without_layout(array: NDArray[Any]) -> None:
     assert TensorCPU(array).layout() == ""
 
 
-@pytest.mark.parametrize("dtype", sorted(set(types.DALIDataType) - {types.NO_TYPE, types.OBJECT}))
-def test_tensor_of_every_data_type(dtype: types.DALIDataType) -> None:
+@pytest.mark.parametrize("dtype", [dtype for dtype in types.DALIDataType if 0 <= dtype < types.STRING])
+def test_tensor_of_every_numeric_type(dtype: types.DALIDataType) -> None:
     array = np.zeros(3, types.to_numpy_type(dtype))
 
     assert TensorCPU(array).dtype is dtype
@@ -326,7 +326,7 @@ def test_samples_are_views(index: int, dense: TensorListCPU, array: NDArray[Any]
 @pytest.mark.parametrize("index", [4, -5, 100])
 def test_index_out_of_range(index: int, dense: TensorListCPU, ragged: TensorListCPU) -> None:
     for batch in (dense, ragged):
-        with pytest.raises(IndexError, match=rf"sample {index} of a batch of {len(batch)}"):
+        with pytest.raises(IndexError, match=f"has no sample {index}: it has {len(batch)}"):
             batch.at(index)
         with pytest.raises(IndexError):
             batch[index]
@@ -537,7 +537,7 @@ def test_empty_list(data: Any) -> None:
     assert batch.is_dense_tensor()
     assert len(batch.as_array()) == 0
     assert "num_samples=0" in repr(batch)
-    with pytest.raises(IndexError, match="batch of 0"):
+    with pytest.raises(IndexError, match="has no sample 0: it has 0"):
         batch.at(0)
 
 

@@ -60,7 +60,7 @@ def train(files: list[Path]) -> int:
                 state = pipe.checkpoint()
                 assert_type(state, bytes)
     except WorkerDiedError as error:
-        return error.exitcode
+        return error.exitcode or 1
     except DaliLikeError:
         return 1
     return count

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.extras import install_command
 from dali_like.device.accelerator import count_accelerators, found_library, visible_devices
 from dali_like.device.device_array import finish
@@ -57,6 +58,8 @@ def devices(count: Callable[[], int] = count_accelerators, find: Find = found_li
     """Count the GPUs that this process may use."""
     num_devices, named = count(), visible_devices()
     found = str(num_devices or "none")
+    if is_cpu_only():
+        return note("GPUs", f"{found}, and none is used, because DALI_LIKE_DEVICE=cpu is set")
     if named is not None:
         found += f", with CUDA_VISIBLE_DEVICES={','.join(named)!r}"
     if num_devices:

@@ -25,6 +25,7 @@ from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.exceptions import add_note, read_message, unpack_exception, without_frames
+from dali_like.engine.worker.patched_names import advice
 from dali_like.engine.worker.source import Source
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
 
@@ -74,6 +75,7 @@ class Dispatcher:
         self._space = space
         self._num_workers = options.num_workers
         self._unit = options.unit
+        self._is_spawned = options.start_method == "spawn"
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self.backlog: deque[Batch] = deque()
@@ -296,7 +298,9 @@ class Dispatcher:
         try:
             batch.size = assembler.end_of(batch, slot)
             if batch.failed_sample < min(batch.first_unmade, batch.size):
-                batch.outcome = _failure_of(batch, slot, assembler, self._space, self._unit)
+                batch.outcome = error = _failure_of(batch, slot, assembler, self._space, self._unit)
+                if self._is_spawned and (note := advice(error)) is not None:
+                    error.add_note(note)
         except CorruptionError as error:
             batch.outcome = error
         if batch.outcome is not None:

@@ -32,6 +32,7 @@ from dali_like.engine.pool.hangs import HangWatch
 from dali_like.engine.pool.out_of_memory import OutOfMemoryWatch, describe_memory
 from dali_like.engine.pool.workers import End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
+from dali_like.engine.worker.patched_names import advice
 from dali_like.engine.worker.worker import START_FAILED
 from dali_like.errors import (
     CorruptionError,
@@ -599,4 +600,6 @@ def _start_error(worker: str, message: bytes) -> WorkerStartError:
     cause = unpack_exception(message)
     error = WorkerStartError(f"{worker} could not start: {cause!r}")
     error.__cause__ = cause
+    if (note := advice(cause)) is not None:
+        error.add_note(note)
     return error

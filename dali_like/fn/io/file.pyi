@@ -19,11 +19,11 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def read(
-    filepaths: DataNode | _Fixed,
+    filepaths: DataNode | _Constant,
     /,
     *,
     remote_options: Any = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
@@ -47,7 +47,7 @@ def read(
     /,
     *,
     remote_options: Any = None,
-    device: str | None = "cpu",
+    device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,

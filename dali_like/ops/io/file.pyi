@@ -42,7 +42,7 @@ class Read:
     @overload
     def __call__(
         self,
-        filepaths: DataNode | _Fixed,
+        filepaths: DataNode | _Constant,
         /,
         *,
         remote_options: Any = ...,

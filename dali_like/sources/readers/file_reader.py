@@ -12,7 +12,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.reader import Reader, reader
-from dali_like.sources.readers.stored_files import FileNames, joined, shown
+from dali_like.sources.readers.stored_files import FileNames, StoredFiles, joined, shown
 from dali_like.types import SampleInfo
 
 #: The patterns of files that DALI's reader takes by default.
@@ -139,6 +139,28 @@ def check_sources(file_root: str | None, files: Any, file_list: str | None) -> N
         raise ArgumentClashError("file_root argument is required when not using files or file_list")
     if files is not None and not files:
         raise ArgumentError("files specified an empty list")
+
+
+def find_files(
+    files: StoredFiles, root: str, given: tuple[str, ...] | None, list_path: str | None, accepts: Callable[[str], Any]
+) -> tuple[str, list[str]]:
+    """Return a folder, and the names of files that begin there: those given, those listed, or those found.
+
+    Args:
+        files: reads the list and the folders.
+        root: the folder; "" if the user has not given any.
+        given: names of files, or None.
+        list_path: path of a text file with a name per line, or None.
+        accepts: whether to take a file in `root`, or in a folder of it.
+    """
+    if given is not None:
+        return root, list(given)
+    if list_path is not None:
+        return root or os.path.dirname(list_path), [line for line in files.text_lines(list_path) if line]
+    names = list(filter(accepts, files.names(root)))
+    for folder, inside in files.names_in_folders(root).items():
+        names += [f"{folder}/{name}" for name in filter(accepts, inside)]
+    return root, names
 
 
 def listed(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, BrokenFileError
-from dali_like.sources.readers.file_reader import check_sources, listed, name_filter
+from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter
 from dali_like.sources.readers.npy_header import NPY_HEADER_BYTES, NpyHeader, parse_npy_header
 from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, is_url, joined, shown
@@ -64,15 +63,7 @@ class NumpyReader(Reader):
         self._headers: dict[int, NpyHeader] | None = {} if cache_header_information else None
 
     def prepare(self) -> None:
-        if self._given is not None:
-            names = list(self._given)
-        elif self._list is not None:
-            self._root = self._root or os.path.dirname(self._list)
-            names = [line for line in self.files.text_lines(self._list) if line]
-        else:
-            names = list(filter(self._accepts, self.files.names(self._root)))
-            for folder, inside in self.files.names_in_folders(self._root).items():
-                names += [f"{folder}/{name}" for name in filter(self._accepts, inside)]
+        self._root, names = find_files(self.files, self._root, self._given, self._list, self._accepts)
         self._names = FileNames(names)
 
     def __len__(self) -> int:

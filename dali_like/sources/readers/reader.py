@@ -62,18 +62,15 @@ _registry: dict[str, type[Reader]] = {}
 
 
 class Reader(ABC):
-    """Samples by index, for ``fn.readers``. The docstring of `dali_like.sources.readers.reader` shows an example.
+    """Samples by index, for ``fn.readers``. docs/how-to/readers.md has an example.
 
-    Attributes:
-        num_outputs: the number of outputs; None: a sample is one array, and the function returns one node. May be a
-            property, if it depends on the arguments.
-        output_names: if not empty, the function returns a dict of nodes with these names.
-        dtype, ndim, layout: of the outputs, as for ``fn.external_source``; None if they differ from sample to sample.
-        behind: path of an operator that the function applies to the first output, if it gets arguments of that operator.
-            The function has the operator's arguments, too; nodes are allowed there.
-        has_operator_behind: whether it does. Set after ``__init__``.
-        path: name of the reader in ``fn``, such as "readers.file". Set by the decorator.
-        remote_options: arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs. Set after ``__init__``.
+    A class may set attributes, or define them as properties that depend on the arguments:
+
+    - ``num_outputs``: the number of outputs. None, the default: a sample is one array, and the function returns one node.
+    - ``output_names``: the function returns a dict of nodes with these names.
+    - ``dtype``, ``ndim``, ``layout``: of the outputs, as for ``fn.external_source``.
+    - ``behind``: path of an operator that the function applies to the first output, if it gets arguments of that operator.
+      The function then has these arguments, too, and nodes are allowed for them. Not a property.
     """
 
     num_outputs: int | None = None
@@ -82,9 +79,11 @@ class Reader(ABC):
     ndim: int | Sequence[int | None] | None = None
     layout: str | Sequence[str] | None = None
     behind: ClassVar[str] = ""
-    has_operator_behind: bool = False
+    # The name in ``fn``, such as "readers.file". Set by the decorator.
     path: ClassVar[str] = ""
+    # Set behind ``__init__``: arguments of `RemoteFiles`, and whether there is an operator behind.
     remote_options: Mapping[str, Any] | None = None
+    has_operator_behind: bool = False
 
     def prepare(self) -> None:  # noqa: B027  # some readers have nothing to prepare
         """List files and read indexes. Called once, in the main process, before the workers start.
@@ -168,6 +167,17 @@ def reader(cls: Any = None, /, *, path: str = "") -> Any:
 def registered_readers() -> Mapping[str, type[Reader]]:
     """Return the classes of all readers by their names in ``fn``."""
     # They register themselves.
-    from dali_like.sources.readers import file_reader, nemo_asr_reader, numpy_reader, sequence_reader  # noqa: F401, PLC0415
+    from dali_like.sources.readers import (  # noqa: PLC0415
+        caffe_reader,  # noqa: F401
+        coco_reader,  # noqa: F401
+        file_reader,  # noqa: F401
+        fits_reader,  # noqa: F401
+        mxnet_reader,  # noqa: F401
+        nemo_asr_reader,  # noqa: F401
+        numpy_reader,  # noqa: F401
+        sequence_reader,  # noqa: F401
+        tfrecord_reader,  # noqa: F401
+        webdataset_reader,  # noqa: F401
+    )
 
     return _registry

@@ -115,6 +115,14 @@ class StoredFiles:
         with _errors_of(path):
             return _finished(self._store_of(path)._size_of(path)) if is_url(path) else os.stat(path).st_size
 
+    def version(self, path: str) -> str:
+        """Return a text that changes with a file: its size and time of change; of a URL, its size."""
+        if is_url(path):
+            return str(self.size(path))
+        with _errors_of(path):
+            status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
+
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder, sorted by their bytes.
 

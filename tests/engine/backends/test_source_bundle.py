@@ -340,11 +340,19 @@ TEXT = """
 
 
 def use_of_module(module: Any) -> Any:
-    return lambda info, scale=1: module.function(info) * scale
+    def source(info: Any) -> Any:
+        return module.function(info)
+
+    return source
 
 
 def use_of_class(module: Any) -> Any:
-    return lambda info, kind=module.Class: kind()(info)
+    kind = module.Class
+
+    def source(info: Any) -> Any:
+        return kind()(info)
+
+    return source
 
 
 USES: dict[str, Callable[[Any], Any]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
@@ -182,9 +183,17 @@ def test_devices_that_some_pipelines_share(make_pipeline: MakePipeline) -> None:
         next(iterator)
 
 
+def zeros(count: int, info: types.SampleInfo) -> Any:
+    return np.zeros(count)
+
+
+def named(name: str, info: types.SampleInfo) -> Any:
+    return name, info.idx_in_batch
+
+
 @pytest.mark.parametrize("more", [{"sharding": split(DEVICES[:2])}, {}], ids=["sharded", "stacked"])
 def test_batches_of_different_shapes(more: dict[str, Any], make_pipeline: MakePipeline) -> None:
-    pipes = [make_pipeline(lambda info, n=n: np.zeros(n), "serial", batch_size=3) for n in (2, 4)]
+    pipes = [make_pipeline(functools.partial(zeros, n), "serial", batch_size=3) for n in (2, 4)]
 
     with pytest.raises(ShardError, match=r"shapes differ between pipelines: \(3, 2\), \(3, 4\)"):
         next(DALIGenericIterator(pipes, ["x"], **more))
@@ -192,9 +201,7 @@ def test_batches_of_different_shapes(more: dict[str, Any], make_pipeline: MakePi
 
 def test_objects_of_all_pipelines_are_one_list(make_pipeline: MakePipeline) -> None:
     pipes = [
-        make_pipeline(
-            lambda info, n=n: (n, info.idx_in_batch), "serial", batch_size=2, source_options={"dtype": types.OBJECT}
-        )
+        make_pipeline(functools.partial(named, n), "serial", batch_size=2, source_options={"dtype": types.OBJECT})
         for n in "ab"
     ]
 

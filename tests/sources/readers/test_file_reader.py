@@ -49,6 +49,15 @@ def test_operators_behind_it(root: Path, way: str) -> None:
         pipe.close()
 
 
+def test_threads_share_a_reader(root: Path) -> None:
+    of_pipeline = {"py_num_workers": 3, "py_start_method": "thread"}
+    with pipeline_with(fn.readers.file, 6, of_pipeline=of_pipeline, file_root=root, random_shuffle=True) as pipe:
+        seen = samples_of(pipe, 20)
+    with pipeline_with(fn.readers.file, 6, file_root=root, random_shuffle=True) as pipe:
+        assert samples_of(pipe, 20) == seen
+    assert set(seen) == {b"cat/x.png", b"dog/10.jpg", b"dog/2.JPG"}
+
+
 def test_the_decoder_behind_it_names_the_sample(root: Path) -> None:
     pipe = Pipeline(2, 1, None, py_num_workers=0)
     with pipe:

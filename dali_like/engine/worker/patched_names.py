@@ -1,0 +1,50 @@
+"""Recognize names that are missing in a spawned worker, but present in the main process.
+
+Spawned workers do not import the main module of the program. What that module adds to other modules and classes is missing
+there. Runs in the main process, for exceptions of workers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_OF_MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
+_OF_PICKLE = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
+_OF_CLASS = re.compile(r"(?:type object )?'(\w+)'(?: object)? has no attribute '(\w+)'")
+
+
+def patched_name(error: BaseException) -> str | None:
+    """Return the name that an AttributeError of a worker misses, if this process has it; otherwise None."""
+    if not isinstance(error, AttributeError):
+        return None
+    text = str(error)
+    if match := _OF_MODULE.match(text):
+        module, name = match.groups()
+    elif match := _OF_PICKLE.match(text):
+        name, module = match.groups()
+    else:
+        match = _OF_CLASS.match(text)
+        return None if match is None else next(_of_classes(*match.groups()), None)
+    return f"{module}.{name}" if hasattr(sys.modules.get(module), name) else None
+
+
+def _of_classes(kind: str, name: str) -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        found: Any = getattr(module, "__dict__", {}).get(kind)
+        if isinstance(found, type) and hasattr(found, name):
+            yield f"{found.__module__}.{kind}.{name}"
+
+
+def advice(error: BaseException) -> str | None:
+    """Return advice for an AttributeError of a spawned worker; None if this process has no such name either."""
+    name = patched_name(error)
+    if name is None:
+        return None
+    return (
+        f"The program has {name}, and spawned workers do not: they do not import the main module, which may have added it. "
+        "Add it in a module that the source imports, or in worker_setup; pass py_import_main=True; or use "
+        "py_start_method='fork'"
+    )

@@ -1,0 +1,64 @@
+"""``nvidia.dali.fn.experimental.readers``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
+
+from collections.abc import Callable
+from collections.abc import Sequence as _Sequence
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
+from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
+
+_Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | _Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | _Sequence[str]
+_DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
+
+def fits(
+    *,
+    file_root: str | None = None,
+    files: _Strings | None = None,
+    file_list: str | None = None,
+    file_filter: str = "*.fits",
+    hdu_indices: _Ints = (2,),
+    dtypes: _Ints | None = None,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> DataNode:
+    """Reads images in FITS files, compressed or not, with astropy.
+
+    Args:
+        file_root: folder of the files. Those in it come first, sorted by name, then those in each of its folders. With
+            `file_list` or `files`, the folder that relative names begin from.
+        files: paths of files.
+        file_list: path of a text file with a name per line. Relative names in it begin from `file_root`, or else from the
+            folder of this file.
+        file_filter: shell pattern of file names below `file_root`. Upper and lower case are distinguished.
+        hdu_indices: numbers of the HDUs to read, from 1 on. Each is an output.
+        dtypes: a data type for each output. As in DALI, it has no effect, because the files determine the data types.
+
+    Returns:
+        The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
+        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. `BLANK` in a header has no effect.
+    """

@@ -1,0 +1,94 @@
+"""Indexes that readers build, stored for later runs.
+
+An index is stored beside its file, as ``.name.index``, or in the user's cache if that folder is read-only or remote:
+``$XDG_CACHE_HOME/dali_like``, or ``~/.cache/dali_like``. It holds the size and the time of change of its file. If these
+differ, the index is built again. Indexes of URLs hold the size alone, so files of stores must not change under their name.
+Processes may build and store the same index at the same time: it appears at once, as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import zlib
+from collections.abc import Callable
+
+from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
+
+logger = logging.getLogger("dali_like")
+
+#: Version of the format.
+_VERSION = 1
+
+
+def cached_index(files: StoredFiles, path: str, kind: str, build: Callable[[], bytes]) -> bytes:
+    """Return the index of a file: the stored one, or else a new one, which is stored.
+
+    Args:
+        files: to read the file with.
+        path: path or URL of the file.
+        kind: of index, a word.
+        build: returns the index. It must not contain code: anyone who can write beside the file can replace it.
+
+    Raises:
+        MissingFileError, FileReadError: the file does not exist, or cannot be read.
+        Exception: an exception of `build`.
+    """
+    key = f"dali_like index {_VERSION} {kind} {files.version(path)}"
+    places = _places(path)
+    for place in places:
+        index = _stored(place, key)
+        if index is not None:
+            return index
+    logger.info("building the index of %s", shown(path))
+    index = build()
+    for place in places:
+        try:
+            _store(place, key, index)
+        except OSError as error:
+            logger.info("cannot store the index of %s in %s: %s", shown(path), shown(place), error)
+        else:
+            break
+    return index
+
+
+def _places(path: str) -> list[str]:
+    """Return the places where the index of a file may be stored."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    whole = path if is_url(path) else os.path.abspath(path)
+    in_cache = os.path.join(cache, "dali_like", f"{hashlib.sha256(os.fsencode(whole)).hexdigest()[:32]}.index")
+    if is_url(path):
+        return [in_cache]
+    folder, name = os.path.split(path)
+    return [os.path.join(folder, f".{name}.index"), in_cache]
+
+
+def _stored(place: str, key: str) -> bytes | None:
+    """Return the stored index; None if there is none, or it is damaged or of another version of the file."""
+    try:
+        with open(place, "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    head, _, index = content.partition(b"\n")
+    return index if head == _head(key, index) else None
+
+
+def _store(place: str, key: str, index: bytes) -> None:
+    os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
+    unfinished = f"{place}.{secrets.token_hex(4)}"
+    try:
+        with open(unfinished, "xb") as file:
+            file.write(_head(key, index) + b"\n" + index)
+        os.replace(unfinished, place)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise
+
+
+def _head(key: str, index: bytes) -> bytes:
+    return f"{key} {zlib.crc32(index)}".encode()

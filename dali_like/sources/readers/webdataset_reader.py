@@ -1,0 +1,205 @@
+"""``fn.readers.webdataset``: components of samples in tar archives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.common.notices import warn
+from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
+from dali_like.sources.readers.file_reader import listed
+from dali_like.sources.readers.index_cache import cached_index
+from dali_like.sources.readers.reader import Reader, reader
+from dali_like.sources.readers.stored_files import FileNames, is_url, shown
+from dali_like.sources.readers.webdataset_index import Component, from_bytes, parse_index, scan_archive, to_bytes
+from dali_like.types import DALIDataType, SampleInfo, numpy_dtype, to_dali_type
+
+_BEHAVIORS = ("empty", "skip", "error")
+_SUPPORTED = tuple(map(np.dtype, ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")))
+
+
+@reader(path="readers.webdataset")
+class WebdatasetReader(Reader):
+    """Reads samples from tar archives, as WebDataset writes them.
+
+    Consecutive files in an archive with the same name before the first dot are the components of a sample. The rest of the
+    name is the extension. Files whose name begins with a dot, folders and links are left out. The archives may be of the
+    formats ustar, GNU and pax. Compressed archives are refused.
+
+    DALI's ``wds2idx`` writes indexes. Without indexes, the reader builds them, and stores each beside its archive as
+    ``.name.index``, or in ``~/.cache/dali_like`` if the folder is read-only.
+
+    Args:
+        paths: paths of the archives.
+        ext: for each output, its extension, or alternatives separated by semicolons, such as ``"jpg;jpeg;png"``. If a
+            sample has several of them, the output is the first one in the archive.
+        index_paths: paths of the indexes, one for each archive. Default: the reader builds the indexes.
+        missing_component_behavior: treatment of a sample that lacks a component: "empty" for an empty array, "skip" to
+            leave the sample out, or "error". Default: "empty".
+        case_sensitive_extensions: whether upper and lower case of extensions are distinguished.
+        dtypes: data types of the outputs. Default: UINT8 for each.
+
+    Returns:
+        For each output, the bytes of its component as an array of one dimension and of its data type.
+    """
+
+    ndim = 1
+
+    def __init__(
+        self,
+        *,
+        paths: str | tuple[str, ...],
+        ext: str | tuple[str, ...],
+        index_paths: str | tuple[str, ...] | None = None,
+        missing_component_behavior: str = "",
+        case_sensitive_extensions: bool = True,
+        dtypes: Any = None,
+    ) -> None:
+        self._names = FileNames(listed(paths) or ())
+        self._indexes = listed(index_paths) or ()
+        if not len(self._names):
+            raise ArgumentError("No webdataset archives provided: paths is empty")
+        if self._indexes and len(self._indexes) != len(self._names):
+            raise ArgumentError(
+                "The number of index files, if any, must match the number of archives in the dataset: paths has "
+                f"{len(self._names)}, index_paths has {len(self._indexes)}"
+            )
+        self._behavior = missing_component_behavior.lower() or "empty"
+        if self._behavior not in _BEHAVIORS:
+            raise ArgumentError(
+                f"Invalid value for missing_component_behavior {missing_component_behavior!r}; possible values are: "
+                f"{', '.join(_BEHAVIORS)}"
+            )
+        self._ignores_case = not case_sensitive_extensions
+        outputs = listed(ext) or ()
+        if not outputs:
+            raise ArgumentError("ext must have at least one extension")
+        self._num_outputs = len(outputs)
+        self._outputs_of: dict[str, list[int]] = {}
+        for output, alternatives in enumerate(outputs):
+            for each in alternatives.split(";"):
+                self._outputs_of.setdefault(self._folded(each), []).append(output)
+        self._dtypes = _checked_dtypes(dtypes, len(outputs))
+        self._archives = np.empty(0, np.int32)
+        self._begins = self._ends = np.empty((0, len(outputs)), np.int64)
+
+    @property
+    def num_outputs(self) -> int | None:  # type: ignore[override]
+        return None if self._num_outputs == 1 else self._num_outputs
+
+    @property
+    def dtype(self) -> Any:
+        return self._dtypes[0] if self._num_outputs == 1 else self._dtypes
+
+    def prepare(self) -> None:
+        archives: list[int] = []
+        spans: list[list[tuple[int, int]]] = []
+        for number, path in enumerate(self._names):
+            found = [each for sample in self._samples(number, path) if (each := self._spans(path, sample)) is not None]
+            spans += found
+            archives += [number] * len(found)
+        self._archives = np.array(archives, np.int32)
+        table = np.array(spans, np.int64).reshape(-1, self._num_outputs, 2)
+        self._begins, self._ends = table[..., 0].copy(), table[..., 1].copy()
+
+    def __len__(self) -> int:
+        return len(self._archives)
+
+    async def read(self, index: int, info: SampleInfo) -> Any:
+        path = self._names[int(self._archives[index])]
+        begins, ends = self._begins[index].tolist(), self._ends[index].tolist()
+        if is_url(path):
+            outputs = await self._read_at_once(path, begins, ends)
+        else:
+            outputs = [await self._read_output(path, *span, info) for span in enumerate(zip(begins, ends, strict=True))]
+        return outputs[0] if self._num_outputs == 1 else tuple(outputs)
+
+    async def _read_output(self, path: str, output: int, span: tuple[int, int], info: SampleInfo) -> NDArray[Any]:
+        """Read an output, straight into the batch."""
+        begin, end = span
+        dtype = self._dtypes[output]
+        array = info.empty((end - begin) // dtype.itemsize, dtype, output)
+        if end > begin:
+            await self.files.read(path, begin, end, lambda _: array.view(np.uint8))
+        return array
+
+    async def _read_at_once(self, path: str, begins: list[int], ends: list[int]) -> list[NDArray[Any]]:
+        """Read all outputs of a sample by one request. They lie close together."""
+        wanted = [begin for begin, end in zip(begins, ends, strict=True) if end > begin]
+        first = min(wanted, default=0)
+        data = await self.files.read(path, first, max(ends)) if wanted else np.empty(0, np.uint8)
+        parts = [
+            data[begin - first : end - first] if end > begin else data[:0] for begin, end in zip(begins, ends, strict=True)
+        ]
+        return [part.view(dtype) for part, dtype in zip(parts, self._dtypes, strict=True)]
+
+    def _samples(self, number: int, path: str) -> list[list[Component]]:
+        if self._indexes:
+            index = self._indexes[number]
+            return parse_index(index, self.files.text_lines(index))
+
+        def build() -> bytes:
+            with self.files.open(path) as file:
+                return to_bytes(scan_archive(path, file))
+
+        return from_bytes(cached_index(self.files, path, "webdataset", build))
+
+    def _spans(self, path: str, sample: list[Component]) -> list[tuple[int, int]] | None:
+        """Return the first byte and the end of each output; None if the sample is to be left out."""
+        spans: list[tuple[int, int] | None] = [None] * self._num_outputs
+        for component in sample:
+            for output in self._outputs_of.get(self._folded(component.ext), ()):
+                if spans[output] is not None:
+                    warn(
+                        f"Multiple components matching output {output} in {shown(path)}: the first one is used", UserWarning
+                    )
+                    continue
+                if component.size % self._dtypes[output].itemsize:
+                    raise BrokenFileError(
+                        f"{shown(path)}: the component {shown(component.ext)} at byte {component.offset} has "
+                        f"{component.size} bytes - component size and dtype incompatible: output {output} "
+                        f"has the dtype {self._dtypes[output]}",
+                        path,
+                        component.offset,
+                    )
+                spans[output] = component.offset, component.offset + component.size
+        if None in spans and self._behavior == "skip":
+            return None
+        if None in spans and self._behavior == "error":
+            found = ", ".join(shown(component.ext) for component in sample)
+            raise BrokenFileError(
+                f"{shown(path)}: Underful sample detected: the sample at byte {sample[0].offset} has no component for "
+                f"output {spans.index(None)}, only {found}. To go on, pass missing_component_behavior='skip' or 'empty'",
+                path,
+                sample[0].offset,
+            )
+        return [span or (0, 0) for span in spans]
+
+    def _folded(self, ext: str) -> str:
+        return ext.lower() if self._ignores_case else ext
+
+
+def _checked_dtypes(dtypes: Any, num_outputs: int) -> tuple[np.dtype[Any], ...]:
+    if dtypes is None:
+        return (np.dtype(np.uint8),) * num_outputs
+    given = list(dtypes) if isinstance(dtypes, (list, tuple)) else [dtypes]
+    if len(given) != num_outputs:
+        raise ArgumentError(
+            f"Number of extensions does not match the number of provided types: ext has {num_outputs}, dtypes "
+            f"has {len(given)}"
+        )
+    return tuple(map(_checked_dtype, given))
+
+
+def _checked_dtype(given: Any) -> np.dtype[Any]:
+    try:  # a serialized pipeline has numbers
+        dtype = numpy_dtype(DALIDataType(given) if type(given) is int else to_dali_type(given))
+    except (DaliLikeError, ValueError, KeyError):
+        dtype = np.dtype(object)
+    if dtype not in _SUPPORTED:
+        raise ArgumentError(
+            f"Unsupported output dtype {given!r}. Supported types are: {', '.join(str(each) for each in _SUPPORTED)}"
+        )
+    return dtype

@@ -1,0 +1,90 @@
+"""Names that programs and DALI's test helpers take from `backend`, `ops`, `plugin_manager` and `pipeline.experimental`."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+pytest.importorskip("nvidia.dali")
+
+import nvidia.dali.backend as theirs
+import nvidia.dali.ops as their_ops
+import nvidia.dali.pipeline.experimental as their_experimental
+import nvidia.dali.plugin_manager as their_plugin_manager
+
+from dali_like import backend, ops, plugin_manager
+from dali_like.operators.op_schemas import schemas
+from dali_like.pipeline import experimental
+
+pytestmark = pytest.mark.peers
+
+#: Of the runtime, which is another one here.
+OF_THE_RUNTIME = {
+    *("CheckDLPackCapsule", "DLDeviceType", "EagerOperatorCPU", "EagerOperatorGPU", "EagerOperatorMixed"),
+    *("ExternalContextCheckpoint", "GetCUDACurrentDevice", "GetCudaVersion", "GetCufftVersion", "GetCxx11AbiFlag"),
+    *("GetDeviceBufferGrowthFactor", "GetHostBufferGrowthFactor", "GetHostBufferShrinkThreshold", "GetNppVersion"),
+    *("GetNvimgcodecVersion", "GetNvjpegVersion", "Init", "IsDriverInitialized", "OpSpec", "Pipeline", "PipelineDebug"),
+    *("SetCUDACurrentDevice", "SharedMem", "Stream"),
+}
+#: Methods of schemas about DALI's own documentation and its OpSpec.
+OF_THE_SPECS = {
+    *("AllowsSequences", "AppendKwargsSection", "CalculateAdditionalOutputs", "CalculateOutputs", "CanUseAutoInputDox"),
+    *("CheckArgs", "DeprecationMessage", "GetCallDox", "GetCallSignatureInputs", "GetInputDevice", "GetInputType"),
+    *("HasCallDox", "HasOutputFn", "HasRandomStateArg", "IsSequenceOperator", "IsStateful", "SupportsInPlace"),
+    "SupportsVolumetric",
+}
+#: Arguments of ours, and arguments with another type.
+OTHERS = {"adjust_orientation", "min_size", "bytes_per_sample_hint", "hybrid_huffman_threshold", "image_type"}
+OTHER_TYPES = {("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")}
+
+
+def public(module: object) -> set[str]:
+    return {name for name in dir(module) if name[0].isupper()}
+
+
+def test_names_of_the_backend() -> None:
+    assert public(theirs) - set(backend.__all__) == OF_THE_RUNTIME
+
+
+def test_methods_of_schemas() -> None:
+    assert public(theirs.OpSchema) - public(backend.OpSchema) == OF_THE_SPECS
+
+
+@pytest.mark.parametrize("name", sorted(set(schemas()) & {*theirs.RegisteredCPUOps(), *theirs.RegisteredMixedOps()}))
+def test_schemas_say_the_same(name: str) -> None:
+    ours, schema = backend.GetSchema(name), theirs.GetSchema(name)
+
+    for ask in ("Name", "OperatorName", "ModulePath", "HasRandomSeedArg"):
+        assert getattr(ours, ask)() == getattr(schema, ask)(), ask
+    assert not ours.IsDeprecated() or ours.DeprecatedInFavorOf() == schema.DeprecatedInFavorOf()
+    assert set(ours.GetSupportedBackends()) <= set(schema.GetSupportedBackends())
+    for argument in ours.GetArgumentNames():
+        if argument in OTHERS or (name, argument) in OTHER_TYPES or schema.IsDeprecatedArg(argument):
+            continue
+        kind = schema.GetArgumentType(argument).name
+        if "PYTHON_OBJECT" not in kind and "LAYOUT_VEC" not in kind:
+            assert ours.GetArgumentType(argument).name == kind, argument
+        assert ours.IsArgumentOptional(argument) == schema.IsArgumentOptional(argument), argument
+
+
+def test_sets_of_operators() -> None:
+    assert ops.cpu_ops() - their_ops.cpu_ops() == {"TorchPythonFunction"}  # in a plugin of theirs
+    assert ops.mixed_ops() <= their_ops.mixed_ops()
+
+
+def test_signatures() -> None:
+    for name in ("load_library", "load_directory"):
+        assert [*inspect.signature(getattr(plugin_manager, name)).parameters] == [
+            *inspect.signature(getattr(their_plugin_manager, name)).parameters
+        ]
+    assert callable(their_experimental.pipeline_def)
+    assert callable(experimental.pipeline_def)
+
+
+@pytest.mark.parametrize("name", ["Foo", "resize"])
+def test_unknown_operators(name: str) -> None:
+    for module in (backend, theirs):
+        assert module.TryGetSchema(name) is None
+        with pytest.raises(KeyError, match=f"Schema for operator '{name}' not registered"):
+            module.GetSchema(name)
