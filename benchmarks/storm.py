@@ -323,7 +323,7 @@ def _end_session(session: int) -> list[int]:
 def table(outcomes: dict[str, Outcome]) -> str:
     """Return all outcomes as a table, followed by the errors, in Markdown."""
     lines = [
-        "| | kills | batches | missing | wrong | whole epochs | errors | made anew | longest pause | hung | left behind |",
+        "| | kills | batches | missing | wrong | whole epochs | errors | recreated | longest pause | hung | left behind |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, outcome in outcomes.items():

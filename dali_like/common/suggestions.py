@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -28,10 +29,14 @@ def with_suggestion(text: str, name: str, known: Iterable[str]) -> str:
 
 
 def suggest_arguments(function: _F) -> _F:
-    """Decorate a function without ``**kwargs``: its error for an unknown argument names the known one that is similar."""
+    """Decorate a function without ``**kwargs``: its error for an unknown argument names the known one that is similar.
+
+    Exceptions leave it without library frames, see `dali_like.common.tracebacks`.
+    """
     code = function.__code__
     names = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
+    @user_frames_first
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs.keys() - names:

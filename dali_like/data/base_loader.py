@@ -93,6 +93,7 @@ class BaseDataLoader:
         state = {name: value for name, value in vars(self).items() if name != "_iterator_factory"}
         return {**state, "_iterator": None}
 
+    @user_frames_first
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, as numbers and text that JSON can store.
 
@@ -129,6 +130,7 @@ class BaseDataLoader:
             "iterator": None if state is None else dataclasses.asdict(state),
         }
 
+    @user_frames_first
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Let the next iterator continue from a result of `state_dict`. An empty state is ignored, as in ``torchdata``.
 
@@ -161,6 +163,7 @@ class BaseDataLoader:
         """
         return self._monitor.report(self.statistics(), since)
 
+    @user_frames_first
     def on_statistics(
         self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None
     ) -> None:
@@ -190,10 +193,12 @@ class BaseDataLoader:
 
         return LoaderTrace(self, path, nvtx=nvtx)
 
+    @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the last trace into a file; see `dali_like.Pipeline.plot`."""
         self._monitor.plot(path)
 
+    @user_frames_first
     def publish(self, name: str = "") -> None:
         """Show the statistics to ``dali-like top`` and ``dali-like view``; see `dali_like.Pipeline.publish`."""
         self._monitor.publish(self, name)

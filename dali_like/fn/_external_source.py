@@ -8,6 +8,7 @@ from typing import Any, Unpack, overload
 
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, source_nodes
@@ -23,6 +24,7 @@ def external_source(source: Any = None, num_outputs: None = None, **options: Unp
 def external_source(source: Any, num_outputs: int, **options: Unpack[SourceOptions]) -> list[DataNode]: ...
 
 
+@user_frames_first
 def external_source(
     source: Any = None, num_outputs: int | None = None, **options: Unpack[SourceOptions]
 ) -> DataNode | list[DataNode]:

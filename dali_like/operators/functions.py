@@ -12,6 +12,7 @@ from typing import Any
 from dali_like.common.class_names import class_name
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline
@@ -204,6 +205,7 @@ def _populate(
 def make_function(description: Description, apply: Apply = apply) -> Callable[..., Any]:
     """Make the operator's function in ``fn``."""
 
+    @user_frames_first
     def function(*inputs: Any, **arguments: Any) -> Any:
         return apply(description, inputs, arguments)
 
@@ -243,6 +245,7 @@ class OperatorClass:
     description: typing.ClassVar[Description]
     apply: typing.ClassVar[Apply]
 
+    @user_frames_first
     def __init__(self, **arguments: Any) -> None:
         unknown = sorted(set(arguments) - known_arguments(self.description))
         if unknown:
@@ -252,6 +255,7 @@ class OperatorClass:
             )
         self._arguments = _without_none(arguments)
 
+    @user_frames_first
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """Add the node or nodes."""
         arguments = _without_none(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError
 from dali_like.fn._external_source import external_source
 from dali_like.graph.nodes import DataNode
@@ -27,11 +28,13 @@ class ExternalSource:
     >>> pipe.close()
     """
 
+    @user_frames_first
     def __init__(self, source: Any = None, num_outputs: int | None = None, **options: Unpack[SourceOptions]) -> None:
         self._source = source
         self._num_outputs = num_outputs
         self._options: dict[str, Any] = dict(options)
 
+    @user_frames_first
     def __call__(self, *, source: Any = None, **options: Unpack[SourceOptions]) -> DataNode | list[DataNode]:
         """Return the node, or nodes.
 

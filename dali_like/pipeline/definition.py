@@ -135,6 +135,7 @@ class _Uncalled(NamedTuple):
     function: str
     method: str
 
+    @user_frames_first
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         name = self.function
         raise DefinitionError(

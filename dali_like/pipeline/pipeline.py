@@ -224,6 +224,7 @@ class Pipeline:
     ) -> None:
         self.pop_current()
 
+    @user_frames_first
     def set_outputs(self, *outputs: Any) -> None:
         """Set the outputs that `run` delivers.
 
@@ -236,6 +237,7 @@ class Pipeline:
         """
         self._definition.set_outputs(*outputs)
 
+    @user_frames_first
     def add_sink(self, edge: DataNode) -> None:
         """Compute a node although no output needs it, for the side effects of its callback.
 
@@ -408,6 +410,7 @@ class Pipeline:
         self._schedule.use(PipelineAPIType.SCHEDULED)
         self._schedule.fill(self._take, self.cpu_queue_size if self.exec_pipelined else 1)
 
+    @user_frames_first
     def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
         """Return the oldest scheduled batch.
 
@@ -479,6 +482,7 @@ class Pipeline:
         for pool, fed in zip(pools, checked, strict=True):
             pool.feed(fed)
 
+    @user_frames_first
     def input_feed_count(self, input_name: str) -> int:
         """Return how many batches DALI needs to be fed before the first run; here, one per run is enough.
 
@@ -513,6 +517,7 @@ class Pipeline:
                 executor.reset()
                 self._schedule.clear()
 
+    @user_frames_first
     def __len__(self) -> int:
         """Return the number of batches in an epoch, as far as the sources know it.
 
@@ -593,6 +598,7 @@ class Pipeline:
 
     # Checkpoints
 
+    @user_frames_first
     def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
         """Return `state_dict` as text, for ``Pipeline(checkpoint=...)``: DALI's way to resume.
 
@@ -611,6 +617,7 @@ class Pipeline:
                 file.write(checkpoint)
         return checkpoint
 
+    @user_frames_first
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the pipeline, as values that JSON can hold. Another pipeline like it resumes from there.
 
@@ -629,6 +636,7 @@ class Pipeline:
         """
         return self._take_checkpoint().to_dict()
 
+    @user_frames_first
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume from a result of `state_dict`, in place of ``Pipeline(checkpoint=...)``.
 
@@ -663,6 +671,7 @@ class Pipeline:
 
     # Serialization
 
+    @user_frames_first
     def serialize(
         self, define_graph: Callable[[], Any] | None = None, filename: str | os.PathLike[str] | None = None
     ) -> bytes:
@@ -699,6 +708,7 @@ class Pipeline:
         self.set_outputs(*(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
 
     @classmethod
+    @user_frames_first
     def deserialize(
         cls,
         serialized_pipeline: str | bytes | None = None,
@@ -731,6 +741,7 @@ class Pipeline:
         pipe._load(serialized_pipeline, arguments)
         return pipe
 
+    @user_frames_first
     def deserialize_and_build(self, serialized_pipeline: str | bytes) -> None:
         """Become the pipeline of a result of `serialize`, and build it.
 
@@ -791,6 +802,7 @@ class Pipeline:
         """
         return self._monitor.report(self.statistics(), since)
 
+    @user_frames_first
     def on_statistics(
         self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None
     ) -> None:
@@ -831,6 +843,7 @@ class Pipeline:
 
         return PipelineTrace(self, path, nvtx=nvtx)
 
+    @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the last trace: the timeline, the waiting times of the program, and the fill level of the ring.
 
@@ -843,6 +856,7 @@ class Pipeline:
         """
         self._monitor.plot(path)
 
+    @user_frames_first
     def publish(self, name: str = "") -> None:
         """Show the statistics to ``dali-like top`` and ``dali-like view`` until the pipeline is closed or dropped.
 
@@ -904,6 +918,7 @@ class Pipeline:
     @overload
     def epoch_size(self, name: None = None) -> dict[str, int]: ...
 
+    @user_frames_first
     def epoch_size(self, name: str | None = None) -> int | dict[str, int]:
         """Return the number of samples in an epoch of a reader, of all shards together.
 
@@ -925,6 +940,7 @@ class Pipeline:
     @overload
     def reader_meta(self, name: None = None) -> dict[str, dict[str, int]]: ...
 
+    @user_frames_first
     def reader_meta(self, name: str | None = None) -> dict[str, Any]:
         """Return the metadata of a reader, with DALI's keys.
 
@@ -984,6 +1000,7 @@ class Pipeline:
         names = producer_names(graph)
         return {names[node]: places[node] for node in graph.operators}
 
+    @user_frames_first
     def save_graph_to_dot_file(
         self,
         filename: str | os.PathLike[str],

@@ -119,6 +119,7 @@ class Runtime:
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
             self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
+            self.space.serves_operators = bool(self.placement.stages)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
 

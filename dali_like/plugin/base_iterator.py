@@ -87,7 +87,6 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
 
-    @user_frames_first
     @suggest_arguments
     def __init__(
         self,
@@ -239,6 +238,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._progress.restart()
             self._begun = self._ended = False
 
+    @user_frames_first
     def checkpoints(self) -> list[bytes]:
         """Return the state as text for each pipeline, for ``Pipeline(checkpoint=...)``, as DALI's iterators do.
 
@@ -247,6 +247,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         """
         return [checkpoint.dumps() for checkpoint in self._take_checkpoints()]
 
+    @user_frames_first
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the iterator and its pipelines as a JSON-serializable dict.
 
@@ -259,6 +260,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         """
         return {"pipelines": [checkpoint.to_dict() for checkpoint in self._take_checkpoints()]}
 
+    @user_frames_first
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume from a state that `state_dict` has returned. Allowed at any time; see `Pipeline.load_state_dict`.
 

@@ -108,6 +108,31 @@ class TestAForkserverThatDies:
 
         assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
 
+    def test_right_after_the_start_has_a_reserve(self, make_pipeline: MakePipeline, expected: Any) -> None:
+        pipe = make_pipeline(Noise(), "fork", workers=4)
+        pipe.start_py_workers()
+
+        os.kill(forkserver_of(pipe), signal.SIGKILL)
+
+        assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
+
+    @pytest.mark.parametrize("deaths", [1, 3])
+    def test_before_it_has_a_reserve_is_forked_again(
+        self, make_pipeline: MakePipeline, expected: Any, deaths: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        serve = forkserver_module._Forkserver.serve
+
+        def die_first(forkserver: Any) -> Any:
+            if any(happens(tmp_path / str(death)) for death in range(deaths)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return serve(forkserver)
+
+        monkeypatch.setattr(forkserver_module._Forkserver, "serve", die_first)
+        pipe = make_pipeline(Noise(), "fork", py_worker_restarts=0)
+
+        assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
+        assert len(list(tmp_path.iterdir())) == deaths
+
     @pytest.mark.parametrize(
         ("start_method", "moment"),
         [("fork", "before the state"), ("fork", "behind the state"), ("spawn", "behind the state")],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dali_like import Pipeline, fn
+from dali_like import Pipeline, fn, types
 from dali_like.data import DataLoader
 from dali_like.errors import OutOfMemoryError
 
@@ -107,3 +107,30 @@ def test_the_named_limit_has_room_for_the_batches_that_the_program_holds() -> No
             limit = int(found[1]) << 20
     else:
         pytest.fail(f"{limit} bytes do not suffice")
+
+
+def test_operators_in_the_main_process_may_need_more_than_the_named_limit() -> None:
+    """The sizes of their results are unknown before they have run once."""
+
+    def run(limit: int) -> None:
+        with Pipeline(batch_size=BATCH_SIZE, num_threads=1, max_held_bytes=limit) as pipe:
+            samples = fn.external_source(lambda info: dense(0), batch=False)
+            pipe.set_outputs(fn.cast(samples, dtype=types.FLOAT))
+        try:
+            for _ in range(NUM_BATCHES):
+                pipe.run()
+        finally:
+            pipe.close()
+
+    limit, num_errors = LITTLE_BYTES, 0
+    while num_errors < 3:
+        try:
+            run(limit)
+            break
+        except OutOfMemoryError as error:
+            found = re.search(
+                r"pass max_held_bytes=(\d+) << 20 \(\d+ MiB\); operators in the main process may need more$", str(error)
+            )
+            assert found is not None
+            limit, num_errors = int(found[1]) << 20, num_errors + 1
+    assert 0 < num_errors < 3

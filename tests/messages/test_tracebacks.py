@@ -21,8 +21,8 @@ MOST_LINES = 15
 PROGRAM = """
 import contextlib
 import numpy as np
-from dali_like import fn, pipeline_def
-from dali_like.data import DataLoader, IterableDataset, Subset
+from dali_like import Pipeline, fn, ops, pipeline_def
+from dali_like.data import DataLoader, IterableDataset, RandomSampler, Subset
 
 def read(path):
     with open(path, "rb") as file:
@@ -220,6 +220,32 @@ class TestWholeText:
         assert text.count("dali_like/data/fetcher.py") == text.count("dali_like/") == 1
         assert "dataset[key]" in text
         assert "\nKeyError: 0\nraised by dataset dict for index 0" in text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Pipeline(batch_size=0)",
+        "Pipeline(batch_sise=2)",
+        "Pipeline(batch_size=2).serialize()",
+        "DataLoader([1], shuffle=True, sampler=[0])",
+        "DataLoader([1]).load_state_dict({'position': 1})",
+        "RandomSampler([])",
+        "fn.external_source(zeros, bach=False)",
+        "fn.resize(np.zeros(3), sise=2)",
+        "fn.readers.file(file_rot='.')",
+        "ops.Resize(sise=2)",
+        "ops.ExternalSource(zeros, bach=False)()",
+        "pipeline_def(zeros, batch_size=2).run()",
+    ],
+)
+def test_of_a_wrong_definition_ends_at_the_call(fail: Callable[[str], Exception], call: str) -> None:
+    heading, frames, *message = shown(fail(call)).splitlines()
+
+    assert heading == "Traceback (most recent call last):"
+    assert frames == '  File "train.py", line N, in <module>'
+    assert message[0].strip() == call
+    assert message[1].startswith("dali_like.errors.")
 
 
 @pytest.mark.parametrize("way", ["serial", "fork", "thread"])

@@ -11,6 +11,7 @@ import pytest
 
 import dali_like
 from dali_like.common.class_names import class_name
+from dali_like.operators.deprecations import ARGUMENTS as DEPRECATED
 from dali_like.operators.description import Description
 from dali_like.operators.parameters import REQUIRED
 from dali_like.operators.reader_functions import own_reader_descriptions
@@ -22,11 +23,14 @@ pytestmark = pytest.mark.peers
 #: Of every reader, but not of every one of DALI's.
 COMMON = {"device", "name", "preserve", "bytes_per_sample_hint", "on_error", "remote_options", "shuffle_after_epoch"}
 #: Arguments of DALI's that we do not have, and why.
-LEFT_OUT: dict[tuple[str, str], str] = {}
+LEFT_OUT: dict[tuple[str, str], str] = {
+    (path, older): "a deprecated name" for path, renamed in DEPRECATED.items() for older in renamed
+}
 #: Arguments of ours that DALI does not have, and why.
 ADDED: dict[tuple[str, str], str] = {}
 #: Defaults that say the same in another way.
 OTHER_DEFAULTS = {
+    ("experimental.readers.fits", "hdu_indices"): "a list of one number",
     ("readers.numpy", "roi_axes"): "an empty list",
 }
 

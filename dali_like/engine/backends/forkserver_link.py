@@ -46,6 +46,7 @@ class ForkserverLink:
     Attributes:
         pids: the process id of the forkserver, once it is known. A list: a return value of its start could be lost.
         is_announced: whether the forkserver has announced itself.
+        is_at_end: whether the forkserver has closed its socket, because it ends or has ended.
     """
 
     def __init__(self, events: EventSet, room: DescriptorRoom) -> None:
@@ -59,7 +60,7 @@ class ForkserverLink:
         events.add(self._socket)
         self.pids: list[int] = []
         self._pidfd: Descriptor | None = None
-        self._is_at_end = False
+        self.is_at_end = False
         self._unsent: deque[tuple[bytes, tuple[Descriptor, ...]]] = deque()
 
     @property
@@ -104,18 +105,18 @@ class ForkserverLink:
         has_ended = self._pidfd is not None and self._pidfd.wait(0)
         news = list(self._read())
         # Without a pidfd, the end of file shows the end.
-        return news, has_ended or (self._is_at_end and self._pidfd is None)
+        return news, has_ended or (self.is_at_end and self._pidfd is None)
 
     def _read(self) -> Iterator[News]:
         with self._as_socket() as ours:
-            while not self._is_at_end:
+            while not self.is_at_end:
                 message, fds = self._receive_one(ours)
                 if not fds:
                     self._room.hold_one()
                 if message is None:
                     return
                 if not message:
-                    self._is_at_end = True
+                    self.is_at_end = True
                     self._events.remove(self._socket)  # else it would be readable from now on
                     return
                 kind, worker, pid, status = MESSAGE.unpack(message)

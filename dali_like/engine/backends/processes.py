@@ -31,6 +31,10 @@ from dali_like.errors import DaliLikeError, WorkerStartError
 
 #: Workers have this long to finish their sample after a request to stop. Then they are killed.
 _GRACE_S = 0.5
+#: A forkserver has this long to fork its first reserve. It takes milliseconds, unless the forkserver is stopped.
+_RESERVE_S = 10.0
+#: At the start, the forkserver is forked this often if it is killed before it has a reserve.
+_FORK_ATTEMPTS = 4
 #: The forkserver then has this long to end.
 _FORKSERVER_GRACE_S = 2.0
 
@@ -64,18 +68,17 @@ class ProcessWorkers:
         check_process_calls()
         self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
-        self.read_news = processes.read_news
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
-            link = processes.add_link()
-            with processes.ends_for(link) as ends:
-                fork_forkserver(sources, options, space, ends, link.pids)
-            processes.request_reserve()  # before the first worker, so that a forkserver can always be replaced
+            self._fork(sources)
         else:
             self._setup = SpawnSetup.of_this_process()
             self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
             self._spawn()
-        for worker in range(options.num_first):
+            self._start_first()
+
+    def _start_first(self) -> None:
+        for worker in range(self._options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:
@@ -108,6 +111,10 @@ class ProcessWorkers:
         """Wait for news, or until the timeout, and read all news."""
         self.control.wait(timeout_s)
         self.read_news()
+
+    def read_news(self) -> None:
+        """Read all messages of forkservers and workers."""
+        self._processes.read_news()
 
     def take_end(self) -> End | None:
         """Return the next end of a worker or of the forkserver; None if there is none."""
@@ -148,6 +155,23 @@ class ProcessWorkers:
             self._spawn()
         except (DaliLikeError, OSError) as error:
             raise WorkerStartError(f"it could not be replaced: {error}") from error
+
+    def _fork(self, sources: Sequence[Source]) -> None:
+        """Fork the forkserver, and let it start the first workers. Return when it has a reserve.
+
+        From then on it can be replaced. If it is killed before, another fork of the main process has the same sources only
+        now, while the pool starts.
+        """
+        processes = self._processes
+        for _ in range(_FORK_ATTEMPTS):
+            processes.ends.clear()
+            link = processes.add_link()
+            with processes.ends_for(link) as ends:
+                fork_forkserver(sources, self._options, self._space, ends, link.pids)
+            processes.request_reserve()  # before the first worker, so that a forkserver can always be replaced
+            self._start_first()
+            if processes.wait_for_reserve():
+                return
 
     def _spawn(self) -> None:
         link = self._processes.add_link()
@@ -216,6 +240,24 @@ class _Processes:
     def _try_reserve(self) -> None:
         with contextlib.suppress(OSError):  # no descriptor is left: the next start of a worker tries again
             self.request_reserve()
+
+    def wait_for_reserve(self) -> bool:
+        """Wait until the reserve runs, or cannot be forked.
+
+        Returns:
+            False if the forkserver has ended without a reserve, and all its workers have.
+        """
+        deadline_s = time.monotonic() + _RESERVE_S
+        while self._reserve is None or not self._reserve.is_announced:
+            has_failed = self._reserve is None
+            self.read_news()
+            # A forkserver that ends closes its own socket before the reserve's. So if it does not end, forking has failed.
+            is_ending = self._lost is not None or (self._forkserver is not None and self._forkserver.is_at_end)
+            if has_failed and not is_ending:
+                break
+            if not self.events.wait(max(0.0, deadline_s - time.monotonic())):
+                break  # it may be stopped
+        return self._forkserver is not None or self._reserve is not None
 
     def promote_reserve(self) -> bool:
         """Make the reserve the forkserver. Return False if there is none."""

@@ -110,6 +110,7 @@ class SharedSpace:
         bytes: the mapping as one array; every view of it keeps the mapping alive.
         address: address of the mapping in this process.
         observer: hooks of a GPU; None without one.
+        serves_operators: whether operators of the main process have their results here. Their sizes are not known ahead.
     """
 
     _creator = 0
@@ -123,6 +124,7 @@ class SharedSpace:
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
         self.address: int = self.bytes.__array_interface__["data"][0]
         self.observer: Observer | None = None
+        self.serves_operators = False
         self._lock = threading.Lock()
         self._free = [(0, size)]
         self._extents: dict[int, int] = {}  # offsets and sizes that `observer.made` has got
@@ -308,12 +310,13 @@ class SharedSpace:
         """Return the message for a need of `nbytes` more than the limit allows.
 
         Args:
-            sufficient_bytes: a limit that suffices.
+            sufficient_bytes: a limit that suffices, except for results of operators that have not run yet.
         """
         in_mib = -(-max(sufficient_bytes, self.limit_bytes + 1) >> 20)
         used, available = self.used_bytes, available_bytes()
+        certainty = "; operators in the main process may need more" if self.serves_operators else ", which suffices"
         advice = (
-            f"pass max_held_bytes={in_mib} << 20 ({in_mib} MiB), which suffices"
+            f"pass max_held_bytes={in_mib} << 20 ({in_mib} MiB){certainty}"
             if (in_mib << 20) - used <= available
             else f"give the process more memory: about {in_mib} MiB suffice, and {mib(used + available)} are available"
         )

@@ -18,7 +18,7 @@ _Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Fits:
-    """Reads images in FITS files, compressed or not, with astropy.
+    """Reads images in FITS files with astropy. Images and files may be compressed.
 
     Args:
         file_root: folder of the files. Those in it come first, sorted by name, then those in each of its folders. With
@@ -32,7 +32,7 @@ class Fits:
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
-        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. `BLANK` in a header has no effect.
+        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. Pixels that a header calls `BLANK` are NaN.
     """
     def __init__(
         self,
