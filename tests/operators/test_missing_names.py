@@ -18,7 +18,7 @@ from dali_like import fn, ops
         (fn, "optical_flow", "an operator for the GPU: compute it with PyTorch or CuPy"),
         (fn, "zeros_like", "types.Constant"),
         (fn, "transforms", "fn.warp_affine"),
-        (fn, "experimental", "its operators are in fn itself"),
+        (fn.experimental, "debayer", "an operator for the GPU"),
         (fn.decoders, "audio", "DALI has decoders.audio, .* soundfile"),
         (ops, "OpticalFlow", "DALI has OpticalFlow, .* for the GPU"),
         (ops, "ZerosLike", "types.Constant"),
