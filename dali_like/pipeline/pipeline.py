@@ -920,7 +920,7 @@ class Pipeline:
 
     @user_frames_first
     def epoch_size(self, name: str | None = None) -> int | dict[str, int]:
-        """Return the number of samples in an epoch of a reader, of all shards together.
+        """Return the number of samples in an epoch of a reader, of all shards together, with padding.
 
         Args:
             name: name of a reader, or of an external source of known length. None: a dict of all of these.
@@ -930,9 +930,9 @@ class Pipeline:
             Exception: the reader cannot list its files.
         """
         if name is not None:
-            size: int = self.reader_meta(name)["epoch_size"]
+            size: int = self.reader_meta(name)["epoch_size_padded"]
             return size
-        return {each: meta["epoch_size"] for each, meta in self.reader_meta().items()}
+        return {each: meta["epoch_size_padded"] for each, meta in self.reader_meta().items()}
 
     @overload
     def reader_meta(self, name: str) -> dict[str, int]: ...

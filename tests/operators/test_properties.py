@@ -110,6 +110,7 @@ OTHERS = {
     "decoders.audio": "tests/operators/test_audio.py",
     "decoders.image_slice": "tests/operators/test_decoding.py",
     "decoders.numpy": "tests/operators/test_decoding.py",
+    "experimental.decoders.video": "tests/sources/readers/test_video_reader.py",
     "io.file.read": "tests/operators/test_file_access.py",
     "per_frame": "tests/operators/test_frames.py",
     "peek_image_shape": "tests/operators/test_decoding.py",

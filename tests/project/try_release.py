@@ -122,6 +122,65 @@ with pipeline() as pipe:
     samples, rates = pipe.run()
     assert (samples.as_array().shape, rates.as_array().tolist()) == ((1, 80, 1), [8000])
 """,
+    "lmdb": """
+import lmdb
+from dali_like import Pipeline, fn
+
+with lmdb.open("database", map_size=1 << 20) as database, database.begin(write=True) as transaction:
+    transaction.put(b"0", b"\\x28\\x07")
+pipe = Pipeline(1, 1, None)
+with pipe:
+    pipe.set_outputs(fn.readers.caffe(path="database", image_available=False))
+with pipe:
+    assert pipe.run()[0].as_array().ravel().tolist() == [7]
+""",
+    "coco": """
+import json, pathlib
+from dali_like import Pipeline, fn
+
+mask = {"counts": [0, 4], "size": [2, 2]}
+annotation = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 2, 2], "area": 4, "iscrowd": 0, "segmentation": mask}
+image = {"id": 1, "file_name": "a.jpg", "width": 2, "height": 2}
+described = {"images": [image], "categories": [{"id": 1, "name": "cat"}], "annotations": [annotation]}
+pathlib.Path("annotations.json").write_text(json.dumps(described))
+pathlib.Path("a.jpg").write_bytes(b"content")
+pipe = Pipeline(1, 1, None)
+with pipe:
+    outputs = fn.readers.coco(file_root=".", annotations_file="annotations.json", pixelwise_masks=True, include_iscrowd=True)
+    pipe.set_outputs(outputs[-1])
+with pipe:
+    assert pipe.run()[0].as_array().ravel().tolist() == [1] * 4
+""",
+    "fits": """
+import numpy as np
+from astropy.io import fits
+from dali_like import Pipeline, fn
+
+fits.writeto("a.fits", np.arange(6, dtype=np.int16).reshape(2, 3))
+pipe = Pipeline(1, 1, None)
+with pipe:
+    pipe.set_outputs(fn.experimental.readers.fits(files=["a.fits"], hdu_indices=[1]))
+with pipe:
+    assert pipe.run()[0].as_array().tolist() == [[[0, 1, 2], [3, 4, 5]]]
+""",
+    "video": """
+import av
+import numpy as np
+from dali_like import Pipeline, fn
+
+with av.open("a.mp4", "w") as file:
+    stream = file.add_stream("mpeg4", rate=10)
+    stream.width = stream.height = 64
+    stream.pix_fmt = "yuv420p"
+    for i in range(4):
+        file.mux(stream.encode(av.VideoFrame.from_ndarray(np.full((64, 64, 3), 60 * i, np.uint8))))
+    file.mux(stream.encode())
+pipe = Pipeline(1, 1, None)
+with pipe:
+    pipe.set_outputs(fn.experimental.readers.video(filenames=["a.mp4"], sequence_length=2))
+with pipe:
+    assert pipe.run()[0].as_array().shape == (1, 2, 64, 64, 3)
+""",
     "progress": """
 import numpy as np
 from dali_like import fn, pipeline_def

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from dali_like.fn.experimental import decoders, inputs, readers
+from dali_like.fn._lazy_operators import lazy_operators
+from dali_like.fn.experimental import decoders, inputs, readers  # noqa: F401
 
-__all__ = ["decoders", "inputs", "readers"]
+__getattr__, __dir__ = lazy_operators(__name__, "decoders", "inputs", "readers")
