@@ -99,7 +99,7 @@ class DriverStandIn:
 
     def is_implicit(self, stream: int) -> bool:
         """Whether a stream is the default one, which synchronizes with a stream that captures."""
-        return stream == 0 and bool(self.capturing & self.blocking_streams)
+        return stream in (0, 1) and bool(self.capturing & self.blocking_streams)
 
     # The functions of the library
 

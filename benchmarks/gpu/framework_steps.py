@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.access import Figures, Gpu, StepSkipped, check
-from benchmarks.gpu.memory_steps import BATCH_SIZE, SAMPLE_SHAPE, expected_numbers, number, numbers
+from benchmarks.gpu.memory_steps import BATCH_SIZE, SAMPLE_SHAPE, expected_numbers, number, numbers, open_gate
 from dali_like import fn, pipeline_def
 
 #: Batches after a drop. Without protection, one of them overwrites the dropped memory.
@@ -86,7 +87,12 @@ def torch_drops(gpu: Gpu, seconds: float) -> Figures:
     """Drop batches while kernels still wait to read them, on PyTorch's default, side and autograd streams."""
     torch = _torch_with_cuda()
     side = torch.cuda.Stream()
-    for name, stream in (("default", torch.cuda.default_stream()), ("side", side)):
+    streams = {"default": torch.cuda.default_stream(), "side": side}
+    for stream in streams.values():  # load the kernels: loading may wait for the GPU, and so for a shut gate
+        with torch.cuda.stream(stream):
+            _drop_before_reading(gpu, torch, "warm-up", None)
+            _drop_in_backward(gpu, torch, "warm-up", None)
+    for name, stream in streams.items():
         with torch.cuda.stream(stream):
             _drop_before_reading(gpu, torch, name, stream.cuda_stream)
             _drop_in_backward(gpu, torch, name, stream.cuda_stream)
@@ -101,19 +107,19 @@ def _torch_with_cuda() -> Any:
     return torch
 
 
-def _drop_before_reading(gpu: Gpu, torch: Any, name: str, handle: int) -> None:
+def _drop_before_reading(gpu: Gpu, torch: Any, name: str, handle: int | None) -> None:
     batches = numbers(4 + LATER)
     for _ in range(3):
         next(batches)
     batch = next(batches)
     tensor = torch.from_dlpack(batch.as_tensor())
-    gate = gpu.gate(handle)
+    gate = None if handle is None else gpu.gate(handle)
     copies = [tensor.clone()]
     del batch, tensor
     for batch in batches:
         copies.append(torch.from_dlpack(batch.as_tensor()).clone())
         del batch
-    gate.open()
+    open_gate(gate)
     _check_copies(copies, first=3, reason=f"a batch dropped on the {name} stream was overwritten")
 
 
@@ -123,7 +129,7 @@ def _check_copies(copies: list[Any], *, first: int, reason: str) -> None:
         check(found == (expected_numbers(first + i),) * 2, reason)
 
 
-def _drop_in_backward(gpu: Gpu, torch: Any, name: str, handle: int) -> None:
+def _drop_in_backward(gpu: Gpu, torch: Any, name: str, handle: int | None) -> None:
     """Let autograd's thread drop the last reference to a batch, whose reading waits behind the gate."""
     batches = numbers(4 + LATER)
     for _ in range(3):
@@ -132,12 +138,12 @@ def _drop_in_backward(gpu: Gpu, torch: Any, name: str, handle: int) -> None:
     batch = next(batches)
     product = weights * torch.from_dlpack(batch.as_tensor()).view(torch.int32)
     del batch
-    gate = gpu.gate(handle)
+    gate = None if handle is None else gpu.gate(handle)
     product.sum().backward()
     del product
     for batch in batches:
         del batch
-    gate.open()
+    open_gate(gate)
     _check_copies([weights.grad], first=3, reason=f"a batch dropped in backward, on the {name} stream, was overwritten")
 
 
@@ -152,7 +158,7 @@ def _keep_for_another_stream(gpu: Gpu, torch: Any, side: Any) -> None:
         copy = tensor.clone()
     for later in batches:
         del later
-    gate.open()
+    open_gate(gate)
     _check_copies([copy], first=0, reason="a batch that was kept was overwritten")
     del batch, tensor
 
@@ -169,7 +175,7 @@ def _record_stream_protects(gpu: Gpu, torch: Any, side: Any) -> bool:
     del batch, tensor
     for later in batches:
         del later
-    gate.open()
+    open_gate(gate)
     return bool(copy.amax(dim=(1, 2)).tolist() == expected_numbers(0))
 
 
@@ -177,18 +183,18 @@ def capture(gpu: Gpu, seconds: float) -> Figures:
     """Capture a graph, in both modes of errors, while a pipeline runs in another thread and a batch is dropped."""
     torch = _torch_with_cuda()
     for mode in ("thread_local", "global"):
-        _capture(torch, mode)
+        _capture(gpu, torch, mode)
     return {"modes": 2}
 
 
-def _capture(torch: Any, mode: str) -> None:
+def _capture(gpu: Gpu, torch: Any, mode: str) -> None:
     batches = numbers(64)
     for _ in range(8):
         next(batches)
     dropped = next(batches)
-    static = torch.zeros((BATCH_SIZE, *SAMPLE_SHAPE), dtype=torch.int32, device="cuda")
-    static.sum(dim=(1, 2))  # loads the kernel, which is not allowed later
-    other = numbers(1000)
+    static = torch.zeros((BATCH_SIZE, *SAMPLE_SHAPE), dtype=torch.int32, device=gpu.torch_device)
+    static.sum(dim=(1, 2)) + 0  # loads the kernels, which is not allowed later
+    other = numbers(sys.maxsize)
     for _ in range(8):
         next(other)
     failures: list[BaseException] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.access import Figures, Gpu, check
+from benchmarks.gpu.access import Figures, Gate, Gpu, check
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.copier import Copier
 from dali_like.device.opening import open_device
@@ -29,6 +29,8 @@ LOCKED_BYTES = 64 << 10
 NUM_BATCHES = 100_000
 MOST_GROWTH_MIB = 64.0
 BATCH_SIZE = 16
+#: Batches that `numbers` locks memory for.
+LOCKED_BATCHES = 32
 SAMPLE_SHAPE = (64, 64)
 
 
@@ -70,13 +72,15 @@ def _lock_and_unlock(device: Any, address: int, nbytes: int) -> tuple[float, flo
     begin = time.perf_counter()
     device.register(address, nbytes)
     locked = time.perf_counter()
-    device.unregister(address)
-    return (locked - begin) * 1e3, (time.perf_counter() - locked) * 1e3
+    is_unlocked = device.unregister(address)
+    unlocked = time.perf_counter()
+    check(is_unlocked, f"CUDA refuses to unlock {nbytes // MIB} MiB")
+    return (locked - begin) * 1e3, (unlocked - locked) * 1e3
 
 
 def checksums(gpu: Gpu, seconds: float, num_batches: int = NUM_BATCHES) -> Figures:
     """Compare checksums of many batches on the GPU, and measure the growth of memory after the first tenth."""
-    pipe = _numbers_pipeline(parallel=True, py_num_workers=4, py_start_method="fork")
+    pipe = _numbers_pipeline(py_num_workers=4, py_start_method="fork")
     with contextlib.closing(pipe):
         pipe.start_py_workers()
         import torch  # noqa: PLC0415  # initializes CUDA, so after the fork
@@ -157,22 +161,34 @@ def arrays(gpu: Gpu, seconds: float) -> Figures:
         "broadcast": lambda x: cupy.broadcast_to(x[:1], x.shape),
     }
     for name, view in views.items():
-        _check_tensor(gpu, name, view)
+        for is_gated in (False, True):  # first load the kernels: loading may wait for the GPU, and so for a shut gate
+            _check_tensor(gpu, name, view, is_gated=is_gated)
         for no_copy in (False, True):
             _check_source(gpu, f"{name}, no_copy={no_copy}", view, no_copy=no_copy)
     return {"kinds of arrays": len(views)}
 
 
-def _check_tensor(gpu: Gpu, name: str, view: Callable[[Any], Any]) -> None:
+def open_gate(gate: Gate | None) -> None:
+    """Open a gate, if there is one.
+
+    Raises:
+        StepFailed: it has opened by itself.
+    """
+    if gate is not None:
+        check(gate.is_shut, "the gate opened by itself, so nothing was tested: a call has waited for the GPU")
+        gate.open()
+
+
+def _check_tensor(gpu: Gpu, name: str, view: Callable[[Any], Any], *, is_gated: bool) -> None:
     """Overwrite an array on the user's stream, while its copy still waits behind a gate on that stream."""
     x = _matrix(gpu.cupy, 0)
     expected = view(x).get()
     gpu.synchronize()
-    gate = gpu.gate()
+    gate = gpu.gate() if is_gated else None
     tensor = TensorGPU(view(x))
     if not _is_view(tensor, x):
         x[:] = -1
-    gate.open()
+    open_gate(gate)
     check(np.array_equal(np.asarray(tensor.as_cpu()), expected), f"TensorGPU of an array that is {name} has later values")
 
 
@@ -196,6 +212,10 @@ def _check_source(gpu: Gpu, name: str, view: Callable[[Any], Any], *, no_copy: b
     with contextlib.closing(pipeline()) as pipe:
         for i in range(4):
             (batch,) = pipe.run()
+            if not no_copy:
+                for array in made[2 * i : 2 * i + 2]:
+                    array[:] = -1
+                gpu.synchronize()
             for j, sample in enumerate(batch.as_cpu()):
                 expected = view(_matrix(gpu.cupy, 2 * i + j)).get()
                 check(np.array_equal(np.asarray(sample), expected), f"samples are wrong: {name}")
@@ -211,21 +231,31 @@ def number(info: Any) -> Any:
 
 
 def _numbers_pipeline(**options: Any) -> Pipeline:
-    parallel = options.pop("parallel")
-
     @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=0, **options)
     def pipeline() -> Any:
-        return fn.external_source(number, batch=False, parallel=parallel, prefetch_queue_depth=2).gpu()
+        return fn.external_source(number, batch=False, parallel=True, prefetch_queue_depth=2).gpu()
 
     return pipeline()
 
 
-def numbers(num_batches: int, **options: Any) -> Iterator[Any]:
+def numbers(num_batches: int) -> Iterator[Any]:
     """Iterate over batches of `number` on the GPU, made in this process.
 
-    Each starts with ``run``, as a program does that holds no other batch.
+    Each starts with ``run``, as a program does that holds no other batch. The memory for batches is locked at the beginning,
+    because locking may wait for the GPU, and so for a shut gate.
     """
-    with contextlib.closing(_numbers_pipeline(parallel=False, **options)) as pipe:
+
+    def source(info: Any) -> Any:
+        return np.full(SAMPLE_SHAPE, (info.idx_in_epoch - LOCKED_BATCHES * BATCH_SIZE) % 251, np.int32)
+
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=0)
+    def pipeline() -> Any:
+        node = fn.external_source(source, batch=False)
+        return node.gpu(), node
+
+    with contextlib.closing(pipeline()) as pipe:
+        held = [pipe.run()[1] for _ in range(LOCKED_BATCHES)]
+        del held
         for _ in range(num_batches):
             yield pipe.run()[0]
 

@@ -38,6 +38,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "plot": ("matplotlib>=3.9",),
         "nvtx": ("nvtx>=0.2.10",),
         "top": ("rich>=13",),
+        "video": ("av>=17",),
     }
 )
 

@@ -17,6 +17,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+from dali_like.common.interrupts import deferred_interrupts
 from dali_like.errors import DeviceError
 
 #: Results of the driver. The runtime has the same numbers for them.
@@ -245,19 +246,26 @@ def driver() -> Driver:
 
 
 class Relaxed:
-    """A context in which this thread's calls do not invalidate graphs that are being captured."""
+    """A context in which this thread's calls do not invalidate graphs that are being captured.
 
-    __slots__ = ("_driver", "_mode")
+    Defers Ctrl-C, so that an interrupt between two calls does not leave the thread in this mode. Waits for the GPU are calls
+    of C, which Ctrl-C does not end anyway.
+    """
+
+    __slots__ = ("_deferral", "_driver", "_mode")
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._mode = _RELAXED
+        self._deferral = deferred_interrupts()
 
     def __enter__(self) -> None:
+        self._deferral.__enter__()
         self._mode = self._driver.exchange_capture_mode(_RELAXED)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._driver.exchange_capture_mode(self._mode)
+        self._deferral.__exit__(kind)
 
 
 class OnGpu(Relaxed):
@@ -277,9 +285,13 @@ class OnGpu(Relaxed):
         self._context = context
 
     def __enter__(self) -> None:
-        self._driver.push(self._context)
         super().__enter__()
+        try:
+            self._driver.push(self._context)
+        except BaseException as error:
+            super().__exit__(type(error))
+            raise
 
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._driver.pop()
+        super().__exit__(kind)

@@ -492,6 +492,182 @@ def tfrecord(
         empty: its first extent is 0. An array without dimensions has the default value then.
     """
 
+def video(
+    *,
+    sequence_length: int,
+    filenames: _Strings = (),
+    file_root: str = "",
+    file_list: str = "",
+    labels: _Ints | None = None,
+    file_list_frame_num: bool = False,
+    file_list_include_preceding_frame: bool = False,
+    step: int = -1,
+    stride: int = 1,
+    pad_sequences: bool = False,
+    image_type: DALIImageType = DALIImageType.RGB,
+    dtype: _DataType = ...,
+    normalized: bool = False,
+    channels: int = 3,
+    enable_frame_num: bool = False,
+    enable_timestamps: bool = False,
+    skip_vfr_check: bool = False,
+    additional_decode_surfaces: int = 2,
+    decoder_cache_bytes: int = 268435456,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> Any:
+    """Reads sequences of frames from videos.
+
+    A video is decoded by FFmpeg, in any format and codec that PyAV has: H.264, HEVC, VP9, AV1, MPEG-4 and more. A sequence
+    does not go beyond its video. Unlike DALI's reader, this one decodes on the CPU, and reads videos of variable frame rate.
+
+    Args:
+        sequence_length: frames in a sequence.
+        filenames: paths of videos.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
+            videos are skipped, with a warning.
+        file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
+            read, in seconds. Negative ones count from the end. Without the end, the range goes on to the end of the video.
+        labels: a label for each of `filenames`. An empty list: their numbers.
+        file_list_frame_num: ranges are numbers of frames instead of seconds.
+        file_list_include_preceding_frame: a range that begins between two frames begins with the earlier one, and likewise
+            ends with the later one. Default: with the other ones.
+        step: distance of the first frames of consecutive sequences. Default: `sequence_length` times `stride`.
+        stride: distance of consecutive frames in a sequence.
+        pad_sequences: fill sequences at the end of a range with frames of zeros. Otherwise these sequences are left out.
+        image_type: color space of the frames: RGB or YCbCr.
+        dtype: UINT8 or FLOAT.
+        normalized: scale the frames to the range from 0 to 1, with FLOAT.
+        channels: 3.
+        enable_frame_num: return the number of the first frame of each sequence.
+        enable_timestamps: return the time of each frame.
+        skip_vfr_check, additional_decode_surfaces: without effect.
+        decoder_cache_bytes: memory of the videos that a worker keeps open.
+
+    Returns:
+        The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
+        unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the first
+        frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video to each
+        frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+    """
+
+def video_resize(
+    *,
+    sequence_length: int,
+    filenames: _Strings = (),
+    file_root: str = "",
+    file_list: str = "",
+    labels: _Ints | None = None,
+    file_list_frame_num: bool = False,
+    file_list_include_preceding_frame: bool = False,
+    step: int = -1,
+    stride: int = 1,
+    pad_sequences: bool = False,
+    image_type: DALIImageType = DALIImageType.RGB,
+    dtype: _DataType = ...,
+    normalized: bool = False,
+    channels: int = 3,
+    enable_frame_num: bool = False,
+    enable_timestamps: bool = False,
+    skip_vfr_check: bool = False,
+    additional_decode_surfaces: int = 2,
+    decoder_cache_bytes: int = 268435456,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    minibatch_size: int = 32,
+    temp_buffer_hint: int = 0,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> Any:
+    """Reads sequences of frames from videos, and scales them.
+
+    A video is decoded by FFmpeg, in any format and codec that PyAV has: H.264, HEVC, VP9, AV1, MPEG-4 and more. A sequence
+    does not go beyond its video. Unlike DALI's reader, this one decodes on the CPU, and reads videos of variable frame rate.
+
+    Args:
+        sequence_length: frames in a sequence.
+        filenames: paths of videos.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
+            videos are skipped, with a warning.
+        file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
+            read, in seconds. Negative ones count from the end. Without the end, the range goes on to the end of the video.
+        labels: a label for each of `filenames`. An empty list: their numbers.
+        file_list_frame_num: ranges are numbers of frames instead of seconds.
+        file_list_include_preceding_frame: a range that begins between two frames begins with the earlier one, and likewise
+            ends with the later one. Default: with the other ones.
+        step: distance of the first frames of consecutive sequences. Default: `sequence_length` times `stride`.
+        stride: distance of consecutive frames in a sequence.
+        pad_sequences: fill sequences at the end of a range with frames of zeros. Otherwise these sequences are left out.
+        image_type: color space of the frames: RGB or YCbCr.
+        dtype: UINT8 or FLOAT.
+        normalized: scale the frames to the range from 0 to 1, with FLOAT.
+        channels: 3.
+        enable_frame_num: return the number of the first frame of each sequence.
+        enable_timestamps: return the time of each frame.
+        skip_vfr_check, additional_decode_surfaces: without effect.
+        decoder_cache_bytes: memory of the videos that a worker keeps open.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: see ``fn.resize``.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: likewise.
+        interp_type, min_filter, mag_filter, antialias: likewise.
+        minibatch_size, temp_buffer_hint: without effect.
+
+    Returns:
+        The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
+        unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the first
+        frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video to each
+        frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+    """
+
 def webdataset(
     *,
     paths: _Strings,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.device.copier import Copier
 from dali_like.device.device_array import DeviceArray, lies_on_gpu
 from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.worker.source import Source, as_array, as_columns, is_on_gpu
@@ -26,6 +27,9 @@ from dali_like.sources.external_source import ExternalSource
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.tensors.gpu_tensors import TensorGPU
+
+#: What the user feeds to an input that splits it.
+_ENCODED = OutputSchema(DTYPE_CODES[np.dtype(np.uint8)], 1)
 
 
 class CheckedBatch(NamedTuple):
@@ -52,6 +56,7 @@ class InputPool:
     """
 
     def __init__(self, external: ExternalSource, capacity: int, copier: Copier | None = None) -> None:
+        self._expected = external.declared[0] if external.splitter is None else _ENCODED
         self._source = Source(
             external.name,
             _never_called,
@@ -61,16 +66,16 @@ class InputPool:
             verb="was fed",
             takes_gpu=copier is not None and external.may_be_on_gpu,
             layouts=external.layouts,
-            declared=external.declared,
+            declared=(self._expected,),
         )
         self._external = external
         self._copier = copier
-        self._expected = external.declared[0]
         self._copies = not external.options["no_copy"]
         self._blocks = bool(external.options["blocking"])
         self._repeats = external.options["repeat_last"]
         self._capacity = capacity
         self._queue: deque[Output] = deque()
+        self._parts: Iterator[Output] = iter(())
         self._last: Output | None = None
         self._waiting: deque[Batch] = deque()
         self._changed = threading.Condition()
@@ -106,7 +111,8 @@ class InputPool:
         with self._changed:
             if batch.schema is not None:
                 self._expected = batch.schema
-                self.layouts[0] = batch.layout or self.layouts[0]
+                if self._external.splitter is None:
+                    self.layouts[0] = batch.layout or self.layouts[0]
             self._queue.append(batch.output)
             self._changed.notify_all()
 
@@ -117,9 +123,9 @@ class InputPool:
         return batch
 
     def poll(self) -> None:
-        while self._waiting and self._queue:
-            self._last = self._queue.popleft()
-            self._waiting.popleft().outcome = [self._hand_out(self._last)]
+        while self._waiting and (output := self._next()) is not None:
+            self._last = output
+            self._waiting.popleft().outcome = [self._hand_out(output)]
 
     def wait(self, batch: Batch) -> Sequence[Output]:
         self.poll()
@@ -140,6 +146,15 @@ class InputPool:
         outputs: Sequence[Output] = batch.outcome
         return outputs
 
+    def _next(self) -> Output | None:
+        """Return the next batch to deliver; None if the user has to feed first."""
+        splitter = self._external.splitter
+        if splitter is None:
+            return self._queue.popleft() if self._queue else None
+        while (part := next(self._parts, None)) is None and self._queue:
+            self._parts = splitter.batches(self._queue.popleft()[0], self._capacity)
+        return part
+
     def cancel(self, batch: Batch) -> None:
         if batch in self._waiting:
             self._waiting.remove(batch)
@@ -153,6 +168,7 @@ class InputPool:
         self._closed = True
         self._waiting.clear()
         self._queue.clear()
+        self._parts = iter(())
 
     def _import(self, column: Any, cuda_stream: Any, use_copy_kernel: bool | None) -> Any:
         first = column[0] if isinstance(column, (list, tuple)) and column else column
@@ -172,7 +188,7 @@ class InputPool:
         return _copy(output) if self._repeats and self._copies else output
 
     def _check_layout(self, layout: str | None, ndim: int) -> None:
-        if not layout:
+        if not layout or self._external.splitter is not None:
             return
         if len(layout) != ndim:
             raise NdimMismatchError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")

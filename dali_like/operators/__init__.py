@@ -21,6 +21,7 @@ from dali_like.operators import (
     region,
     resizing,
     shaping,
+    video_decoding,
     warping,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "region",
     "resizing",
     "shaping",
+    "video_decoding",
     "warping",
 ]

@@ -14,7 +14,7 @@ _READ = (
     "and returns its arrays, such as the bytes of a file for fn.decoders.image"
 )
 _ON_GPU = "it is an operator for the GPU: compute it with PyTorch or CuPy on the batch, behind the pipeline"
-_AUDIO = "decode and transform audio in the source, for example with soundfile and librosa, or " + _WRITE
+_AUDIO = "decode with fn.decoders.audio, transform in the source, for example with librosa, or " + _WRITE
 _VIDEO = "decode frames in the source, for example with PyAV; see docs/how-to/video.md"
 _CONSTANT = "pass a number, an array or types.Constant(value, shape=...) where a node is expected"
 _MATRIX = "compute the matrix in the source or by fn.python_function, and pass it to fn.warp_affine(matrix=...)"
@@ -28,8 +28,8 @@ _ALTERNATIVES = {
     "readers.tfrecord readers.webdataset io.file.read experimental.readers. experimental.readers.fits",
     _VIDEO: "video_reader video_reader_resize readers.video readers.video_resize experimental.decoders.video "
     "experimental.inputs. experimental.inputs.video experimental.readers.video",
-    _AUDIO: "audio_decoder audio_resample decoders.audio experimental.audio_resample mel_filter_bank mfcc nemo_asr_reader "
-    "readers.nemo_asr nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
+    _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
+    "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
     "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",

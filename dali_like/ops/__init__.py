@@ -22,6 +22,7 @@ _OWN = (
     "mixed_ops",
     "random",
     "readers",
+    "reductions",
 )
 
-__getattr__, __dir__ = lazy_operators(__name__, *_OWN, "reductions")
+__getattr__, __dir__ = lazy_operators(__name__, *_OWN)

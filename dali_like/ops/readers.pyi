@@ -814,6 +814,294 @@ class TFRecord:
         ...
     
 
+class Video:
+    """Reads sequences of frames from videos.
+
+    A video is decoded by FFmpeg, in any format and codec that PyAV has: H.264, HEVC, VP9, AV1, MPEG-4 and more. A sequence
+    does not go beyond its video. Unlike DALI's reader, this one decodes on the CPU, and reads videos of variable frame rate.
+
+    Args:
+        sequence_length: frames in a sequence.
+        filenames: paths of videos.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
+            videos are skipped, with a warning.
+        file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
+            read, in seconds. Negative ones count from the end. Without the end, the range goes on to the end of the video.
+        labels: a label for each of `filenames`. An empty list: their numbers.
+        file_list_frame_num: ranges are numbers of frames instead of seconds.
+        file_list_include_preceding_frame: a range that begins between two frames begins with the earlier one, and likewise
+            ends with the later one. Default: with the other ones.
+        step: distance of the first frames of consecutive sequences. Default: `sequence_length` times `stride`.
+        stride: distance of consecutive frames in a sequence.
+        pad_sequences: fill sequences at the end of a range with frames of zeros. Otherwise these sequences are left out.
+        image_type: color space of the frames: RGB or YCbCr.
+        dtype: UINT8 or FLOAT.
+        normalized: scale the frames to the range from 0 to 1, with FLOAT.
+        channels: 3.
+        enable_frame_num: return the number of the first frame of each sequence.
+        enable_timestamps: return the time of each frame.
+        skip_vfr_check, additional_decode_surfaces: without effect.
+        decoder_cache_bytes: memory of the videos that a worker keeps open.
+
+    Returns:
+        The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
+        unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the first
+        frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video to each
+        frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+    """
+    def __init__(
+        self,
+        *,
+        sequence_length: int = ...,
+        filenames: _Strings = ...,
+        file_root: str = ...,
+        file_list: str = ...,
+        labels: _Ints | None = ...,
+        file_list_frame_num: bool = ...,
+        file_list_include_preceding_frame: bool = ...,
+        step: int = ...,
+        stride: int = ...,
+        pad_sequences: bool = ...,
+        image_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        normalized: bool = ...,
+        channels: int = ...,
+        enable_frame_num: bool = ...,
+        enable_timestamps: bool = ...,
+        skip_vfr_check: bool = ...,
+        additional_decode_surfaces: int = ...,
+        decoder_cache_bytes: int = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        sequence_length: int = ...,
+        filenames: _Strings = ...,
+        file_root: str = ...,
+        file_list: str = ...,
+        labels: _Ints | None = ...,
+        file_list_frame_num: bool = ...,
+        file_list_include_preceding_frame: bool = ...,
+        step: int = ...,
+        stride: int = ...,
+        pad_sequences: bool = ...,
+        image_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        normalized: bool = ...,
+        channels: int = ...,
+        enable_frame_num: bool = ...,
+        enable_timestamps: bool = ...,
+        skip_vfr_check: bool = ...,
+        additional_decode_surfaces: int = ...,
+        decoder_cache_bytes: int = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> Any:
+        ...
+    
+
+class VideoResize:
+    """Reads sequences of frames from videos, and scales them.
+
+    A video is decoded by FFmpeg, in any format and codec that PyAV has: H.264, HEVC, VP9, AV1, MPEG-4 and more. A sequence
+    does not go beyond its video. Unlike DALI's reader, this one decodes on the CPU, and reads videos of variable frame rate.
+
+    Args:
+        sequence_length: frames in a sequence.
+        filenames: paths of videos.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
+            videos are skipped, with a warning.
+        file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
+            read, in seconds. Negative ones count from the end. Without the end, the range goes on to the end of the video.
+        labels: a label for each of `filenames`. An empty list: their numbers.
+        file_list_frame_num: ranges are numbers of frames instead of seconds.
+        file_list_include_preceding_frame: a range that begins between two frames begins with the earlier one, and likewise
+            ends with the later one. Default: with the other ones.
+        step: distance of the first frames of consecutive sequences. Default: `sequence_length` times `stride`.
+        stride: distance of consecutive frames in a sequence.
+        pad_sequences: fill sequences at the end of a range with frames of zeros. Otherwise these sequences are left out.
+        image_type: color space of the frames: RGB or YCbCr.
+        dtype: UINT8 or FLOAT.
+        normalized: scale the frames to the range from 0 to 1, with FLOAT.
+        channels: 3.
+        enable_frame_num: return the number of the first frame of each sequence.
+        enable_timestamps: return the time of each frame.
+        skip_vfr_check, additional_decode_surfaces: without effect.
+        decoder_cache_bytes: memory of the videos that a worker keeps open.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: see ``fn.resize``.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: likewise.
+        interp_type, min_filter, mag_filter, antialias: likewise.
+        minibatch_size, temp_buffer_hint: without effect.
+
+    Returns:
+        The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
+        unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the first
+        frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video to each
+        frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+    """
+    def __init__(
+        self,
+        *,
+        sequence_length: int = ...,
+        filenames: _Strings = ...,
+        file_root: str = ...,
+        file_list: str = ...,
+        labels: _Ints | None = ...,
+        file_list_frame_num: bool = ...,
+        file_list_include_preceding_frame: bool = ...,
+        step: int = ...,
+        stride: int = ...,
+        pad_sequences: bool = ...,
+        image_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        normalized: bool = ...,
+        channels: int = ...,
+        enable_frame_num: bool = ...,
+        enable_timestamps: bool = ...,
+        skip_vfr_check: bool = ...,
+        additional_decode_surfaces: int = ...,
+        decoder_cache_bytes: int = ...,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        minibatch_size: int = ...,
+        temp_buffer_hint: int = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        sequence_length: int = ...,
+        filenames: _Strings = ...,
+        file_root: str = ...,
+        file_list: str = ...,
+        labels: _Ints | None = ...,
+        file_list_frame_num: bool = ...,
+        file_list_include_preceding_frame: bool = ...,
+        step: int = ...,
+        stride: int = ...,
+        pad_sequences: bool = ...,
+        image_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        normalized: bool = ...,
+        channels: int = ...,
+        enable_frame_num: bool = ...,
+        enable_timestamps: bool = ...,
+        skip_vfr_check: bool = ...,
+        additional_decode_surfaces: int = ...,
+        decoder_cache_bytes: int = ...,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        minibatch_size: int = ...,
+        temp_buffer_hint: int = ...,
+        name: str | None = ...,
+        device: str | None = ...,
+        random_shuffle: bool = ...,
+        shuffle_after_epoch: bool = ...,
+        shard_id: int = ...,
+        num_shards: int = ...,
+        stick_to_shard: bool = ...,
+        pad_last_batch: bool = ...,
+        seed: int = ...,
+        prefetch_queue_depth: int = ...,
+        preserve: bool = ...,
+        on_error: Any = ...,
+        remote_options: Any = ...,
+        bytes_per_sample_hint: Any = ...,
+        dont_use_mmap: bool = ...,
+        initial_fill: int = ...,
+        lazy_init: bool = ...,
+        read_ahead: bool = ...,
+        skip_cached_images: bool = ...,
+        tensor_init_bytes: int = ...,
+    ) -> Any:
+        ...
+    
+
 class Webdataset:
     """Reads samples from tar archives, as WebDataset writes them.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -11,6 +11,9 @@ from dali_like.engine.worker.source import LastBatch, Source, SourceType
 from dali_like.sources.kinds import Kind, grouped, padded
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Rest, Shard
+
+if TYPE_CHECKING:
+    from dali_like.sources.video_splitter import VideoSplitter
 
 
 class SourceOptions(TypedDict, total=False):
@@ -82,6 +85,7 @@ class ExternalSource(NamedTuple):
         shard: the part of the epoch that this process delivers; None: all of it.
         rest: the treatment of samples that do not divide evenly among the shards.
         options: all options as given, with their defaults.
+        splitter: makes the batches of an input out of what the user feeds; None: the user feeds batches.
     """
 
     name: str
@@ -99,6 +103,7 @@ class ExternalSource(NamedTuple):
     shard: Shard | None
     rest: Rest
     options: SourceOptions
+    splitter: VideoSplitter | None = None
 
     @property
     def persists(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -319,6 +320,47 @@ def test_a_process_that_works_on_another_gpu_leaves_the_first_one_alone(cupy: Cu
     assert cupy.libcuda.contexts == {1}
     assert cupy.libcuda.device == 0
     assert cupy.libcuda.thread.mode == GLOBAL
+
+
+def interrupt_after(name: str, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = getattr(cupy.driver._brief, name)
+
+    def interrupted(argument: Any) -> Any:
+        monkeypatch.setattr(cupy.driver._brief, name, call)
+        status = call(argument)
+        signal.raise_signal(signal.SIGINT)
+        return status
+
+    monkeypatch.setattr(cupy.driver._brief, name, interrupted)
+
+
+@pytest.mark.parametrize("name", ["cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode"])
+def test_an_interrupt_leaves_the_threads_gpu_and_mode_as_they_were(
+    name: str, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = CudaDevice(1)
+    interrupt_after(name, cupy, monkeypatch)
+
+    with pytest.raises(KeyboardInterrupt):
+        device.record()
+
+    assert cupy.libcuda.thread.contexts == []
+    assert cupy.libcuda.thread.mode == GLOBAL
+
+
+def test_a_context_that_cannot_be_used_leaves_the_thread_as_it_was(
+    cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = CudaDevice(1)
+    monkeypatch.setattr(cupy.driver._brief, "cuCtxPushCurrent_v2", lambda context: 709)
+
+    with pytest.raises(DeviceError, match="cannot be used"):
+        device.record()
+
+    assert cupy.libcuda.thread.mode == GLOBAL
+    monkeypatch.undo()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_runtime_that_ignores_contexts_is_refused(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Needs no GPU; each library only has to be importable.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import re
 import warnings
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests import nvimgcodec_stand_in
-from tests.cupy_stand_in import CupyStandIn
+from tests.cupy_stand_in import CupyStandIn, DriverStandIn
 
 #: ``NVIMGCODEC_DEVICE_CPU_ONLY``, which some versions of the module lack.
 CPU_ONLY = -99999
@@ -23,6 +24,8 @@ NVML = {
     "nvmlShutdown": 0,
     "nvmlDeviceGetCount": 0,
     "nvmlDeviceGetHandleByIndex": 1,
+    "nvmlDeviceGetHandleByUUID": 1,
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": 1,
     "nvmlDeviceGetUUID": 1,
     "nvmlDeviceGetCpuAffinity": 2,
     "nvmlDeviceGetComputeRunningProcesses": 1,
@@ -51,7 +54,7 @@ def test_runtime_has_the_functions_that_are_used(name: str) -> None:
     assert len(documented_arguments(real)) == len(ours)
 
 
-@pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().cuda)) - {"runtime", "memory"}))
+@pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().cuda)) - {"runtime", "driver", "compiler", "memory"}))
 def test_cupy_has_the_classes_and_functions_that_are_used(name: str) -> None:
     assert callable(getattr(imported("cupy").cuda, name))
 
@@ -60,13 +63,25 @@ def test_arguments_of_cupys_classes() -> None:
     cupy = imported("cupy")
 
     assert {"non_blocking", "null"} <= set(inspect.signature(cupy.cuda.Stream).parameters)
-    assert "disable_timing" in inspect.signature(cupy.cuda.Event).parameters
     assert documented_arguments(cupy.cuda.UnownedMemory) == ["ptr", "size", "owner", "device_id"]
     assert documented_arguments(cupy.cuda.MemoryPointer) == ["mem", "offset"]
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
-    assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)
-    assert all(callable(getattr(cupy, name)) for name in ("ascontiguousarray", "from_dlpack", "ndarray"))
+    assert cupy.cuda.runtime.CUDARuntimeError(2).status == 2
+    assert issubclass(cupy.cuda.driver.CUDADriverError, RuntimeError)
+    assert issubclass(cupy.cuda.compiler.CompileException, Exception)
+    assert all(callable(getattr(cupy, name)) for name in ("copyto", "from_dlpack", "ndarray"))
+    assert callable(cupy.cuda.get_allocator().__self__.free_all_blocks)
     assert {"out", "dtype"} <= set(documented_arguments(cupy.add))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in vars(DriverStandIn) if name.startswith("cu")))
+def test_the_driver_has_the_functions_that_are_used(name: str) -> None:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pytest.skip("CUDA's driver is not installed")
+
+    assert callable(getattr(driver, name))
 
 
 def test_nvml_has_the_functions_that_are_used() -> None:

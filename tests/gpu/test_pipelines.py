@@ -99,19 +99,22 @@ def test_run_waits_for_nothing_while_a_kernel_runs() -> None:
 
 
 def test_memory_is_not_used_again_while_a_kernel_that_reads_it_waits() -> None:
-    with closing(make(number)) as pipe:
-        for _ in range(4):
-            pipe.run()
+    with closing(make(number, lambda node: (node.gpu(), node))) as pipe:
+        # Lock enough memory now: locking may wait for the GPU, and so for the gate.
+        held = [pipe.run()[1] for _ in range(32)]
+        cupy.asarray(pipe.run()[0].as_tensor()).copy()
+        del held
+        cupy.cuda.Device().synchronize()
         gate = gates.Gate(cupy)
         copies = []
         for _ in range(12):
-            (batch,) = pipe.run()
+            batch, _ = pipe.run()
             copies.append(cupy.asarray(batch.as_tensor()).copy())  # queued behind the gate
             del batch
         assert gate.is_shut
         gate.open()
 
-        assert [copy[:, 0, 0].tolist() for copy in copies] == [expected(i) for i in range(4, 16)]
+        assert [copy[:, 0, 0].tolist() for copy in copies] == [expected(i) for i in range(33, 45)]
 
 
 def test_a_stream_of_the_users_waits_for_the_batch() -> None:

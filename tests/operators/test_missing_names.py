@@ -19,7 +19,7 @@ from dali_like import fn, ops
         (fn, "zeros_like", "types.Constant"),
         (fn, "transforms", "fn.warp_affine"),
         (fn, "experimental", "its operators are in fn itself"),
-        (fn.decoders, "audio", "DALI has decoders.audio, .* soundfile"),
+        (fn, "spectrogram", "DALI has spectrogram, .* fn.decoders.audio"),
         (ops, "OpticalFlow", "DALI has OpticalFlow, .* for the GPU"),
         (ops, "ZerosLike", "types.Constant"),
         (ops, "noise", "fn.random.normal"),

@@ -43,6 +43,7 @@ TABLE = {
     "random": ("random.uniform random.normal random.coin_flip random.choice", "test_randoms.py"),
     "files": ("io.file.read", "test_file_access.py"),
     "audio": ("decoders.audio", "test_audio.py"),
+    "videos": ("experimental.decoders.video", "test_video_reader.py"),
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]

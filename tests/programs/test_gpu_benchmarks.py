@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu import __main__ as script
-from benchmarks.gpu import framework_steps, memory_steps, program_steps
+from benchmarks.gpu import cases, framework_steps, memory_steps, program_steps, systems
 from benchmarks.gpu.access import Figures, Gpu, StepFailed, StepSkipped
 from benchmarks.gpu.cases import CASES, needs
 from benchmarks.gpu.steps import FAILED, PASSED, SKIPPED, STEPS, Outcome, Step, outcome_of, run_apart
@@ -249,3 +250,45 @@ def test_there_are_jpegs_of_all_kinds() -> None:
     assert {file.mode for file in files} == {"RGB", "L", "CMYK"}
     assert any(file.info.get("progressive") for file in files)
     assert (1, 1) in {file.size for file in files}
+
+
+# Steps and measurements with PyTorch
+
+
+@pytest.fixture
+def torch_gpu(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
+    pytest.importorskip("torch")
+    importlib.import_module("tests.simulated_torch").simulate_cuda(monkeypatch)
+    return gpu
+
+
+def test_torch_drops(torch_gpu: SimulatedGpu) -> None:
+    assert framework_steps.torch_drops(torch_gpu, 1.0) == {"record_stream protects dropped batches": True}
+
+
+def test_torch_drops_behind_a_gate_that_opened_too_early_fail(
+    torch_gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.programs.simulated_gpu.SimulatedGate.is_shut", False)
+
+    with pytest.raises(StepFailed, match="nothing was tested"):
+        framework_steps.torch_drops(torch_gpu, 1.0)
+
+
+def test_torch_capture(torch_gpu: SimulatedGpu) -> None:
+    assert framework_steps.capture(torch_gpu, 1.0) == {"modes": 2}
+
+
+@pytest.mark.parametrize("case", ["rate: dali_like", "wait: dali_like"])
+def test_measurements_of_batches(case: str, torch_gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "WORKERS", 2)
+    monkeypatch.setattr(systems, "BATCH_SIZE", 4)
+
+    assert all(figure >= 0 for figure in CASES[case](0.0).values())
+
+
+def test_measurement_of_decoding(torch_gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL")
+    monkeypatch.setattr(cases, "BATCH_SIZE", 2)
+
+    assert CASES["decode: dali_like"](0.01)["images/s"] > 0

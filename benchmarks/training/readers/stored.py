@@ -29,7 +29,7 @@ class Stored:
     Attributes:
         paths: the folder of the classes, or the shards.
         indexes: index files of TFRecords.
-        files: the original files, whose labels are those of the samples.
+        files: the original files with their labels.
     """
 
     paths: list[str]
@@ -39,11 +39,11 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """A benchmark: a way to store photographs, and what is made of them.
+    """A benchmark: stored photographs, and a pipeline for them.
 
     Attributes:
         kind: "folders", "tfrecord" or "tar".
-        per_photograph: files of each packaged photograph, of which there are ten.
+        per_photograph: files of each packaged photograph. There are ten photographs.
         normalized: whether images are cropped and mirrored at random and normalized, or only decoded and scaled.
         systems: systems that read it.
         goals: minimum speed of dali_like relative to others.

@@ -68,7 +68,6 @@ class ProcessWorkers:
         check_process_calls()
         self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
-        self.read_news = processes.read_news
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
             self._fork(sources)
@@ -112,6 +111,10 @@ class ProcessWorkers:
         """Wait for news, or until the timeout, and read all news."""
         self.control.wait(timeout_s)
         self.read_news()
+
+    def read_news(self) -> None:
+        """Read all messages of forkservers and workers."""
+        self._processes.read_news()
 
     def take_end(self) -> End | None:
         """Return the next end of a worker or of the forkserver; None if there is none."""

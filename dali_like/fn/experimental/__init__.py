@@ -1,7 +1,7 @@
-"""Readers whose arguments may change, as in ``nvidia.dali.fn.experimental``."""
+"""Experimental operators and readers, as in ``nvidia.dali.fn.experimental``."""
 
 from __future__ import annotations
 
-from dali_like.fn.experimental import readers
+from dali_like.fn.experimental import decoders, inputs, readers
 
-__all__ = ["readers"]
+__all__ = ["decoders", "inputs", "readers"]

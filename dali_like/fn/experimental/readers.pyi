@@ -46,7 +46,7 @@ def fits(
     skip_cached_images: bool = False,
     tensor_init_bytes: int = 1048576,
 ) -> DataNode:
-    """Reads images in FITS files, compressed or not, with astropy.
+    """Reads images in FITS files with astropy. Images and files may be compressed.
 
     Args:
         file_root: folder of the files. Those in it come first, sorted by name, then those in each of its folders. With
@@ -60,5 +60,79 @@ def fits(
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
-        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. `BLANK` in a header has no effect.
+        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. Pixels that a header calls `BLANK` are NaN.
+    """
+
+def video(
+    *,
+    sequence_length: int,
+    filenames: _Strings = (),
+    file_root: str = "",
+    file_list: str = "",
+    labels: _Ints | None = None,
+    file_list_format: Literal["timestamps", "frames"] = "timestamps",
+    file_list_rounding: Literal["start_down_end_up", "start_up_end_down", "all_up", "all_down"] = "start_down_end_up",
+    file_list_include_end: bool = True,
+    step: int = -1,
+    stride: int = 1,
+    pad_mode: Literal["none", "constant", "edge", "repeat", "reflect_1001", "symmetric", "reflect_101", "reflect"] = "none",
+    fill_value: _Ints = (0,),
+    image_type: DALIImageType = DALIImageType.RGB,
+    enable_frame_num: bool = False,
+    enable_timestamps: bool = False,
+    decoder_cache_bytes: int = 268435456,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: int = 0,
+    num_shards: int = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: int = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: int = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: int = 1048576,
+) -> Any:
+    """Reads sequences of frames from videos, of constant or variable frame rate.
+
+    A video is decoded by FFmpeg, in any format and codec that PyAV has: H.264, HEVC, VP9, AV1, MPEG-4 and more. A sequence
+    does not go beyond its video.
+
+    Args:
+        sequence_length: frames in a sequence.
+        filenames: paths of videos.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
+            videos are skipped, with a warning.
+        file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
+            read. Without the end, the range goes on to the end of the video.
+        labels: a label for each of `filenames`.
+        file_list_format: "timestamps": ranges are in seconds. "frames": they are numbers of frames, and negative ones count
+            from the end.
+        file_list_rounding: rounding of ranges that do not begin and end exactly at a frame.
+        file_list_include_end: without effect, as in ``nvidia.dali`` 1.53: the frame at the end is excluded.
+        step: distance of the first frames of consecutive sequences. Default: `sequence_length` times `stride`.
+        stride: distance of consecutive frames in a sequence.
+        pad_mode: treatment of frames behind the end of a range. "none": shorter sequences are left out. "constant": they are
+            filled with `fill_value`. "edge" or "repeat": the last frame is repeated. "reflect_1001" or "symmetric",
+            "reflect_101" or "reflect": frames follow in reverse order, with or without the last one.
+        fill_value: one value for each channel, or one for all.
+        image_type: color space of the frames: RGB or YCbCr.
+        enable_frame_num: return the number of the first frame of each sequence.
+        enable_timestamps: return the time of each frame.
+        decoder_cache_bytes: memory of the videos that a worker keeps open.
+
+    Returns:
+        The frames, of shape (frames, height, width, 3), dtype UINT8 and layout FHWC. Then the label, of shape (1,) and dtype
+        INT32, unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the
+        first frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video
+        to each frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
     """

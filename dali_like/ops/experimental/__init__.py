@@ -1,7 +1,7 @@
-"""Readers whose arguments may change, as in ``nvidia.dali.ops.experimental``."""
+"""Experimental operators and readers, as in ``nvidia.dali.ops.experimental``."""
 
 from __future__ import annotations
 
-from dali_like.ops.experimental import readers
+from dali_like.ops.experimental import decoders, inputs, readers
 
-__all__ = ["readers"]
+__all__ = ["decoders", "inputs", "readers"]

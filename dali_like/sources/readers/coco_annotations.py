@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.extras import optional
 from dali_like.errors import BrokenFileError, FileReadError, MissingFileError
 from dali_like.sources.readers.stored_files import FileNames, StoredFiles, joined, shown
 
@@ -294,7 +293,7 @@ class _Parser:
                 self._num_vertices += len(vertices)
         elif isinstance(segmentation, dict) and self._options.pixels:
             height, width = map(int, segmentation["size"])
-            runs = _runs(segmentation["counts"], height, width)
+            runs = _runs(segmentation["counts"])
             if runs.sum() != height * width:
                 raise ValueError(f"its runs have {runs.sum()} pixels together, but its size is {height} x {width}")
             self._columns["runs"].append(runs)
@@ -346,16 +345,39 @@ def _none(stored: _Stored) -> NDArray[Any]:
     return np.zeros((0, stored.columns) if stored.columns else 0, stored.dtype)
 
 
-def _runs(counts: Any, height: int, width: int) -> NDArray[np.uint32]:
+def _runs(counts: Any) -> NDArray[np.uint32]:
     """Return the lengths of the runs of a mask, alternately of zeros and ones."""
     if isinstance(counts, list):
         return np.asarray(counts, np.uint32)
     if not isinstance(counts, str):
         raise TypeError(f"counts must be a list or a string, not {type(counts).__name__}")
-    mask = optional("pycocotools.mask", "Reading compressed masks of COCO", "coco")
-    pixels = mask.decode({"size": [height, width], "counts": counts.encode()}).ravel("F")
-    changes = np.flatnonzero(np.diff(pixels, prepend=np.uint8(0)))
-    return np.diff(changes, prepend=0, append=len(pixels)).astype(np.uint32)
+    return decoded_runs(counts.encode())
+
+
+def decoded_runs(text: bytes) -> NDArray[np.uint32]:
+    """Return the lengths of runs in a compressed mask.
+
+    The string has 5 bits per character: numbers of variable length, from the third on as differences to the last but one.
+    `pycocotools.mask.decode` does the same, but warns with NumPy 2.
+
+    Raises:
+        ValueError: the string is damaged.
+    """
+    lengths: list[int] = []
+    value = shift = 0
+    for character in text:
+        digit = character - 48
+        value |= (digit & 0x1F) << shift
+        shift += 5
+        if digit & 0x20:
+            continue
+        if digit & 0x10:
+            value -= 1 << shift
+        lengths.append(value + (lengths[-2] if len(lengths) > 2 else 0))
+        value = shift = 0
+    if shift or min(lengths, default=0) < 0:
+        raise ValueError(f"the compressed mask {text[:20]!r} is damaged")
+    return np.asarray(lengths, np.uint32)
 
 
 # Preprocessed annotations

@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.coco_annotations import (
     CocoOptions,
     CocoTables,
+    decoded_runs,
     load_annotations,
     parse_annotations,
     save_annotations,
 )
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.reader import Reader, reader
-from dali_like.sources.readers.stored_files import FileNames, is_url, joined
+from dali_like.sources.readers.stored_files import FileNames, is_url, joined, shown
 from dali_like.types import SampleInfo
 
 
@@ -191,8 +192,12 @@ def _masks_by_label(tables: CocoTables, image: int, height: int, width: int) -> 
     first = int(tables.run_offsets[image])
     for number, place in enumerate(tables.part("run_objects", image, "run_"), first):
         runs = tables.runs[tables.run_ends[number] : tables.run_ends[number + 1]]
-        if tuple(tables.run_sizes[number]) == (height, width):
-            found[int(labels[place])] = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+        if (size := tuple(tables.run_sizes[number].tolist())) != (height, width):
+            name = tables.names[image]
+            raise BrokenFileError(
+                f"{shown(name)}: the mask of object {place} is of size {size}, but the image of size {height, width}", name
+            )
+        found[int(labels[place])] = _drawn(runs)
     vertices = tables.part("vertices", image, "vertex_")
     polygons: dict[int, list[list[float]]] = {}
     for place, begin, end in tables.part("polygons", image, "polygon_").tolist():
@@ -202,8 +207,13 @@ def _masks_by_label(tables: CocoTables, image: int, height: int, width: int) -> 
             polygons.setdefault(int(labels[place]), []).append(np.concatenate(points).tolist())
     for label, drawn in polygons.items():
         mask = _masks()
-        found[label] = mask.decode(mask.merge(mask.frPyObjects(drawn, height, width))).ravel("F").astype(bool)
+        merged = mask.merge(mask.frPyObjects(drawn, height, width))
+        found[label] = _drawn(decoded_runs(merged["counts"]))
     return found
+
+
+def _drawn(runs: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
 
 
 def _masks() -> Any:

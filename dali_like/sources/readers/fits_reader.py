@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from typing import Any
 
@@ -14,12 +15,13 @@ from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, joined, shown
 from dali_like.types import DALIDataType, SampleInfo
 
+_GZIP = b"\x1f\x8b"
 _DTYPES = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "FLOAT64")
 
 
 @reader(path="experimental.readers.fits")
 class FitsReader(Reader):
-    """Reads images in FITS files, compressed or not, with astropy.
+    """Reads images in FITS files with astropy. Images and files may be compressed.
 
     Args:
         file_root: folder of the files. Those in it come first, sorted by name, then those in each of its folders. With
@@ -33,7 +35,7 @@ class FitsReader(Reader):
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
-        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. `BLANK` in a header has no effect.
+        the dtype FLOAT or FLOAT64, those with an offset are unsigned, or INT8. Pixels that a header calls `BLANK` are NaN.
     """
 
     def __init__(
@@ -75,9 +77,10 @@ class FitsReader(Reader):
         data = await self.files.read(path)
         fits = _fits()
         try:
-            with fits.open(io.BytesIO(data.data), memmap=False, ignore_blank=True) as hdus:
+            content = gzip.decompress(data.data) if data[:2].tobytes() == _GZIP else data.data
+            with fits.open(io.BytesIO(content), memmap=False) as hdus:
                 images = tuple(_image(hdus, number, output, info) for output, number in enumerate(self._numbers))
-        except (ArithmeticError, LookupError, OSError, TypeError, ValueError, Warning, fits.VerifyError) as error:
+        except (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError, Warning, fits.VerifyError) as error:
             raise BrokenFileError(
                 f"{shown(path)} of {len(data)} bytes, HDU {' or '.join(map(str, self._numbers))}: {error}", path, len(data)
             ) from error

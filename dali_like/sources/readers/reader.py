@@ -177,6 +177,7 @@ def registered_readers() -> Mapping[str, type[Reader]]:
         numpy_reader,  # noqa: F401
         sequence_reader,  # noqa: F401
         tfrecord_reader,  # noqa: F401
+        video_reader,  # noqa: F401
         webdataset_reader,  # noqa: F401
     )
 

@@ -39,7 +39,7 @@ DATASET: dict[str, Any] = {
             "category_id": 5,
             "bbox": [1, 1, 2, 2],
             "iscrowd": 1,
-            "segmentation": {"size": [5, 5], "counts": "660c0"},
+            "segmentation": {"size": [5, 5], "counts": "62309"},
         },
         {"image_id": 99, "category_id": 5, "bbox": [1, 1, 2, 2]},
     ],
