@@ -742,7 +742,7 @@ class TFRecord:
 
     DALI's ``tfrecord2idx`` writes indexes. Without indexes, the reader builds them, and stores each beside its file as
     ``.name.index``, or in ``~/.cache/dali_like`` if the folder is read-only. The checksums of records are verified if
-    google-crc32c is installed: ``pip install 'dali_like[tfrecord]'``.
+    google-crc32c is installed: ``pip install google-crc32c``.
 
     Args:
         path: paths of the TFRecord files.

@@ -45,7 +45,7 @@ class Feature(NamedTuple):
 
     @property
     def missing(self) -> NDArray[Any]:
-        """Output for an example that lacks the feature: empty, and with as many dimensions as other outputs."""
+        """Empty output, with as many dimensions as other outputs, for an example that lacks the feature."""
         if self.dtype == string or self.shape is None:
             return np.empty((0, *self.partial_shape), self.numpy_dtype)
         if not self.shape:
