@@ -9,13 +9,8 @@ from dali_like.common.suggestions import with_suggestion
 __all__ = ["attribute_error"]
 
 _WRITE = "write it as a function of one sample, with the decorator dali_like.operator or fn.python_function"
-_READ = (
-    "read the files in a source, with fn.external_source(parallel=True): a callable that gets the position of the sample "
-    "and returns its arrays, such as the bytes of a file for fn.decoders.image"
-)
 _ON_GPU = "it is an operator for the GPU: compute it with PyTorch or CuPy on the batch, behind the pipeline"
 _AUDIO = "decode with fn.decoders.audio, transform in the source, for example with librosa, or " + _WRITE
-_VIDEO = "decode frames in the source, for example with PyAV; see docs/how-to/video.md"
 _CONSTANT = "pass a number, an array or types.Constant(value, shape=...) where a node is expected"
 _MATRIX = "compute the matrix in the source or by fn.python_function, and pass it to fn.warp_affine(matrix=...)"
 _BOXES = "compute boxes in the source or by fn.python_function, together with the image if both change"
@@ -23,11 +18,6 @@ _CURRENT = "it is fn.{0} here, without `experimental`"
 
 #: DALI's operators by alternative: names in ``fn``, separated by spaces. A dot at the end marks a module.
 _ALTERNATIVES = {
-    _READ: "readers. io. caffe2_reader caffe_reader coco_reader file_reader mxnet_reader numpy_reader sequence_reader "
-    "tfrecord_reader readers.caffe readers.caffe2 readers.coco readers.file readers.mxnet readers.numpy readers.sequence "
-    "readers.tfrecord readers.webdataset io.file.read experimental.readers. experimental.readers.fits",
-    _VIDEO: "video_reader video_reader_resize readers.video readers.video_resize experimental.decoders.video "
-    "experimental.inputs. experimental.inputs.video experimental.readers.video",
     _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
     "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "

@@ -165,8 +165,8 @@ def test_sizes_and_metadata() -> None:
             fn.external_source(lambda info: np.zeros(1), batch=False, name="endless"),
         )
 
-    assert pipe.epoch_size() == {"train": 10, "__NumbersForTests_1": 7, "callable": 9, "batches": 12}
-    assert pipe.epoch_size("train") == 10
+    assert pipe.epoch_size() == {"train": 12, "__NumbersForTests_1": 7, "callable": 9, "batches": 12}
+    assert pipe.epoch_size("train") == 12  # with padding, as in DALI
     assert pipe.reader_meta("train")["epoch_size_padded"] == 12
     assert pipe.reader_meta("batches") == {
         "epoch_size": 12,
