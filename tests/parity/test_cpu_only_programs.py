@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -98,22 +93,3 @@ def test_pin_memory_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert batch.tolist() == [0, 1]
     assert not batch.is_pinned()
-
-
-def test_the_example_of_dali() -> None:
-    if find_spec("sklearn") is None:
-        pytest.skip("needs scikit-learn, for its photographs")
-    program = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "examples.resnet_training"],
-        cwd=Path(__file__).resolve().parents[2],
-        env={**os.environ, "DALI_LIKE_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-    assert (program.returncode, program.stderr) == (0, "")
-    epochs = re.findall(r"epoch (\d): loss [\d.]+, accuracy ([\d.]+)", program.stdout)
-    assert [number for number, _ in epochs] == ["0", "1"]
-    assert float(epochs[-1][1]) > 0.5

@@ -40,12 +40,15 @@ def test_example(example: str, arguments: list[str], devices: int) -> None:
     assert float(epochs[-1][1]) > 0.8
 
 
-def test_imagenet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["", "cpu"], ids=["on the CPU", "written for a GPU"])
+def test_imagenet(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("sklearn", "skimage", "cv2", "simplejpeg"):
         pytest.importorskip(module)
     options = ["--scratch", str(tmp_path), "--per-photograph", "8", "--batch-size", "8", "--crop", "32", "--workers", "1"]
 
-    output = output_of("imagenet_training", *options)
+    monkeypatch.setenv("DALI_LIKE_DEVICE", device)
+
+    output = output_of("imagenet_training", *options, *["--gpu"] * bool(device))
 
     epochs = re.findall(r"epoch (\d): 80 images, loss [\d.]+; 10 images, accuracy [\d.]+", output)
     assert epochs == ["0", "1"]
