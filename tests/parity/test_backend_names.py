@@ -35,7 +35,14 @@ OF_THE_SPECS = {
     "SupportsVolumetric",
 }
 #: Arguments of ours, and arguments with another type.
-OTHERS = {"adjust_orientation", "min_size", "bytes_per_sample_hint", "hybrid_huffman_threshold", "image_type"}
+OTHERS = {
+    "adjust_orientation",
+    "remote_options",
+    "min_size",
+    "bytes_per_sample_hint",
+    "hybrid_huffman_threshold",
+    "image_type",
+}
 OTHER_TYPES = {("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")}
 
 

@@ -295,9 +295,8 @@ def test_device_id_needs_no_gpu(make_pipeline: MakePipeline) -> None:
 def test_unknown_devices_are_refused() -> None:
     with pytest.raises(DeviceError, match=r"device='tpu'"):
         numbers(device="tpu")
-    for device in ("gpu", "tpu"):
-        with pytest.raises(DeviceError, match=rf"fn\.decoders\.image: device='{device}'"):
-            fn.decoders.image(numbers(), device=device)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match=r"fn\.decoders\.image: device='tpu'"):
+        fn.decoders.image(numbers(), device="tpu")  # type: ignore[arg-type]
 
 
 def numbered(first: int, info: SampleInfo) -> NDArray[Any]:

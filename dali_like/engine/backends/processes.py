@@ -248,9 +248,11 @@ class _Processes:
             False if the forkserver has ended without a reserve, and all its workers have.
         """
         deadline_s = time.monotonic() + _RESERVE_S
-        while self._reserve is None or not self._reserve.is_announced:
+        while True:
             has_failed = self._reserve is None
             self.read_news()
+            if self._reserve is not None and self._reserve.is_announced:
+                break  # before the next wait: nothing else may happen
             # A forkserver that ends closes its own socket before the reserve's. So if it does not end, forking has failed.
             is_ending = self._lost is not None or (self._forkserver is not None and self._forkserver.is_at_end)
             if has_failed and not is_ending:
