@@ -7,7 +7,7 @@ be forked before CUDA is used. A step passes, fails, or is skipped, with a reaso
 whole takes less than eight minutes on one GPU and needs no network; measurements want eight CPUs. When the time is over, the
 remaining steps are skipped.
 
-| step | what it does |
+| step | check |
 | --- | --- |
 | start | four shared spaces, and CUDA besides |
 | tests/gpu | the tests that need a GPU |

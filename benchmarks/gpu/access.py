@@ -62,7 +62,7 @@ def break_gpu():
         return importlib.import_module("cupy")
 
     def gate(self, handle: int = 0) -> Gate:
-        """Return a shut gate on a stream. It opens by itself after five seconds."""
+        """Return a shut gate on a stream. The gate opens by itself after five seconds."""
         gates = importlib.import_module("tests.gpu.gates")
         stream = gates.stream_of(self.cupy, handle) if handle else None
         gate: Gate = gates.Gate(self.cupy, stream)

@@ -336,7 +336,7 @@ def is_iterable(dataset: Any) -> bool:
 
 
 def _check_dataset(dataset: Any) -> None:
-    """Refuse what is no dataset. PyTorch's errors only miss a length or an item."""
+    """Refuse objects that are not datasets. PyTorch's errors only name a missing method."""
     has_items = hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
     if is_iterable(dataset) or (has_items and not isinstance(dataset, type)):
         return

@@ -28,7 +28,7 @@ from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.tensors.gpu_tensors import TensorGPU
 
-#: What the user feeds to an input that splits it.
+#: Value that the user feeds to an input, before the input splits it.
 _ENCODED = OutputSchema(DTYPE_CODES[np.dtype(np.uint8)], 1)
 
 

@@ -127,7 +127,7 @@ class ForkserverLink:
                     yield News(Message(kind), worker, pid, status, pidfd)
 
     def _receive_one(self, ours: socket.socket) -> tuple[bytes | None, Sequence[int]]:
-        """Return a message and its descriptors. No message (None): there is none now. An empty one: end of file."""
+        """Return the next message and its descriptors; None if no message waits, and b"" at the end of file."""
         self._room.free_one()
         try:
             message, fds, _, _ = socket.recv_fds(ours, MESSAGE.size, 1, socket.MSG_CMSG_CLOEXEC)

@@ -51,7 +51,7 @@ class ForkserverEnds(NamedTuple):
 
 
 class SpawnSetup(NamedTuple):
-    """What a fresh interpreter takes over from the main process, as it was at the start of the pool.
+    """State of the main process at the start of the pool, for fresh interpreters.
 
     A replacement starts with the same setup as the first forkserver, whatever the program has changed meanwhile.
 

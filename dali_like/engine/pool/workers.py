@@ -54,7 +54,7 @@ class WorkerOptions(NamedTuple):
 
     @property
     def forkserver_name(self) -> str:
-        """What `FORKSERVER` is, for messages."""
+        """Name of `FORKSERVER` in messages."""
         return "the thread that serves Ray actors" if self.start_method == "ray" else "the process that starts the workers"
 
 
