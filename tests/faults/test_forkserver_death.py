@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dali_like import Pipeline
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.engine.backends import forkserver as forkserver_module
 from dali_like.engine.backends import processes as processes_module
+from dali_like.engine.backends.processes import _Processes
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -601,3 +603,20 @@ def test_forkserver_may_end_while_the_pool_comes_to_rest() -> None:
 def begin_and_rest(pool: PlayedPool) -> None:
     pool.begin(0, SIZE)
     pool.rest()
+
+
+def test_an_announcement_that_has_been_read_is_not_waited_for() -> None:
+    """The start of a pool reads the reserve's announcement, and then waits for nothing else."""
+    reserve = SimpleNamespace(is_announced=False)
+
+    def read_news() -> None:
+        reserve.is_announced = True
+
+    def wait(timeout_s: float) -> bool:
+        pytest.fail("waits for a second announcement")
+
+    processes = SimpleNamespace(
+        _reserve=reserve, _forkserver=object(), _lost=None, read_news=read_news, events=SimpleNamespace(wait=wait)
+    )
+
+    assert _Processes.wait_for_reserve(processes)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ import dali_like
 from dali_like import Pipeline, fn
 from dali_like.types import SampleInfo
 from tests.conftest import wait_until
-from tests.faults.processes import kill_and_wait
+from tests.faults.processes import children_of, kill_and_wait, wait_for_processes
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -151,16 +151,25 @@ def test_workers_have_nothing_that_tells_of_the_others(start_method: str, make_p
 
 
 def test_workers_that_have_ended_leave_no_descriptors(start_method: str, make_pipeline: MakePipeline) -> None:
-    pipe = started(make_pipeline(numbers, start_method, py_worker_restarts=None))
-    _, forkserver, *_ = processes_of(pipe)
-    before = len(open_in(forkserver))
+    def targets(pid: int) -> list[str]:
+        return list(open_in(pid).values())
+
+    def wait_for_pidfds() -> None:
+        """Of each child, and of the main process."""
+        wait_until(lambda: targets(forkserver).count("anon_inode:[pidfd]") == len(children_of(forkserver)) + 1, "the pidfds")
+
+    pipe = make_pipeline(numbers, start_method, py_worker_restarts=None)
+    forkserver, *_ = wait_for_processes(pipe)
+    wait_for_pidfds()
+    before = len(targets(forkserver))
 
     for _ in range(3):
         dead = pipe.py_worker_pids
         kill_and_wait(dead)
         wait_until(lambda dead=dead: pipe.run() and len({*pipe.py_worker_pids} - {*dead}) == 2, "other workers")
 
-    wait_until(lambda: len(open_in(forkserver)) <= before, "the end of the descriptors")
+    wait_for_pidfds()
+    assert len(targets(forkserver)) == before
 
 
 def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_know_it(start_method: str) -> None:

@@ -126,6 +126,9 @@ class SharedSpace:
         self.observer: Observer | None = None
         self.serves_operators = False
         self._lock = threading.Lock()
+        #: Held from the check of the limit to the commitment: else two threads could exceed the limit together. The kernel
+        #: gives memory to one file in one thread at a time in any case.
+        self._commit_lock = threading.Lock()
         self._free = [(0, size)]
         self._extents: dict[int, int] = {}  # offsets and sizes that `observer.made` has got
         #: Offset and size of freed extents whose pages the GPU has not given up.
@@ -211,7 +214,8 @@ class SharedSpace:
             self._free_kept()
         offset = self.allocate(nbytes)
         try:
-            self.commit(offset, committed)
+            with self._commit_lock:
+                self.commit(offset, committed)
         except BaseException:
             self.free(offset, nbytes)
             raise
