@@ -45,6 +45,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |       `-- CollateKeyError(KeyError)
     |-- IncompleteReadError(ConnectionError)
     |-- LostItemError(RuntimeError)
+    |-- EmptyFilterError(RuntimeError)
     |-- DecodeError(RuntimeError)
     |-- FolderError(FileNotFoundError)
     |-- FileReadError(RuntimeError, OSError)
@@ -88,6 +89,7 @@ __all__ = [
     "DescriptorLimitError",
     "DeviceError",
     "DtypeMismatchError",
+    "EmptyFilterError",
     "FileReadError",
     "FolderError",
     "ForkedError",
@@ -332,6 +334,10 @@ class CollateKeyError(CollateError, KeyError):
 
 class IncompleteReadError(DaliLikeError, ConnectionError):
     """A store sent fewer or more bytes of a file than requested."""
+
+
+class EmptyFilterError(DaliLikeError, RuntimeError):
+    """A filter of a composed dataset has rejected very many inputs in a row."""
 
 
 class LostItemError(DaliLikeError, RuntimeError):

@@ -1,0 +1,209 @@
+"""Stages that work in blocks: each block of outputs is a function of one block of inputs.
+
+Shuffling in blocks, packing by fitting, and bucketing are such stages. In logical shards, the state is that of the input at
+the beginning of the block, and the number of delivered outputs of the block. So a resume replays at most one block.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards
+from dali_like.sources.permutation import Permutation
+
+__all__ = ["BlockShuffle", "BlockStage", "Shuffle"]
+
+
+class BlockStage(Stage):
+    """A stage that reads blocks of `block` inputs."""
+
+    input: Stage
+    block: int
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (self.input,)
+
+    @abc.abstractmethod
+    def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+        """Return the outputs for a block of inputs; the last block of a shard may be smaller.
+
+        Args:
+            place: of this stage, the source of randomness; see `Place.seed_of`.
+            numbers: identify the block.
+        """
+
+    def sharded(self, place: Place) -> Sharded:
+        """Return the evaluator in logical shards."""
+        return _BlockSharded(self, place, in_shards(self.input.evaluator(place.input(0)), place))
+
+
+class _BlockSharded(Sharded):
+    def __init__(self, stage: BlockStage, place: Place, source: Sharded) -> None:
+        self._stage, self._place, self._source = stage, place, source
+
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        source_state, number, taken, raised = (None, 0, 0, 0) if state is None else state
+        source = self._source.open(shard, epoch, source_state)
+        return _BlockWalk(self._stage, self._place, source, (epoch, shard), number, taken, raised)
+
+
+class _BlockWalk(ShardWalk):
+    """The state is that of the input before the block, the number of the block, the number of delivered outputs, and the
+    number of exceptions that the inputs of the block have raised.
+    """
+
+    def __init__(
+        self,
+        stage: BlockStage,
+        place: Place,
+        source: ShardWalk,
+        numbers: tuple[int, int],
+        number: int,
+        taken: int,
+        raised: int,
+    ) -> None:
+        self._stage, self._place, self._source, self._numbers = stage, place, source, numbers
+        self._number = number
+        self._before = source.state()
+        self._elements: list[Any] = []
+        self._outputs: Sequence[Any] | None = None
+        self._taken = taken
+        self._raised = raised
+        self._to_ignore = raised
+
+    def __next__(self) -> Any:
+        return self._open_block()[self._take()]
+
+    def skip(self) -> None:
+        self._open_block()
+        self._take()
+
+    def _take(self) -> int:
+        self._taken += 1
+        return self._taken - 1
+
+    def _open_block(self) -> Sequence[Any]:
+        while self._outputs is None or self._taken >= len(self._outputs):
+            if self._outputs is not None:
+                self._outputs, self._taken, self._raised = None, 0, 0
+                self._number += 1
+                self._before = self._source.state()
+            self._read()
+            if not self._elements:
+                raise StopIteration
+            elements, self._elements = self._elements, []
+            self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
+        return self._outputs
+
+    def _read(self) -> None:
+        while len(self._elements) < self._stage.block:
+            try:
+                self._elements.append(next(self._source))
+            except StopIteration:
+                return
+            except Exception:
+                if not self._to_ignore:
+                    self._raised += 1
+                    raise
+                self._to_ignore -= 1
+
+    def state(self) -> list[Any]:
+        if self._outputs is not None and self._taken >= len(self._outputs):
+            return [self._source.state(), self._number + 1, 0, 0]
+        return [self._before, self._number, self._taken, self._raised]
+
+
+@dataclass(frozen=True)
+class BlockShuffle(BlockStage):
+    """Shuffles blocks of consecutive elements, each by itself."""
+
+    input: Stage
+    block: int
+    seed: int | None
+
+    @property
+    def length(self) -> int | None:
+        return self.input.length
+
+    @property
+    def text(self) -> str:
+        return f"shuffle(block={self.block}, seed={self.seed})"
+
+    def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+        generator = np.random.Generator(np.random.PCG64(_seed(self.seed, place, *numbers)))
+        return [elements[i] for i in generator.permutation(len(elements)).tolist()]
+
+    def evaluator(self, place: Place) -> RandomAccess | Sharded:
+        source = self.input.evaluator(place.input(0))
+        return _BlockShuffle(self, place, source) if isinstance(source, RandomAccess) else self.sharded(place)
+
+
+class _BlockShuffle(RandomAccess):
+    def __init__(self, stage: BlockShuffle, place: Place, source: RandomAccess) -> None:
+        self._stage, self._place, self._source = stage, place, source
+        self.length = source.length
+        self._latest: tuple[tuple[int, int], Permutation] | None = None
+
+    def at(self, position: int) -> Any:
+        epoch, index = (0, position) if self.length is None else divmod(position, self.length)
+        size = self._stage.block
+        block, offset = divmod(index, size)
+        if self.length is not None:
+            size = min(size, self.length - block * size)
+        latest = self._latest
+        if latest is None or latest[0] != (epoch, block):
+            seed = _seed(self._stage.seed, self._place, epoch, block)
+            latest = self._latest = (epoch, block), Permutation(size, seed)
+        return self._source.at(position - offset + latest[1][offset])
+
+
+@dataclass(frozen=True)
+class Shuffle(Stage):
+    """All elements of an epoch in random order. The input has random access and a length."""
+
+    input: Stage
+    seed: int | None
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (self.input,)
+
+    @property
+    def length(self) -> int | None:
+        return self.input.length
+
+    @property
+    def text(self) -> str:
+        return f"shuffle(seed={self.seed})"
+
+    def evaluator(self, place: Place) -> RandomAccess:
+        source = self.input.evaluator(place.input(0))
+        assert isinstance(source, RandomAccess)
+        return _Shuffle(self, place, source)
+
+
+class _Shuffle(RandomAccess):
+    def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
+        assert source.length is not None
+        self.length: int = source.length
+        self._seed = _seed(stage.seed, place)
+        self._source = source
+        self._latest: tuple[int, Permutation] | None = None
+
+    def at(self, position: int) -> Any:
+        epoch, index = divmod(position, self.length)
+        latest = self._latest
+        if latest is None or latest[0] != epoch:
+            latest = self._latest = epoch, Permutation(self.length, self._seed, epoch)
+        return self._source.at(epoch * self.length + latest[1][index])
+
+
+def _seed(seed: int | None, place: Place, *numbers: int) -> int:
+    """Return a seed: from the stage's own, or from its place."""
+    return place.seed_of(*numbers) if seed is None else Place(seed, 0).seed_of(*numbers)

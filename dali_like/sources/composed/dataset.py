@@ -1,0 +1,380 @@
+"""The composed dataset: the class that users see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from dali_like.common.checks import flag, not_negative, positive
+from dali_like.common.suggestions import suggest_arguments
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.sources.composed import selection
+from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
+from dali_like.sources.composed.elementwise import Enumerate, Map
+from dali_like.sources.composed.inputs import Indexed, Part, Parts
+from dali_like.sources.composed.positions import DEFAULT_SHARDS
+from dali_like.sources.composed.stage import Stage
+from dali_like.sources.composed.states import checked_state, make_state, shard_states
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.yielding import Filter, FlatMap
+
+__all__ = ["ComposedDataset", "ComposedIterator"]
+
+#: Inputs in a row that a filter may reject in a shard.
+_MOST_REJECTED = 1_000_000
+
+
+class ComposedDataset:
+    """A dataset described by sources and stages, with an exact position for each element.
+
+    The description is immutable, can be pickled, and is cheap to copy. Each method returns a new dataset. Elements are
+    computed where they are needed: by `dali_like.data.DataLoader` in its workers, by ``fn.external_source``, or by
+    ``iter(dataset)`` and ``dataset[position]`` in this process.
+
+    The element at a position depends only on the description and the seed: never on ranks, workers, batch size, start
+    method, timing or restarts. So a stream resumes exactly, with other ranks and workers, too. See
+    docs/composed-datasets.md.
+
+    >>> numbers = ComposedDataset.source(range(10)).map(lambda x: x * x).filter(lambda x: x % 2 == 0).with_options(shards=1)
+    >>> list(numbers)
+    [0, 4, 16, 36, 64]
+    """
+
+    def __init__(self, stage: Stage, seed: int | None = None, num_shards: int | None = None) -> None:
+        self._stage = stage
+        self._seed = seed
+        self._num_shards = num_shards
+        self._elements: Elements | None = None
+
+    # Inputs
+
+    @classmethod
+    def source(cls, source: Any, *, name: str | None = None) -> Self:
+        """Describe a source with random access: a list, an array, a dataset of PyTorch or Hugging Face.
+
+        Args:
+            source: has ``__getitem__`` and ``__len__``. Workers get a copy.
+            name: for messages and descriptions; default: the name of its class.
+
+        Raises:
+            ArgumentTypeError: it has no such methods.
+        """
+        if isinstance(source, ComposedDataset):
+            raise ArgumentTypeError("the source is a composed dataset already: use it as it is")
+        if not all(hasattr(type(source), method) for method in ("__getitem__", "__len__")):
+            raise ArgumentTypeError(
+                f"a source has __getitem__ and __len__, and {type(source).__qualname__} does not. For data that is read in "
+                "order, use ComposedDataset.from_parts"
+            )
+        return cls(Indexed(source, name or type(source).__qualname__))
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[Part], *, name: str = "parts") -> Self:
+        """Describe a source of parts that are read in order, such as compressed files.
+
+        Logical shard s reads the parts s, s + shards, and so on, each one whole.
+
+        Args:
+            parts: each has ``open(record)``, which returns an iterator over its records from that number on.
+            name: for messages and descriptions.
+
+        Raises:
+            ArgumentTypeError: a part has no such method.
+        """
+        for part in parts:
+            if not callable(getattr(part, "open", None)):
+                raise ArgumentTypeError(f"a part has open(record), and {type(part).__qualname__} does not")
+        return cls(Parts(tuple(parts), name))
+
+    # Options of the whole dataset
+
+    @suggest_arguments
+    def with_options(self, *, seed: int | None = None, shards: int | None = None) -> Self:
+        """Set options of the whole dataset. They determine the stream, so they must not change for a resume.
+
+        Args:
+            seed: of all random stages; default 0.
+            shards: number of logical shards, in which stages with an unknown yield run; default 60. The number of ranks must
+                divide it.
+        """
+        return type(self)(
+            self._stage,
+            self._seed if seed is None else not_negative("seed", seed),
+            self._num_shards if shards is None else positive("shards", shards),
+        )
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random stages."""
+        return self._seed or 0
+
+    @property
+    def shards(self) -> int | None:
+        """The number of logical shards; None if every position has random access."""
+        return (self._num_shards or DEFAULT_SHARDS) if self._stage.is_sharded else None
+
+    @property
+    def description(self) -> list[str]:
+        """One line for each stage and input, the last stage first, inputs indented."""
+        return self._stage.outline()
+
+    # Stages
+
+    def map(self, function: Callable[..., Any], *, rng: bool = False) -> Self:
+        """Call a function with each element.
+
+        Args:
+            function: returns the new element.
+            rng: whether to call ``function(element, generator)`` with a `numpy.random.Generator` that depends on the seed
+                and the position of the element.
+        """
+        return self._then(Map(self._stage, _callable(function), flag("rng", rng)))
+
+    def filter(self, function: Callable[[Any], Any], *, most_rejected: int = _MOST_REJECTED) -> Self:
+        """Keep the elements for which a function returns a true value. The stream then runs in logical shards.
+
+        Args:
+            most_rejected: after so many rejected inputs in a row in a shard, `dali_like.errors.EmptyFilterError` is raised.
+        """
+        return self._then(Filter(self._stage, _callable(function), positive("most_rejected", most_rejected)))
+
+    def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Self:
+        """Replace each element by the items of the iterable that a function returns. The stream then runs in shards."""
+        return self._then(FlatMap(self._stage, _callable(function)))
+
+    def enumerate(self, start: int = 0) -> Self:
+        """Replace each element by ``(start + position, element)``."""
+        return self._then(Enumerate(self._stage, start))
+
+    @classmethod
+    def zip(cls, *datasets: ComposedDataset) -> Self:
+        """Combine the elements at the same position to tuples, as long as all datasets have one."""
+        return cls._combine(selection.Zip, datasets)
+
+    @classmethod
+    def concat(cls, *datasets: ComposedDataset) -> Self:
+        """Deliver one dataset after another. In logical shards, each shard goes through its part of each dataset.
+
+        Raises:
+            ArgumentError: a dataset before the last one is endless.
+        """
+        for number, dataset in enumerate(datasets[:-1]):
+            if not dataset._stage.is_sharded and dataset._stage.length is None:
+                raise ArgumentError(f"dataset {number} is endless: only the last one may be")
+        return cls._combine(selection.Concat, datasets)
+
+    def repeat(self, times: int | None = None) -> Self:
+        """Repeat the dataset; None: endlessly. Random stages before this one give another order each time."""
+        return self._then(selection.Repeat(self._stage, None if times is None else positive("times", times)))
+
+    def take(self, count: int) -> Self:
+        """Keep the positions below `count`."""
+        return self.slice(0, not_negative("count", count))
+
+    def skip(self, count: int) -> Self:
+        """Leave out the positions below `count`."""
+        return self.slice(not_negative("count", count), None)
+
+    def slice(self, start: int, stop: int | None = None, step: int = 1) -> Self:
+        """Keep the positions start, start + step, and so on, below stop.
+
+        Raises:
+            ArgumentError: a step other than 1 in a stream that runs in logical shards.
+        """
+        start, step = not_negative("start", start), positive("step", step)
+        stop = None if stop is None else not_negative("stop", stop)
+        if self._stage.is_sharded and step != 1:
+            raise ArgumentError(
+                "slice with a step needs random access, and this stream runs in logical shards. Use shard(index, count), or "
+                "slice before the stages with an unknown yield"
+            )
+        return self._then(selection.Slice(self._stage, start, stop, step))
+
+    def shard(self, index: int, count: int) -> Self:
+        """Keep the positions index, index + count, and so on.
+
+        Ranks need no such stage: loaders and pipelines divide the positions by themselves.
+        """
+        index, count = not_negative("index", index), positive("count", count)
+        if index >= count:
+            raise ArgumentError(f"index should be below count, {count}, but got {index}")
+        if self._stage.is_sharded:
+            return self._then(selection.Shard(self._stage, index, count))
+        return self._then(selection.Slice(self._stage, index, None, count))
+
+    def window(self, size: int, shift: int | None = None, *, drop_remainder: bool = True) -> Self:
+        """Replace the elements by lists of `size` consecutive ones. In logical shards, these are of one shard.
+
+        Args:
+            shift: positions from one window to the next; default `size`.
+            drop_remainder: whether to drop windows at the end that have fewer elements.
+        """
+        size = positive("size", size)
+        shift = size if shift is None else positive("shift", shift)
+        return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
+
+    def shuffle(self, *, block: int | None = None, seed: int | None = None) -> Self:
+        """Put the elements into random order, another one in each epoch.
+
+        Args:
+            block: shuffle each block of so many consecutive elements by itself; in logical shards, of one shard. None: the
+                whole epoch, which needs random access.
+            seed: of this stage; None: from the seed of the dataset.
+
+        Raises:
+            ArgumentError: without `block`, the stream is endless, or runs in logical shards.
+        """
+        seed = None if seed is None else not_negative("seed", seed)
+        if block is not None:
+            return self._then(BlockShuffle(self._stage, positive("block", block), seed))
+        if self._stage.is_sharded:
+            raise ArgumentError(
+                "this stream has an unknown number of elements, because of a stage such as filter, or of an input that is "
+                "read in order. Shuffle before that stage; or shuffle in blocks: shuffle(block=1024)"
+            )
+        if self._stage.length is None:
+            raise ArgumentError("this stream is endless: shuffle before repeat(), or in blocks: shuffle(block=1024)")
+        return self._then(Shuffle(self._stage, seed))
+
+    # Elements
+
+    def __len__(self) -> int:
+        """Return the number of elements in an epoch.
+
+        Raises:
+            TypeError: the stream is endless, or its length is unknown.
+        """
+        if self._stage.length is None:
+            why = "is unknown: it runs in logical shards" if self._stage.is_sharded else "is endless: it repeats"
+            raise TypeError(f"the length of this stream {why}")
+        return self._stage.length
+
+    @property
+    def length(self) -> int | None:
+        """The number of elements in an epoch; None if the stream is endless, or its length is unknown."""
+        return self._stage.length
+
+    def __getitem__(self, position: int) -> Any:
+        """Return the element at a position. Positions from the length on are of later epochs.
+
+        Raises:
+            TypeError: the stream runs in logical shards.
+            IndexError: the position is negative.
+        """
+        if self._stage.is_sharded:
+            raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
+        if position < 0:
+            raise IndexError(f"position {position} is negative")
+        if self._elements is None:
+            self._elements = self.elements()
+        return self._elements.at(0, position)
+
+    def __iter__(self) -> ComposedIterator:
+        """Return an iterator over one epoch, in this process. It has ``state_dict`` and ``load_state_dict``."""
+        return ComposedIterator(self)
+
+    def elements(self) -> Elements:
+        """Return what evaluates the dataset in this process."""
+        return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS)
+
+    def checked_state(self, state: Any, allow_change: Collection[str] = ()) -> dict[str, Any]:
+        """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`."""
+        return checked_state(state, self.description, self.seed, self.shards, allow_change)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_elements": None}
+
+    def __repr__(self) -> str:
+        return "\n".join(self.description)
+
+    def _then(self, stage: Stage) -> Self:
+        return type(self)(stage, self._seed, self._num_shards)
+
+    @classmethod
+    def _combine(cls, stage: Callable[[tuple[Stage, ...]], Stage], datasets: Sequence[ComposedDataset]) -> Self:
+        """Return a dataset of several inputs, with their common options.
+
+        Raises:
+            ArgumentError: there is none.
+            ArgumentClashError: they have different options.
+        """
+        if not datasets:
+            raise ArgumentError("at least one dataset is needed")
+        for dataset in datasets:
+            if not isinstance(dataset, ComposedDataset):
+                raise ArgumentTypeError(
+                    f"the inputs are composed datasets, and one is a {type(dataset).__qualname__}: use "
+                    "ComposedDataset.source(it)"
+                )
+        options = []
+        for name, values in (
+            ("seed", {dataset._seed for dataset in datasets}),
+            ("shards", {dataset._num_shards for dataset in datasets}),
+        ):
+            given = sorted(value for value in values if value is not None)
+            if len(given) > 1:
+                raise ArgumentClashError(
+                    f"the datasets have different options: {name}={' and '.join(map(str, given))}. Give them to the "
+                    "combined dataset: with_options(...)"
+                )
+            options.append(given[0] if given else None)
+        return cls(stage(tuple(dataset._stage for dataset in datasets)), *options)
+
+
+class ComposedIterator(Iterator[Any]):
+    """Goes through one epoch of a composed dataset in this process, by position. It can be resumed exactly."""
+
+    def __init__(self, dataset: ComposedDataset) -> None:
+        self._dataset = dataset
+        self._elements = dataset.elements()
+        self._epoch = 0
+        self._position = 0
+        self._states: Mapping[int, ShardState] = {}
+        self._ended: set[int] = set()
+
+    def __next__(self) -> Any:
+        shards, length = self._dataset.shards, self._dataset.length
+        while True:
+            if (shards is None and length is not None and self._position >= length) or len(self._ended) == shards:
+                raise StopIteration
+            position = self._position
+            if shards is not None and position % shards in self._ended:
+                self._position += 1
+                continue
+            try:
+                element = self._elements.at(self._epoch, position, self._states)
+            except ShardEndedError:
+                assert shards is not None
+                self._ended.add(position % shards)
+                self._position += 1
+                continue
+            except Exception:
+                self._position += 1
+                raise
+            self._position += 1
+            return element
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state before the next element, for JSON."""
+        dataset, shards = self._dataset, self._dataset.shards
+        states = {
+            shard: self._elements.state(self._epoch, shard, self._position, self._states) for shard in range(shards or 0)
+        }
+        return make_state(dataset.description, dataset.seed, shards, self._epoch, self._position, states)
+
+    def load_state_dict(self, state_dict: Any, allow_change: Collection[str] = ()) -> None:
+        """Continue from a state, also of several ranks.
+
+        Raises:
+            CheckpointError: it is of another stream.
+        """
+        state = self._dataset.checked_state(state_dict, allow_change)
+        self._states = shard_states(state)
+        self._elements = self._dataset.elements()
+        self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
+
+
+def _callable(function: Any) -> Any:
+    if not callable(function):
+        raise ArgumentTypeError(f"a stage needs a function, but got a {type(function).__qualname__}")
+    return function

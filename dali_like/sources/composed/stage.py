@@ -1,0 +1,224 @@
+"""The contract of stages: what a description consists of, and what evaluates it.
+
+A `Stage` is a part of a description: immutable, picklable, cheap to copy. `Stage.evaluator` returns what evaluates it in one
+process: one of two kinds.
+
+- `RandomAccess`: the element at any position is computed by itself. There is no state.
+- `Sharded`: the number of outputs is unknown. The stream runs in logical shards, each evaluated in order by a `ShardWalk`.
+  The state of a walk consists of positions of its inputs.
+
+**Epochs.** Positions of a `RandomAccess` run on: the epoch of a position is ``position // length``, and each stage passes
+it on to its inputs. So an input is reshuffled when it is repeated. A `ShardWalk` is opened for one epoch.
+
+**Randomness.** A stage draws from generators that depend on its `Place`, an epoch and a position, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dali_like.engine.worker.exceptions import add_note
+from dali_like.errors import CheckpointError
+
+__all__ = ["Place", "RandomAccess", "ShardWalk", "Sharded", "Stage", "generator_at", "note_place"]
+
+
+class Place(NamedTuple):
+    """The place of a stage in a description.
+
+    Attributes:
+        seed: of the dataset.
+        num_shards: of the dataset.
+        path: the numbers of inputs on the way from the last stage to this one.
+    """
+
+    seed: int
+    num_shards: int
+    path: tuple[int, ...] = ()
+
+    def input(self, number: int) -> Place:
+        """Return the place of an input."""
+        return self._replace(path=(*self.path, number))
+
+    def seed_of(self, *numbers: int) -> int:
+        """Return a seed of 64 bits for this stage and some numbers, such as an epoch."""
+        entropy = [self.seed, len(self.path), *self.path, *numbers]
+        return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+
+
+@dataclass(frozen=True)
+class Stage(abc.ABC):
+    """A part of a description.
+
+    `dali_like.sources.composed.dataset.ComposedDataset` checks the arguments.
+    """
+
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> tuple[Stage, ...]:
+        """The stages whose elements it gets."""
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the stream runs in logical shards. By default, if an input does."""
+        return any(stage.is_sharded for stage in self.inputs)
+
+    @property
+    @abc.abstractmethod
+    def length(self) -> int | None:
+        """The number of elements in an epoch; None if the stream is endless, or runs in shards."""
+
+    @property
+    @abc.abstractmethod
+    def text(self) -> str:
+        """The stage with its arguments, in one line: a resume compares it, and messages name the stage by it."""
+
+    @abc.abstractmethod
+    def evaluator(self, place: Place) -> RandomAccess | Sharded:
+        """Return what evaluates the stage in this process."""
+
+    def outline(self, indent: str = "") -> list[str]:
+        """Return the texts of this stage and of its inputs, inputs indented."""
+        lines = [indent + self.text]
+        for stage in self.inputs:
+            lines += stage.outline(indent + "  ")
+        return lines
+
+
+class RandomAccess(abc.ABC):
+    """Evaluates a stage at any position.
+
+    Attributes:
+        length: elements in an epoch; None if the stream is endless.
+    """
+
+    length: int | None
+
+    @abc.abstractmethod
+    def at(self, position: int) -> Any:
+        """Return the element at a position. Positions from `length` on are of later epochs."""
+
+
+class Sharded(abc.ABC):
+    """Evaluates a stage in logical shards."""
+
+    @abc.abstractmethod
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        """Return a walk through a shard in an epoch, from its beginning or from a state.
+
+        Raises:
+            CheckpointError: the state is not one of such a walk.
+        """
+
+
+class ShardWalk(Iterator[Any]):
+    """Goes through the outputs of one stage in one logical shard.
+
+    An exception other than StopIteration is an output like any other: the next call continues behind it, and a walk that
+    resumes from a state raises it at the same output, or not again.
+    """
+
+    @abc.abstractmethod
+    def __next__(self) -> Any: ...
+
+    @abc.abstractmethod
+    def state(self) -> Any:
+        """Return the state before the next output, for `Sharded.open`: numbers, and lists and mappings of them."""
+
+    def skip(self) -> None:
+        """Go past the next output without computing more than needed.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        next(self)
+
+
+class AsSharded(Sharded):
+    """A random-access stage in logical shards: output k of shard s is the element at position ``k * num_shards + s``."""
+
+    def __init__(self, stage: RandomAccess, num_shards: int) -> None:
+        self._stage = stage
+        self._num_shards = num_shards
+
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        taken = checked_state(state, 0, _is_count)
+        return _RandomAccessWalk(self._stage, epoch, shard, self._num_shards, taken)
+
+
+class _RandomAccessWalk(ShardWalk):
+    """The state is the number of outputs so far."""
+
+    def __init__(self, stage: RandomAccess, epoch: int, shard: int, num_shards: int, taken: int) -> None:
+        self._stage = stage
+        self._begin = epoch * (stage.length or 0) + shard
+        self._end = None if stage.length is None else (epoch + 1) * stage.length
+        self._num_shards = num_shards
+        self._taken = taken
+
+    def __next__(self) -> Any:
+        position = self._take()
+        return self._stage.at(position)
+
+    def skip(self) -> None:
+        self._take()
+
+    def _take(self) -> int:
+        position = self._begin + self._taken * self._num_shards
+        if self._end is not None and position >= self._end:
+            raise StopIteration
+        self._taken += 1
+        return position
+
+    def state(self) -> int:
+        return self._taken
+
+
+def evaluators(stages: tuple[Stage, ...], place: Place) -> list[RandomAccess | Sharded]:
+    """Return the evaluators of the inputs of a stage."""
+    return [stage.evaluator(place.input(number)) for number, stage in enumerate(stages)]
+
+
+def in_shards(stage: RandomAccess | Sharded, place: Place) -> Sharded:
+    """Return an evaluator in logical shards."""
+    return stage if isinstance(stage, Sharded) else AsSharded(stage, place.num_shards)
+
+
+def generator_at(place: Place, epoch: int, position: int) -> np.random.Generator:
+    """Return the random generator of a stage for a position."""
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence([place.seed, len(place.path), *place.path, epoch, position]))
+    )
+
+
+def note_place(error: Exception, stage: Stage, where: str) -> None:
+    """Add the stage and a position to an exception of a user's function."""
+    add_note(error, f"raised by stage {stage.text} of a composed dataset, {where}")
+
+
+def checked_state(state: Any, default: Any, fits: Callable[[Any], bool]) -> Any:
+    """Return a state, or the default for None.
+
+    Raises:
+        CheckpointError: the state does not fit.
+    """
+    if state is None:
+        return default
+    if not fits(state):
+        raise CheckpointError(f"this is not a state of such a stage: {json.dumps(state, default=repr):.200}")
+    return state
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_pair(value: Any) -> bool:
+    """Whether a state is a list of two parts."""
+    return isinstance(value, (list, tuple)) and len(value) == 2

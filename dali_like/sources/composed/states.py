@@ -1,0 +1,170 @@
+"""States of composed datasets: saved, merged from all ranks, and checked against a description.
+
+A state is a small mapping of numbers and text::
+
+    {"version": 1, "epoch": 0, "position": 1440, "seed": 7, "shards": 60, "description": [...],
+     "rank": 0, "num_ranks": 2, "states": {"0": [24, ...], "2": [24, ...], ...}}
+
+``position`` counts the positions that all ranks together have passed. ``states`` has the number of outputs and the state of
+each logical shard of the rank; it is empty for streams with random access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from dali_like.common.json_state import MAPPING, TEXT, check, integer, list_of, mapping, optional
+from dali_like.errors import CheckpointError
+from dali_like.sources.composed.positions import num_delivered
+from dali_like.sources.composed.stream import ShardState
+from dali_like.sources.sharding import ALONE, Shard
+
+__all__ = ["VERSION", "checked_state", "make_state", "merge_states", "shard_states"]
+
+VERSION = 1
+
+_STATE = mapping(
+    version=integer(),
+    epoch=integer(),
+    position=integer(),
+    seed=integer(),
+    shards=optional(integer(1)),
+    description=list_of(TEXT),
+    rank=integer(),
+    num_ranks=integer(1),
+    states=MAPPING,
+)
+
+
+def make_state(
+    description: Sequence[str],
+    seed: int,
+    num_shards: int | None,
+    epoch: int,
+    position: int,
+    states: Mapping[int, ShardState],
+    rank: Shard = ALONE,
+) -> dict[str, Any]:
+    """Return the state of a rank.
+
+    Args:
+        description: see `dali_like.sources.composed.stage.Stage.outline`.
+        num_shards: None for a stream with random access.
+        states: of the shards of this rank.
+    """
+    return {
+        "version": VERSION,
+        "epoch": epoch,
+        "position": position,
+        "seed": seed,
+        "shards": num_shards,
+        "description": list(description),
+        "rank": rank.id,
+        "num_ranks": rank.count,
+        "states": {str(shard): list(state) for shard, state in sorted(states.items())},
+    }
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the state of all ranks together.
+
+    It can be loaded on any number of ranks that divides the number of logical shards.
+
+    Args:
+        states: of all ranks, in any order. Streams with random access need only one of them.
+
+    Raises:
+        CheckpointError: they are of different streams or positions, or a rank or a shard is missing.
+    """
+    if not states:
+        raise _invalid("there are no states to merge")
+    checked = [_checked(state, f"state {i}") for i, state in enumerate(states)]
+    first = checked[0]
+    for state in checked:
+        for name in ("position", "epoch", "seed", "shards", "description", "num_ranks"):
+            if state[name] != first[name]:
+                raise _invalid(
+                    f"rank {state['rank']} has {name} {state[name]!r:.200}, and rank {first['rank']} has "
+                    f"{first[name]!r:.200}"
+                )
+    merged: dict[str, Any] = {}
+    for state in checked:
+        merged.update(state["states"])
+    whole = {**first, "rank": 0, "num_ranks": 1, "states": merged}
+    shard_states(whole)
+    return whole
+
+
+def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:
+    """Return the states of logical shards.
+
+    Args:
+        owned: the shards that are needed; default: all.
+
+    Raises:
+        CheckpointError: one of them is missing or at another position.
+    """
+    if state["shards"] is None:
+        return {}
+    states = {}
+    for shard in range(state["shards"]) if owned is None else owned:
+        saved = state["states"].get(str(shard))
+        if saved is None:
+            num_ranks = state["num_ranks"]
+            hint = f"; it was saved by rank {shard % num_ranks} of {num_ranks}" if num_ranks > 1 else ""
+            raise _invalid(
+                f"logical shard {shard} is missing{hint}. Pass the states of all ranks: load_state_dict([...]), or "
+                "merge_states"
+            )
+        expected = num_delivered(state["position"], shard, state["shards"])
+        if not isinstance(saved, (list, tuple)) or len(saved) != 2 or saved[0] != expected:
+            raise _invalid(f"logical shard {shard} should be at output {expected}, but its state is {saved!r:.200}")
+        states[shard] = ShardState(saved[0], saved[1])
+    return states
+
+
+def checked_state(
+    state: Any, description: Sequence[str], seed: int, num_shards: int | None, allow_change: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the state, or the merged states, for a dataset.
+
+    Args:
+        state: of one rank or of all ranks merged; or a list of the states of all ranks.
+        allow_change: parts of stages that may differ: "weights".
+
+    Raises:
+        CheckpointError: it is not a state of this stream. The message names the first difference.
+    """
+    checked = merge_states(state) if isinstance(state, (list, tuple)) else _checked(state, "the state")
+    for name, here in (("seed", seed), ("shards", num_shards)):
+        if checked[name] != here:
+            raise _invalid(f"it was saved with {name}={checked[name]}, and this dataset has {name}={here}")
+    there = _comparable(checked["description"], allow_change)
+    for number, (old, new) in enumerate(zip(there, _comparable(description, allow_change), strict=False)):
+        if old != new:
+            raise _invalid(
+                f"line {number} of the description was {checked['description'][number].strip()!r}, and is "
+                f"{description[number].strip()!r} now. Use the same description"
+            )
+    if len(there) != len(description):
+        raise _invalid(f"it is of a description of {len(there)} stages and inputs, and this one has {len(description)}")
+    return checked
+
+
+def _comparable(description: Sequence[str], allow_change: Collection[str]) -> list[str]:
+    """Return the lines of a description without the parts that may change, which follow a semicolon: ``; weights=...``."""
+    return [
+        "; ".join(part for part in line.split("; ") if part.partition("=")[0] not in allow_change) for line in description
+    ]
+
+
+def _checked(state: Any, where: str) -> dict[str, Any]:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        raise _invalid(f"{where} is not a state of a composed dataset: {state!r:.200}")
+    check(state, _STATE, where, _invalid)
+    return dict(state)
+
+
+def _invalid(problem: str) -> CheckpointError:
+    return CheckpointError(f"Invalid state_dict: {problem}")

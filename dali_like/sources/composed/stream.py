@@ -1,0 +1,115 @@
+"""Evaluates a dataset in one process: the elements at positions, and the states of logical shards.
+
+Whoever asks for elements knows the epoch and the position. An `Elements` keeps the walks through shards open. If a walk has
+gone past the wanted position, or there is none, it opens another one from a state that the caller passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dali_like.sources.composed.positions import num_delivered
+from dali_like.sources.composed.stage import Place, RandomAccess, ShardWalk, Stage
+
+__all__ = ["Elements", "ShardState", "ShardEndedError"]
+
+
+class ShardEndedError(Exception):
+    """The shard of a position has ended before it: the position is empty."""
+
+
+class ShardState(NamedTuple):
+    """The state of a shard before one of its outputs.
+
+    Attributes:
+        taken: the number of outputs before it.
+        state: of the walk; None at the beginning.
+    """
+
+    taken: int
+    state: Any
+
+
+class _OpenWalk:
+    """A walk through a shard in an epoch, and the number of outputs that it has passed."""
+
+    def __init__(self, walk: ShardWalk, taken: int) -> None:
+        self.walk = walk
+        self.taken = taken
+        self.has_ended = False
+
+
+class Elements:
+    """The elements of a dataset, by epoch and position. Not thread-safe.
+
+    Args:
+        stage: the last stage of the description.
+        seed, num_shards: of the dataset.
+    """
+
+    def __init__(self, stage: Stage, seed: int, num_shards: int) -> None:
+        self._evaluator = stage.evaluator(Place(seed, num_shards))
+        self._num_shards = num_shards
+        self._walks: dict[tuple[int, int], _OpenWalk] = {}
+
+    def at(self, epoch: int, position: int, states: Mapping[int, ShardState] | None = None) -> Any:
+        """Return the element at a position of an epoch.
+
+        Args:
+            states: known states of shards in this epoch.
+
+        Raises:
+            ShardEndedError: the position is empty.
+        """
+        evaluator = self._evaluator
+        if isinstance(evaluator, RandomAccess):
+            return evaluator.at(epoch * (evaluator.length or 0) + position)
+        number, shard = divmod(position, self._num_shards)
+        walk = self._walk_to(epoch, shard, number, states or {})
+        if walk.has_ended:
+            raise ShardEndedError
+        try:
+            element = next(walk.walk)
+        except StopIteration:
+            walk.has_ended = True
+            raise ShardEndedError from None
+        except Exception:
+            walk.taken += 1  # the exception is the output at this position
+            raise
+        except BaseException:  # an interrupt: the walk may be anywhere between two outputs
+            del self._walks[epoch, shard]
+            raise
+        walk.taken += 1
+        return element
+
+    def state(self, epoch: int, shard: int, position: int, states: Mapping[int, ShardState] | None = None) -> ShardState:
+        """Return the state of a shard before its first output from a position on."""
+        taken = num_delivered(position, shard, self._num_shards)
+        walk = self._walk_to(epoch, shard, taken, states or {})
+        return ShardState(taken, walk.walk.state())
+
+    def close(self) -> None:
+        """Close the walks, with their files."""
+        self._walks.clear()
+
+    def _walk_to(self, epoch: int, shard: int, taken: int, states: Mapping[int, ShardState]) -> _OpenWalk:
+        """Return the walk of a shard before its output number `taken`, or at its end."""
+        open_walk = self._walks.get((epoch, shard))
+        known = states.get(shard)
+        if open_walk is None or open_walk.taken > taken or (known is not None and open_walk.taken < known.taken <= taken):
+            begin = known if known is not None and known.taken <= taken else ShardState(0, None)
+            open_walk = _OpenWalk(self._evaluator.open(shard, epoch, begin.state), begin.taken)  # type: ignore[union-attr]
+            for other in [key for key in self._walks if key[0] < epoch - 1]:
+                del self._walks[other]
+            self._walks[epoch, shard] = open_walk
+        while open_walk.taken < taken and not open_walk.has_ended:
+            try:
+                open_walk.walk.skip()
+            except StopIteration:
+                open_walk.has_ended = True
+                break
+            except Exception:  # it was raised, or will be, where its position is asked for
+                pass
+            open_walk.taken += 1
+        return open_walk
