@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     )
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.images.array_images import InterpolationMode
+    from dali_like.sources.composed.dataset import ComposedDataset, ComposedIterator
+    from dali_like.sources.composed.states import merge_states
     from dali_like.sources.permutation import BlockPermutation, Permutation
 
 __all__ = [
@@ -61,6 +63,8 @@ __all__ = [
     "CenterCrop",
     "ChainDataset",
     "Compose",
+    "ComposedDataset",
+    "ComposedIterator",
     "DataLoader",
     "ConcatDataset",
     "Dataset",
@@ -89,6 +93,7 @@ __all__ = [
     "default_collate_fn_map",
     "default_convert",
     "get_worker_info",
+    "merge_states",
     "random_split",
     "resumable",
 ]
@@ -109,6 +114,8 @@ _PLACES = {
     "dali_like.images.array_images": ("InterpolationMode",),
     "dali_like.data.sampler_iterators": ("SamplerIterator", "resumable"),
     "dali_like.data.loader": ("DataLoader",),
+    "dali_like.sources.composed.dataset": ("ComposedDataset", "ComposedIterator"),
+    "dali_like.sources.composed.states": ("merge_states",),
     "dali_like.sources.permutation": ("BlockPermutation", "Permutation"),
     "dali_like.data.samplers": (
         "BatchSampler",
