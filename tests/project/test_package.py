@@ -81,6 +81,7 @@ PUBLIC = {
         *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
         "ShardedBatchSampler",
         *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
+        *("ComposedDataset", "ComposedIterator", "merge_states"),
         *("default_collate", "default_collate_fn_map", "default_convert"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
         *("Resize", "ToTensor"),
