@@ -9,7 +9,7 @@ import copy
 import dataclasses
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
+from dali_like.data.position_sampler import PositionSampler
 from dali_like.data.serial_iterator import SerialIterator
+from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.monitor.monitoring import Monitor
@@ -38,6 +40,8 @@ class BaseDataLoader:
     _array_backend = ArrayBackend()
     _serial_iterator_type: type[SerialIterator] = SerialIterator
     _worker_iterator_type: type[WorkerIterator] = WorkerIterator
+    _shard_serial_iterator_type: type[SerialIterator] = ShardSerialIterator
+    _shard_worker_iterator_type: type[WorkerIterator] = ShardWorkerIterator
     _loaded_state: dict[str, Any] | None = None
     _checked_num_workers: Any = 0
     num_workers: int
@@ -105,6 +109,10 @@ class BaseDataLoader:
         same if both loaders keep their workers (``persistent_workers``, ``prefetch_epochs``), or neither does: as in
         PyTorch, kept workers draw fewer seeds.
 
+        The state of a `ComposedDataset` is that of `dali_like.sources.composed.states`. It can be loaded with other numbers
+        of ranks and workers, and another batch size. With logical shards, each rank saves the states of its own shards, and
+        all of them are loaded together.
+
         An iterable dataset is iterated again up to the position, unless its iterators, or the dataset itself, have
         ``state_dict`` and ``load_state_dict``, as in ``torchdata``. The worker calls ``state_dict`` after each batch; the
         state must be serializable as JSON. After ``load_state_dict`` of a dataset, ``iter(dataset)`` must continue from the
@@ -114,6 +122,8 @@ class BaseDataLoader:
         A sampler of another library is resumed by its own ``state_dict``, which becomes part of this one. A sampler without
         it must yield the same indices again.
         """
+        if (positions := self._positions) is not None:
+            return self._factory.position_state(positions)
         if self._loaded_state is not None:
             return copy.deepcopy(self._loaded_state)
         options, factory = LoaderOptions.of(self), self._factory
@@ -131,13 +141,21 @@ class BaseDataLoader:
         }
 
     @user_frames_first
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Any, *, allow_change: Collection[str] = ()) -> None:
         """Let the next iterator continue from a result of `state_dict`. An empty state is ignored, as in ``torchdata``.
+
+        Args:
+            state_dict: for a `ComposedDataset`, also a list of the states of all ranks.
+            allow_change: for a `ComposedDataset`: parts of its description that may have changed since, such as "weights".
 
         Raises:
             CheckpointError: this is not the state of such a loader.
         """
         if not state_dict:
+            return
+        if (positions := self._positions) is not None:
+            positions.start_from(positions.dataset.checked_state(state_dict, allow_change))
+            self._factory.forget()
             return
         options = LoaderOptions.of(self)
         loaded = checked_state(state_dict, options.is_iterable, options.num_workers, options.samples_per_batch)
@@ -204,6 +222,12 @@ class BaseDataLoader:
         self._monitor.publish(self, name)
 
     @property
+    def _positions(self) -> PositionSampler | None:
+        """The sampler of a composed dataset."""
+        sampler = LoaderOptions.of(self).index_sampler
+        return sampler if isinstance(sampler, PositionSampler) else None
+
+    @property
     def _monitor(self) -> Monitor:
         return self._factory.monitor
 
@@ -212,7 +236,11 @@ class BaseDataLoader:
         """Made on first use: copies, and instances whose class was changed, have none."""
         factory: IteratorFactory | None = vars(self).get("_iterator_factory")
         if factory is None:
-            made = IteratorFactory(self._serial_iterator_type, self._worker_iterator_type)
+            is_sharded = LoaderOptions.of(self).is_sharded
+            made = IteratorFactory(
+                self._shard_serial_iterator_type if is_sharded else self._serial_iterator_type,
+                self._shard_worker_iterator_type if is_sharded else self._worker_iterator_type,
+            )
             factory = vars(self).setdefault("_iterator_factory", made)
         return factory
 

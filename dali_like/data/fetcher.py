@@ -18,7 +18,14 @@ from typing import Any
 
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
-from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
+from dali_like.data.messages import (
+    BatchAnswer,
+    ItemsRequest,
+    PositionsAnswer,
+    PositionsRequest,
+    SamplesAnswer,
+    SamplesRequest,
+)
 from dali_like.data.sample_schema import SampleSchema, batch_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.worker.exceptions import add_note
@@ -27,6 +34,7 @@ from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
+from dali_like.sources.composed.stream import Elements, ShardEndedError
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
@@ -76,6 +84,7 @@ class Fetcher:
     _collate_schema: SampleSchema | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
+    _elements: Elements | None = None
 
     @property
     def reducers(self) -> Reducers:
@@ -99,7 +108,7 @@ class Fetcher:
     # In the main process
 
     def learn(self, message: Any) -> SampleSchema | None:
-        if isinstance(message, BatchAnswer) or not message.others:
+        if isinstance(message, (BatchAnswer, PositionsAnswer)) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
         self.as_batches = schema is None
@@ -109,6 +118,8 @@ class Fetcher:
         batch_request = pickle.loads(key.request)
         if isinstance(batch_request, ItemsRequest):
             return f"batch {batch_request.number} of worker {batch_request.worker}"
+        if isinstance(batch_request, PositionsRequest):
+            return self.describe_position(batch_request, sample)
         return self.describe_keys(batch_request, sample)
 
     def describe_keys(self, batch_request: SamplesRequest, sample: int) -> str:
@@ -118,6 +129,12 @@ class Fetcher:
         if batch_request.as_batch and (self.getitems is not None or sample >= len(batch_request.keys)):
             return _described(batch_request)
         return f"index {batch_request.keys[sample]!r} (sample {sample} of batch {batch_request.number})"
+
+    def describe_position(self, wanted: PositionsRequest, index: int) -> str:
+        """Describe an element of a composed dataset for messages."""
+        if index >= len(wanted.positions):
+            return f"batch {wanted.number} (positions {', '.join(map(str, wanted.positions[:_MOST_INDICES]))})"
+        return f"position {wanted.positions[index]} of epoch {wanted.epoch} (batch {wanted.number})"
 
     def describe_batch(self, key: BatchKey) -> str:
         """Describe a batch for messages about all of it."""
@@ -129,7 +146,9 @@ class Fetcher:
     # In a worker
 
     def for_thread(self) -> Fetcher:
-        return dataclasses.replace(self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict())
+        return dataclasses.replace(
+            self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict(), _elements=None
+        )
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
         """See `dali_like.engine.worker.requests.RequestHandler`; the start message is the base seed."""
@@ -148,17 +167,19 @@ class Fetcher:
                 raise
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
 
-    def make(self, request: Request) -> SamplesAnswer | BatchAnswer | None:
+    def make(self, request: Request) -> SamplesAnswer | BatchAnswer | PositionsAnswer | None:
         batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
         if isinstance(batch_request, ItemsRequest):
             return self.step(batch_request, request)
+        if isinstance(batch_request, PositionsRequest):
+            return self._answer_positions(batch_request, request)
         if batch_request.as_batch:
             return BatchAnswer(self.fetch(batch_request, request))
         return self._fill(batch_request, request)
 
-    def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer) -> None:
-        """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk cannot repeat a step."""
+    def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer | PositionsAnswer) -> None:
+        """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk of an iterable cannot repeat a step."""
         batch_request = pickle.loads(request.text)
         if isinstance(batch_request, ItemsRequest) and isinstance(message, BatchAnswer):
             self._walks[batch_request.iterator].unplaced[batch_request.number] = message
@@ -258,6 +279,49 @@ class Fetcher:
             raise StopIteration
         reported = walk.report(wanted.worker, self.dataset)
         return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), reported)
+
+    def take_positions(self, wanted: PositionsRequest, request: Request | LocalRequest) -> PositionsAnswer:
+        """Return elements of a composed dataset, and the states of their logical shards behind them."""
+        if self._elements is None:
+            self._elements = self.dataset.elements()
+        elements, epoch, states = self._elements, wanted.epoch, wanted.states
+        take = _measured(lambda position: elements.at(epoch, position, states), request)
+        answer = PositionsAnswer([], [], {}, [])
+        last: dict[int, int] = {}
+        for index, position in enumerate(wanted.positions):
+            if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
+                self._seed(wanted.seed, wanted.number, position)
+            request.cell[0] = index
+            shard = position % self.dataset.shards
+            last[shard] = max(position, last.get(shard, 0))
+            try:
+                element = take(position)
+            except ShardEndedError:
+                answer.ended.append(shard)
+                continue
+            except Exception as error:
+                if self.on_error == "raise":
+                    raise
+                if not callable(self.on_error):
+                    note_replacement(request.cell, f"position {position}", "nothing", error)
+                    continue
+                element = self._replace(f"position {position}", position, error, request)
+            answer.elements.append(element)
+            answer.found.append(index)
+        for shard, position in last.items():
+            answer.states[shard] = elements.state(epoch, shard, position + 1, states)
+        return answer
+
+    def finish_elements(self, elements: list[Any]) -> Any:
+        """Return the batch of some elements; without batches, the only element."""
+        return self.collate(elements) if self.batched else self.collate_fn(elements[0])
+
+    def _answer_positions(self, wanted: PositionsRequest, request: Request) -> PositionsAnswer:
+        answer = self.take_positions(wanted, request)
+        request.cell[0] = len(wanted.positions)
+        if not wanted.collates or not answer.elements:
+            return answer
+        return answer._replace(elements=[self.finish_elements(answer.elements)], is_collated=True)
 
     def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
         """Begin a walk through an iterable dataset, or resume one from a reported state."""

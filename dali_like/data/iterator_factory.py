@@ -9,7 +9,7 @@ import dataclasses
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.position_sampler import PositionIterator, PositionSampler
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import WorkerManager, make_fetcher
 from dali_like.monitor.monitoring import Monitor
+from dali_like.sources.composed.stream import ShardState
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
@@ -55,6 +57,9 @@ class IteratorFactory:
         self.latest_state: IteratorState | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._prepared: PreparedIterator | None = None
+        # Of the latest iterator over a composed dataset.
+        self._positions: PositionIterator | None = None
+        self._shard_states: Mapping[int, ShardState] = {}
         self._locks: dict[int, InterruptSafeLock] = {}
 
     @property
@@ -97,11 +102,23 @@ class IteratorFactory:
         else:
             iterator = self._take_prepared(options) or self._begin(options, previous=self.latest_state)
         self.latest_state, self._latest = iterator.state, weakref.ref(iterator)
+        self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
         if options.prefetch_epochs and isinstance(iterator, WorkerIterator):
             iterator.call_on_last_batch(prepare_next)
         return iterator
+
+    def position_state(self, sampler: PositionSampler) -> dict[str, Any]:
+        """Return the state of a composed dataset behind the last returned batch of the latest iterator."""
+        state = self.latest_state
+        if state is None:
+            return sampler.state(None, 0, True, {})
+        return sampler.state(self._positions, state.yielded, state.is_over, self._shard_states)
+
+    def forget(self) -> None:
+        """Forget the latest iterator: the next one begins elsewhere."""
+        self.latest_state, self._latest = None, None
 
     def drop_workers(self) -> None:
         """End the workers as soon as no iterator uses them."""
@@ -187,8 +204,8 @@ class IteratorFactory:
         if not self.lock.take_unless(lambda: True):
             return
         try:
-            if self._prepared is None:
-                options = read_options()
+            options = read_options()
+            if self._prepared is None and not isinstance(options.index_sampler, PositionSampler):
                 before = self.generator_state(options.generator)
                 iterator = self._begin(options, previous=self.latest_state)
                 self._prepared = PreparedIterator(

@@ -17,12 +17,14 @@ from dali_like.data.options import (
     PREFETCH_FACTOR,
     OwnOptions,
     check_batches,
+    check_composed,
     check_no_order,
     check_workers,
     context_of,
     is_iterable,
     resolve_auto,
 )
+from dali_like.data.position_sampler import PositionSampler
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.errors import ArgumentError
 
@@ -89,6 +91,12 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             and later changes to it have no effect on that epoch.
         max_held_bytes: limit of the memory for all batches, including batches held by the program. None: half the memory.
         worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. None: do not change them.
+        shard_id, num_shards: for a `ComposedDataset`: number of this rank, and number of ranks. None: see
+            `dali_like.sources.ranks.detect_shard`.
+        shard_rest: for a `ComposedDataset` on several ranks: how to treat elements at the end of an epoch that do not fill a
+            batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
+            repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
+            elements are counted first. "pad" counts them as well. See docs/composed-datasets.md.
 
     Raises:
         ArgumentError: an argument has a wrong value, or conflicts with another one.
@@ -130,6 +138,9 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         prefetch_epochs: bool = False,
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
+        shard_id: int | None = None,
+        num_shards: int | None = None,
+        shard_rest: str | None = None,
     ) -> None:
         # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
         workers, factor, self._auto = resolve_auto(num_workers, prefetch_factor)
@@ -147,6 +158,10 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         self._dataset_kind = DatasetKind.ITERABLE if is_iterable(dataset) else DatasetKind.MAP
         if self._dataset_kind is DatasetKind.ITERABLE:
             check_no_order(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
+        given = {"shard_id": shard_id, "num_shards": num_shards, "shard_rest": shard_rest}
+        is_composed = check_composed(
+            dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
+        )
         check_batches(
             batch_size=batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, drop_last=drop_last
         )
@@ -154,7 +169,10 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         self.sampler = self._make_sampler(shuffle) if sampler is None else sampler
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last if batch_sampler is None else False
-        if self.batch_size is not None:
+        if is_composed:
+            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, shard_id, num_shards, shard_rest)
+            self.sampler, batch_sampler = positions, None if self.batch_size is None else positions
+        elif self.batch_size is not None:
             batch_sampler = BatchSampler(self.sampler, self.batch_size, drop_last)
         self.batch_sampler = batch_sampler
         if collate_fn is None:
@@ -169,6 +187,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
+            **given,
         )
         for name, value in own._asdict().items():
             setattr(self, name, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from dali_like.common.notices import warn
@@ -12,8 +12,10 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import ItemsRequest, SamplesRequest
 from dali_like.data.options import LoaderOptions, why_empty
+from dali_like.data.position_sampler import PositionIterator
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.errors import CheckpointError, IteratorPicklingError
+from dali_like.sources.composed.stream import ShardState
 
 
 class LoaderIterator(Iterator[Any]):
@@ -63,6 +65,16 @@ class LoaderIterator(Iterator[Any]):
             raise
         self._loop.end()
         return batch
+
+    @property
+    def positions(self) -> PositionIterator | None:
+        """The iterator over positions, of a composed dataset."""
+        return self._indices if isinstance(self._indices, PositionIterator) else None
+
+    @property
+    def shard_states(self) -> Mapping[int, ShardState]:
+        """The latest known states of the logical shards of this rank; empty without."""
+        return {}
 
     def __len__(self) -> int:
         return len(self._options.index_sampler)  # type: ignore[arg-type]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dali_like.sources.composed.stream import ShardState
+
 
 class SamplesRequest(NamedTuple):
     """Requests samples of a map-style dataset.
@@ -43,6 +45,49 @@ class ItemsRequest(NamedTuple):
     drop_last: bool
     shared_seed: int | None
     state: dict[str, Any] | None
+
+
+class PositionsRequest(NamedTuple):
+    """Requests elements of a composed dataset that runs in logical shards, from the worker of these shards.
+
+    Attributes:
+        seed: of the epoch; None: leave the global generators alone.
+        number: of the batch in the epoch.
+        epoch: of the dataset.
+        positions: in the epoch.
+        states: the latest known states of their shards.
+        collates: whether these are all positions of the batch, so that the worker collates it.
+    """
+
+    seed: int | None
+    number: int
+    epoch: int
+    positions: list[int]
+    states: dict[int, ShardState]
+    collates: bool
+
+
+class PositionsAnswer(NamedTuple):
+    """Elements of a composed dataset.
+
+    Attributes:
+        elements: those of the positions that are not empty; or a list of the collated batch.
+        found: the indices of these positions in the request.
+        states: of their shards behind them.
+        ended: the shards at their end.
+        is_collated: whether `elements` has the collated batch.
+    """
+
+    elements: list[Any]
+    found: list[int]
+    states: dict[int, ShardState]
+    ended: list[int]
+    is_collated: bool = False
+
+    @property
+    def num_elements(self) -> int:
+        """The number of positions that are not empty."""
+        return len(self.found)
 
 
 class SamplesAnswer(NamedTuple):

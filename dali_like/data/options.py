@@ -21,6 +21,7 @@ from dali_like.data.datasets import IterableDataset
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
+from dali_like.sources.composed.dataset import ComposedDataset
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -115,7 +116,12 @@ class LoaderOptions:
     @property
     def binds_batches(self) -> bool:
         """Whether each batch must come from one particular worker."""
-        return self.is_iterable or not self.seeds_by_task
+        return self.is_iterable or self.is_sharded or not self.seeds_by_task
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the dataset is a composed one that runs in logical shards."""
+        return isinstance(self.dataset, ComposedDataset) and self.dataset.shards is not None
 
     @property
     def pins_memory(self) -> bool:
@@ -132,6 +138,9 @@ class OwnOptions(NamedTuple):
     prefetch_epochs: bool = False
     max_held_bytes: int | None = None
     worker_threads: int | None = 1
+    shard_id: int | None = None
+    num_shards: int | None = None
+    shard_rest: str | None = None
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
@@ -153,6 +162,10 @@ def _worker_seeding(name: str, value: Any) -> str:
     return str(value)
 
 
+def _any(name: str, value: Any) -> Any:
+    return value  # `PositionSampler` checks it
+
+
 _OWN_CHECKS: dict[str, Check] = {
     "worker_seeding": _worker_seeding,
     "on_error": error_policy,
@@ -160,6 +173,9 @@ _OWN_CHECKS: dict[str, Check] = {
     "prefetch_epochs": flag,
     "max_held_bytes": or_none(positive),
     "worker_threads": or_none(positive),
+    "shard_id": or_none(not_negative),
+    "num_shards": or_none(positive),
+    "shard_rest": _any,
 }
 #: The names of these arguments.
 OWN_NAMES = tuple(_OWN_CHECKS)
@@ -264,6 +280,35 @@ def check_no_order(*, shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         raise ArgumentError(unexpected.format("sampler", sampler))
     if batch_sampler is not None:
         raise ArgumentError(unexpected.format("batch_sampler", batch_sampler))
+
+
+def check_composed(
+    dataset: Any, given: Mapping[str, Any], *, shuffle: Any, sampler: Any, batch_sampler: Any, in_order: Any
+) -> bool:
+    """Return whether a dataset is a composed one, after a check of the arguments that depend on that.
+
+    Raises:
+        ArgumentError: an argument sets the order of a composed dataset.
+        ArgumentClashError: an argument is for composed datasets, and this is another one.
+    """
+    if not isinstance(dataset, ComposedDataset):
+        for name in ("shard_id", "num_shards", "shard_rest"):
+            if given[name] is not None:
+                raise ArgumentClashError(
+                    f"{name} is for composed datasets. For a {type(dataset).__qualname__}, pass "
+                    "batch_sampler=ShardedBatchSampler(...), or use ComposedDataset.source(dataset)"
+                )
+        return False
+    if shuffle:
+        raise ArgumentError("a composed dataset has its own order: pass dataset.shuffle() instead of shuffle=True")
+    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            raise ArgumentError(
+                f"a composed dataset has its own order: leave {name}= out, and describe the order by its methods"
+            )
+    if not in_order:
+        raise ArgumentError("the positions of a composed dataset are delivered in order: leave in_order=False out")
+    return True
 
 
 def check_batches(*, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
-from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, resolve_auto
+from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, check_composed, resolve_auto
+from dali_like.data.position_sampler import PositionSampler
 from dali_like.data.serial_iterator import SerialIterator
+from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.errors import ArgumentError
 
@@ -33,11 +35,19 @@ class _WorkerIterator(WorkerIterator, torch_dataloader._MultiProcessingDataLoade
     """The same, with workers."""
 
 
+class _ShardSerialIterator(ShardSerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
+    """The same, for composed datasets in logical shards."""
+
+
+class _ShardWorkerIterator(ShardWorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
+    """The same, with workers."""
+
+
 class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last six arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
+    `dali_like.data.DataLoader` for the last nine arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
     the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
     them.
 
@@ -47,13 +57,15 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last six arguments is wrong.
+        ArgumentError, ArgumentTypeError: one of the last nine arguments is wrong.
         Exception: PyTorch's error about the others.
     """
 
     _array_backend = TorchBackend()
     _serial_iterator_type = _SerialIterator
     _worker_iterator_type = _WorkerIterator
+    _shard_serial_iterator_type = _ShardSerialIterator
+    _shard_worker_iterator_type = _ShardWorkerIterator
 
     @suggest_arguments
     def __init__(
@@ -82,7 +94,14 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         prefetch_epochs: bool = False,
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
+        shard_id: int | None = None,
+        num_shards: int | None = None,
+        shard_rest: str | None = None,
     ) -> None:
+        given = {"shard_id": shard_id, "num_shards": num_shards, "shard_rest": shard_rest}
+        is_composed = check_composed(
+            dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
+        )
         own = OwnOptions.checked(
             worker_seeding=worker_seeding,
             on_error=on_error,
@@ -90,6 +109,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
+            **given,
         )
         for name, value in own._asdict().items():
             setattr(self, name, value)
@@ -114,6 +134,15 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if is_composed:
+            positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, shard_id, num_shards, shard_rest)
+            # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
+            attributes: dict[str, Any] = self.__dict__
+            attributes.update(
+                _dataset_kind=torch_dataloader._DatasetKind.Map,
+                sampler=positions,
+                batch_sampler=None if batch_size is None else positions,
+            )
         self._checked_num_workers = 0
         self.check_worker_number_rationality()
 

@@ -254,6 +254,20 @@ class ComposedDataset:
         """The number of elements in an epoch; None if the stream is endless, or its length is unknown."""
         return self._stage.length
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether an epoch has no end."""
+        return self._stage.is_endless
+
+    def count_outputs(self, epoch: int = 0) -> list[int]:
+        """Return the number of elements of each logical shard in an epoch, by going through all of them in this process.
+
+        Functions of `map` are not called behind the last stage with an unknown yield.
+        """
+        assert self.shards is not None
+        elements = self.elements()
+        return [elements.count(epoch, shard) for shard in range(self.shards)]
+
     def __getitem__(self, position: int) -> Any:
         """Return the element at a position. Positions from the length on are of later epochs.
 

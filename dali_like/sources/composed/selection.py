@@ -34,6 +34,10 @@ class Slice(Stage):
         return (self.input,)
 
     @property
+    def is_endless(self) -> bool:
+        return self.stop is None and self.input.is_endless
+
+    @property
     def length(self) -> int | None:
         stop = self._end(self.input.length)
         return None if stop is None or self.is_sharded else len(range(self.start, stop, self.step))
@@ -147,6 +151,10 @@ class Repeat(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return (self.input,)
+
+    @property
+    def is_endless(self) -> bool:
+        return self.times is None or self.input.is_endless
 
     @property
     def length(self) -> int | None:
@@ -303,6 +311,10 @@ class Zip(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return self.all_inputs
+
+    @property
+    def is_endless(self) -> bool:
+        return all(stage.is_endless for stage in self.inputs)
 
     @property
     def length(self) -> int | None:

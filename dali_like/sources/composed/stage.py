@@ -70,6 +70,11 @@ class Stage(abc.ABC):
         return any(stage.is_sharded for stage in self.inputs)
 
     @property
+    def is_endless(self) -> bool:
+        """Whether an epoch has no end. By default, if an input has none."""
+        return any(stage.is_endless for stage in self.inputs)
+
+    @property
     @abc.abstractmethod
     def length(self) -> int | None:
         """The number of elements in an epoch; None if the stream is endless, or runs in shards."""

@@ -35,6 +35,7 @@ _STATE = mapping(
     num_ranks=integer(1),
     states=MAPPING,
 )
+_COUNTED_STATE = list_of(integer())
 
 
 def make_state(
@@ -118,7 +119,8 @@ def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None)
                 "merge_states"
             )
         expected = num_delivered(state["position"], shard, state["shards"])
-        if not isinstance(saved, (list, tuple)) or len(saved) != 2 or saved[0] != expected:
+        # It may lie before the position: an exception was delivered since, or the shard has ended.
+        if not isinstance(saved, (list, tuple)) or len(saved) != 2 or not 0 <= saved[0] <= expected:
             raise _invalid(f"logical shard {shard} should be at output {expected}, but its state is {saved!r:.200}")
         states[shard] = ShardState(saved[0], saved[1])
     return states
@@ -162,7 +164,10 @@ def _comparable(description: Sequence[str], allow_change: Collection[str]) -> li
 def _checked(state: Any, where: str) -> dict[str, Any]:
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
         raise _invalid(f"{where} is not a state of a composed dataset: {state!r:.200}")
-    check(state, _STATE, where, _invalid)
+    without_counts = {name: value for name, value in state.items() if name != "counts"}
+    check(without_counts, _STATE, where, _invalid)
+    if "counts" in state:
+        check(state["counts"], _COUNTED_STATE, f"{where}: counts", _invalid)
     return dict(state)
 
 

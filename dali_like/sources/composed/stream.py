@@ -6,6 +6,7 @@ gone past the wanted position, or there is none, it opens another one from a sta
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -88,6 +89,12 @@ class Elements:
         taken = num_delivered(position, shard, self._num_shards)
         walk = self._walk_to(epoch, shard, taken, states or {})
         return ShardState(taken, walk.walk.state())
+
+    def count(self, epoch: int, shard: int) -> int:
+        """Return the number of elements of a shard in an epoch."""
+        walk = self._walk_to(epoch, shard, sys.maxsize, {})
+        del self._walks[epoch, shard]
+        return walk.taken
 
     def close(self) -> None:
         """Close the walks, with their files."""
