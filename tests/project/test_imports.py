@@ -34,7 +34,7 @@ FOR_WORKING = (
 #: Imported besides by a spawned worker of a loader.
 FOR_FETCHING = (
     *FOR_WORKING,
-    *("data", "data.array_backends", "data.collate", "data.fetcher", "data.iterable_walk", "data.messages"),
+    *("data", "data.array_backends", "sources.collate", "data.fetcher", "data.iterable_walk", "data.messages"),
     "data.sample_schema",
 )
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "Shuffle"]
+__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle"]
 
 
 class BlockStage(Stage):
@@ -29,11 +29,18 @@ class BlockStage(Stage):
     def inputs(self) -> tuple[Stage, ...]:
         return (self.input,)
 
+    def admitted(self, element: Any) -> Any:
+        """Return what `outputs` gets of an input. The input of an exception is left out, and the next output raises it."""
+        return element
+
     @abc.abstractmethod
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
         """Return the outputs for a block of inputs; the last block of a shard may be smaller.
 
+        An output that is expensive should be computed by ``__getitem__`` of the sequence: `ShardWalk.skip` does not call it.
+
         Args:
+            elements: as `admitted` has returned them.
             place: of this stage, the source of randomness; see `Place.seed_of`.
             numbers: identify the block.
         """
@@ -98,13 +105,14 @@ class _BlockWalk(ShardWalk):
             if not self._elements:
                 raise StopIteration
             elements, self._elements = self._elements, []
+            self._outputs = ()  # should the stage raise an exception: it is the only output
             self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
         return self._outputs
 
     def _read(self) -> None:
         while len(self._elements) < self._stage.block:
             try:
-                self._elements.append(next(self._source))
+                self._elements.append(self._admitted(next(self._source)))
             except StopIteration:
                 return
             except Exception:
@@ -113,10 +121,36 @@ class _BlockWalk(ShardWalk):
                     raise
                 self._to_ignore -= 1
 
+    def _admitted(self, element: Any) -> Any:
+        try:
+            return self._stage.admitted(element)
+        except Exception as error:  # a user's function may raise anything
+            note_place(error, self._stage, f"the input before {self._source.state()} in shard {self._numbers[1]}")
+            raise
+
     def state(self) -> list[Any]:
         if self._outputs is not None and self._taken >= len(self._outputs):
             return [self._source.state(), self._number + 1, 0, 0]
         return [self._before, self._number, self._taken, self._raised]
+
+
+@dataclass(frozen=True)
+class RegroupingStage(BlockStage):
+    """A stage that makes packs or batches of each block. Their number is unknown, so it runs in logical shards."""
+
+    input: Stage
+    block: int
+
+    @property
+    def is_sharded(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> None:
+        return None
+
+    def evaluator(self, place: Place) -> Sharded:
+        return self.sharded(place)
 
 
 @dataclass(frozen=True)
