@@ -16,7 +16,7 @@ import numpy as np
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle"]
+__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order"]
 
 
 class BlockStage(Stage):
@@ -170,8 +170,7 @@ class BlockShuffle(BlockStage):
         return f"shuffle(block={self.block}, seed={self.seed})"
 
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
-        generator = np.random.Generator(np.random.PCG64(_seed(self.seed, place, *numbers)))
-        return [elements[i] for i in generator.permutation(len(elements)).tolist()]
+        return in_random_order(elements, _seeded(self.seed, place), numbers)
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
@@ -192,7 +191,7 @@ class _BlockShuffle(RandomAccess):
             size = min(size, self.length - block * size)
         latest = self._latest
         if latest is None or latest[0] != (epoch, block):
-            seed = _seed(self._stage.seed, self._place, epoch, block)
+            seed = _seeded(self._stage.seed, self._place).seed_of(epoch, block)
             latest = self._latest = (epoch, block), Permutation(size, seed)
         return self._source.at(position - offset + latest[1][offset])
 
@@ -226,7 +225,7 @@ class _Shuffle(RandomAccess):
     def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
         assert source.length is not None
         self.length: int = source.length
-        self._seed = _seed(stage.seed, place)
+        self._seed = _seeded(stage.seed, place).seed_of()
         self._source = source
         self._latest: tuple[int, Permutation] | None = None
 
@@ -238,6 +237,12 @@ class _Shuffle(RandomAccess):
         return self._source.at(epoch * self.length + latest[1][index])
 
 
-def _seed(seed: int | None, place: Place, *numbers: int) -> int:
-    """Return a seed: from the stage's own, or from its place."""
-    return place.seed_of(*numbers) if seed is None else Place(seed, 0).seed_of(*numbers)
+def in_random_order(elements: Sequence[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:
+    """Return the elements of a block in an order that depends on the numbers of the block."""
+    generator = np.random.Generator(np.random.PCG64(place.seed_of(*numbers)))
+    return [elements[i] for i in generator.permutation(len(elements)).tolist()]
+
+
+def _seeded(seed: int | None, place: Place) -> Place:
+    """Return the source of randomness of a stage: its place, unless it has a seed of its own."""
+    return place if seed is None else Place(seed, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.errors import SampleError, SampleTypeError
-from dali_like.sources.composed.blocks import RegroupingStage
+from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
 from dali_like.sources.composed.elementwise import name_of
 from dali_like.sources.composed.packing import fit
 from dali_like.sources.composed.stage import Place
@@ -58,7 +58,7 @@ class Bucket(RegroupingStage):
             for begin in range(0, len(bucket), size)
             if begin + size <= len(bucket) or not self.drop_rest
         ]
-        return _in_random_order(batches, place, numbers)
+        return in_random_order(batches, place, numbers)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Budget(RegroupingStage):
     def outputs(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
         costs = [cost for _, cost in elements]
         groups = self._padded(costs) if self.padded else fit(np.array(costs)[:, None], [self.budget], self.most)
-        return _in_random_order([[elements[item][0] for item in group] for group in groups], place, numbers)
+        return in_random_order([[elements[item][0] for item in group] for group in groups], place, numbers)
 
     def _padded(self, costs: list[float]) -> list[list[int]]:
         """Return groups of items of similar cost."""
@@ -131,8 +131,3 @@ def _measured(function: Callable[[Any], float], element: Any) -> float:
     if not value >= 0:
         raise SampleError(f"{name_of(function)} should return a number from 0 on, but it returned {value}")
     return float(value)
-
-
-def _in_random_order(batches: list[list[Any]], place: Place, numbers: tuple[int, ...]) -> list[list[Any]]:
-    generator = np.random.Generator(np.random.PCG64(place.seed_of(*numbers)))
-    return [batches[i] for i in generator.permutation(len(batches)).tolist()]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.checks import one_of, positive
 from dali_like.errors import ArgumentError, SampleError, SampleTypeError
-from dali_like.sources.composed.blocks import RegroupingStage
+from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
 from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, note_place
 from dali_like.sources.composed.yielding import Filter, FlatMap, ShardStage
 
@@ -162,7 +162,7 @@ class Pieces:
 
 
 def fit(sizes: NDArray[Any], capacities: Sequence[float], most: int | None = None, best: bool = False) -> list[list[int]]:
-    """Distribute items to bins, in their order. An item that fits into no bin opens another one.
+    """Distribute items to bins, the largest first. An item that fits into no bin opens another one.
 
     Args:
         sizes: of shape ``(items, dimensions)``, none larger than the capacities.
@@ -173,12 +173,13 @@ def fit(sizes: NDArray[Any], capacities: Sequence[float], most: int | None = Non
     Returns:
         The items of each bin, ascending.
 
-    >>> fit(np.array([[5], [8], [2], [3]]), [10]), fit(np.array([[5], [8], [2], [3]]), [10], best=True)
-    ([[0, 2, 3], [1]], [[0, 3], [1, 2]])
+    >>> fit(np.array([[3], [6], [5], [4], [2]]), [10])
+    [[1, 3], [0, 2, 4]]
     """
-    free = np.empty((len(capacities), len(sizes)), sizes.dtype)
     bins: list[list[int]] = []
-    for item, size in enumerate(sizes.tolist()):
+    free = np.empty((len(capacities), len(sizes)))
+    order = np.argsort(-(sizes / capacities).sum(axis=1), kind="stable")
+    for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
         number = _bin_for(size, free[:, : len(bins)], best)
         if number is None:
             number = len(bins)
@@ -186,7 +187,7 @@ def fit(sizes: NDArray[Any], capacities: Sequence[float], most: int | None = Non
             bins.append([])
         bins[number].append(item)
         free[:, number] = -1 if len(bins[number]) == most else free[:, number] - size
-    return bins
+    return [sorted(items) for items in bins]
 
 
 def _bin_for(size: list[float], free: NDArray[Any], best: bool) -> int | None:
@@ -201,7 +202,7 @@ def _bin_for(size: list[float], free: NDArray[Any], best: bool) -> int | None:
 
 @dataclass(frozen=True)
 class FitPack(RegroupingStage):
-    """Packs of whole elements, distributed by `fit`."""
+    """Packs of whole elements, distributed by `fit`. Those of a block come in random order."""
 
     layout: PackLayout
     best: bool
@@ -222,7 +223,7 @@ class FitPack(RegroupingStage):
         bins = fit(sizes, layout.lengths, layout.most_segments, self.best)
         if self.drop_rest and len(elements) < self.block and bins and sizes[bins[-1]].sum() < sum(layout.lengths):
             bins.pop()
-        return _Packs(layout, filled, bins)
+        return _Packs(layout, filled, in_random_order(bins, place, numbers))
 
 
 class _Packs(Sequence[Any]):
