@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
 from dali_like.sources.permutation import Permutation
 
@@ -48,6 +49,10 @@ class BlockStage(Stage):
     def sharded(self, place: Place) -> Sharded:
         """Return the evaluator in logical shards."""
         return _BlockSharded(self, place, in_shards(self.input.evaluator(place.input(0)), place))
+
+
+#: Limit of blocks in a row without an output.
+_MOST_EMPTY_BLOCKS = 1_000
 
 
 class _BlockSharded(Sharded):
@@ -96,7 +101,13 @@ class _BlockWalk(ShardWalk):
         return self._taken - 1
 
     def _open_block(self) -> Sequence[Any]:
+        num_empty = 0
         while self._outputs is None or self._taken >= len(self._outputs):
+            if num_empty == _MOST_EMPTY_BLOCKS:
+                raise EmptyFilterError(
+                    f"stage {self._stage.text} has made no outputs of {num_empty} blocks in a row in shard "
+                    f"{self._numbers[1]}. Check its input, or pass a larger block="
+                )
             if self._outputs is not None:
                 self._outputs, self._taken, self._raised = None, 0, 0
                 self._number += 1
@@ -107,6 +118,7 @@ class _BlockWalk(ShardWalk):
             elements, self._elements = self._elements, []
             self._outputs = ()  # should the stage raise an exception: it is the only output
             self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
+            num_empty += 1
         return self._outputs
 
     def _read(self) -> None:

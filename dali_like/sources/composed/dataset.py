@@ -271,7 +271,8 @@ class ComposedDataset:
             length: of a pack, if the elements are arrays; their field is named "tokens". Or a mapping from field to length,
                 if the elements are mappings. All fields of an element have the same segment id. Arrays with more dimensions
                 are packed along the first.
-            method: "first_fit" puts each element into the first pack with room for it, and "best_fit" into the fullest one.
+            method: "first_fit" puts each element into the first pack with room for it, and "best_fit" into the fullest one,
+                the longest elements of a block first. The packs of a block come in random order, which depends on the seed.
                 "concat" puts elements one after another, and splits them at the end of a pack.
             block: number of inputs that are distributed together by fitting. Packs are closed at the end of a block, so
                 larger blocks need less padding. A process holds a block of each of its logical shards in memory.

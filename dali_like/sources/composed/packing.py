@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.checks import one_of, positive
-from dali_like.errors import ArgumentError, SampleError, SampleTypeError
+from dali_like.errors import ArgumentError, EmptyFilterError, SampleError, SampleTypeError
 from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
 from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, note_place
 from dali_like.sources.composed.yielding import Filter, FlatMap, ShardStage
@@ -23,6 +23,9 @@ __all__ = ["ConcatPack", "FitPack", "Fits", "PackLayout", "Pieces", "fit", "pack
 
 #: The field of packs of plain arrays.
 PLAIN_FIELD = "tokens"
+
+#: Limit of elements in a row without an entry, for `ConcatPack`.
+_MOST_EMPTY = 1_000_000
 
 #: The arrays of one element or of a part of it, one for each field.
 Parts = tuple[NDArray[Any], ...]
@@ -287,6 +290,7 @@ class _ConcatWalk(ShardWalk):
         #: The first element of the next pack, if an earlier pack has the beginning of it.
         self._split: Parts | None = None
         self._segments: list[Parts] = []
+        self._num_empty = 0
         self._free = list(stage.layout.lengths)
         self._raised = self._to_ignore = raised
 
@@ -306,8 +310,6 @@ class _ConcatWalk(ShardWalk):
             # An element at the beginning of a pack may continue behind its offsets.
             offsets = self._none if self._segments else self._offsets
             taken = [min(len(part) - offset, free) for part, offset, free in zip(parts, offsets, self._free, strict=True)]
-            if not any(taken):
-                continue
             ends = [offset + count for offset, count in zip(offsets, taken, strict=True)]
             self._segments.append(tuple(part[begin:end] for part, begin, end in zip(parts, offsets, ends, strict=True)))
             self._free = [free - count for free, count in zip(self._free, taken, strict=True)]
@@ -324,7 +326,7 @@ class _ConcatWalk(ShardWalk):
         while True:
             self._latest = self._source.state()
             try:
-                return self._parts(next(self._source))
+                parts = self._parts(next(self._source))
             except StopIteration:
                 return None
             except Exception:
@@ -332,8 +334,19 @@ class _ConcatWalk(ShardWalk):
                     self._raised += 1
                     raise
                 self._to_ignore -= 1
+            else:
+                if any(map(len, parts)):
+                    self._num_empty = 0
+                    return parts
 
     def _parts(self, element: Any) -> Parts:
+        if self._num_empty == _MOST_EMPTY:
+            self._num_empty = 0
+            raise EmptyFilterError(
+                f"{_MOST_EMPTY} elements in a row in shard {self._shard} have no entries. Check the functions of the stages "
+                f"before {self._stage.text}"
+            )
+        self._num_empty += 1
         try:
             return self._stage.parts(element)
         except Exception as error:  # a user's class may raise anything

@@ -53,6 +53,12 @@ def test_batches_resume_at_each_batch(lengths: list[int], padded: bool) -> None:
     assert_resumes(dataset.batch_by_budget(11, identity, block=4, padded=padded))
 
 
+def test_dropping_all_batches_of_an_endless_stream_is_an_error() -> None:
+    dataset = composed([1, 2]).repeat().bucket(identity, [4], [3, 3], block=2, rest="drop")
+    with pytest.raises(EmptyFilterError, match=r"no outputs of 1000 blocks in a row in shard 0\..*larger block="):
+        next(iter(dataset))
+
+
 def test_batches_of_a_block_come_in_an_order_by_seed() -> None:
     def batches(seed: int) -> list[Any]:
         return list(composed(range(30)).with_options(seed=seed).bucket(identity, [10, 20], [1, 1, 1]))

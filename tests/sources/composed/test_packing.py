@@ -249,6 +249,17 @@ def test_packs_of_a_block_come_in_an_order_by_seed() -> None:
     assert sorted(firsts(1)) == sorted(firsts(2))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_an_endless_stream_of_empty_elements_is_an_error(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_like.sources.composed.packing._MOST_EMPTY", 5)
+    monkeypatch.setattr("dali_like.sources.composed.blocks._MOST_EMPTY_BLOCKS", 5)
+    iterator = iter(composed(documents([0, 0])).repeat().pack(8, method=method, block=2))
+    for _ in range(2):
+        with pytest.raises(EmptyFilterError, match="5 (blocks|elements) in a row"):
+            next(iterator)
+        iterator.load_state_dict(iterator.state_dict())
+
+
 # Wrong arguments and elements
 
 
