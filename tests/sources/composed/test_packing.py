@@ -255,7 +255,7 @@ def test_an_endless_stream_of_empty_elements_is_an_error(method: str, monkeypatc
     monkeypatch.setattr("dali_like.sources.composed.blocks._MOST_EMPTY_BLOCKS", 5)
     iterator = iter(composed(documents([0, 0])).repeat().pack(8, method=method, block=2))
     for _ in range(2):
-        with pytest.raises(EmptyFilterError, match="5 (blocks|elements) in a row"):
+        with pytest.raises(EmptyFilterError, match=r"5 (blocks|elements) in a row"):
             next(iterator)
         iterator.load_state_dict(iterator.state_dict())
 
