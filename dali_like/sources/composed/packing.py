@@ -129,7 +129,7 @@ class PackLayout:
 
 def _joined(parts: list[NDArray[Any]], length: int, used: int, pad: Any) -> NDArray[Any]:
     """Return the arrays of a field one after another, padded."""
-    filled = [part for part in parts if len(part)] or parts[:1]  # an empty list has become an array of floats
+    filled = [part for part in parts if len(part)] or parts  # an empty list has become an array of floats
     joined: NDArray[Any] = np.empty((length, *filled[0].shape[1:]), filled[0].dtype)
     np.concatenate(filled, out=joined[:used])
     joined[used:] = pad
@@ -326,7 +326,7 @@ class _ConcatWalk(ShardWalk):
         while True:
             self._latest = self._source.state()
             try:
-                parts = self._parts(next(self._source))
+                filled = self._filled_parts(next(self._source))
             except StopIteration:
                 return None
             except Exception:
@@ -335,23 +335,27 @@ class _ConcatWalk(ShardWalk):
                     raise
                 self._to_ignore -= 1
             else:
-                if any(map(len, parts)):
-                    self._num_empty = 0
-                    return parts
+                if filled is not None:
+                    return filled
 
-    def _parts(self, element: Any) -> Parts:
+    def _filled_parts(self, element: Any) -> Parts | None:
+        """Return the arrays of an element; None if they are empty."""
+        try:
+            parts = self._stage.parts(element)
+        except Exception as error:  # a user's class may raise anything
+            note_place(error, self._stage, f"the input before {self._source.state()} in shard {self._shard}")
+            raise
+        if any(map(len, parts)):
+            self._num_empty = 0
+            return parts
+        self._num_empty += 1
         if self._num_empty == _MOST_EMPTY:
             self._num_empty = 0
             raise EmptyFilterError(
                 f"{_MOST_EMPTY} elements in a row in shard {self._shard} have no entries. Check the functions of the stages "
                 f"before {self._stage.text}"
             )
-        self._num_empty += 1
-        try:
-            return self._stage.parts(element)
-        except Exception as error:  # a user's class may raise anything
-            note_place(error, self._stage, f"the input before {self._source.state()} in shard {self._shard}")
-            raise
+        return None
 
     def _close(self, before: Any, offsets: list[int]) -> list[Parts]:
         segments, self._segments = self._segments, []

@@ -94,6 +94,8 @@ def test_costs_may_be_fractions_and_numbers_of_numpy() -> None:
     costs = [np.uint8(200), 55.25, np.float32(0.5), True]
     (batch,) = composed(costs).batch_by_budget(256.75, identity)
     assert batch == costs
+    batches = composed([np.uint8(200)] * 3).batch_by_budget(400, identity, padded=True)
+    assert sorted(map(len, batches)) == [1, 2]
 
 
 def test_an_element_above_the_budget_is_an_error_or_dropped() -> None:

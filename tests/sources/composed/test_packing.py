@@ -174,6 +174,21 @@ def test_concatenation_ends_a_pack_when_one_field_is_full() -> None:
     assert [pack["a_segment_ids"].tolist() for pack in packs][:2] == [[1, 1, 1, 2], [1, 1, 1, 1]]
 
 
+def test_empty_lists_have_no_dtype() -> None:
+    elements = [{"a": [], "b": [1]}, {"a": [1], "b": [2]}]
+    (pack,) = composed(elements).pack({"a": 4, "b": 4})
+    assert pack["a"].dtype == np.int64
+    assert pack["a"].tolist() == [1, 0, 0, 0]
+    assert pack["a_segment_ids"].tolist() == [2, 0, 0, 0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_number_of_segments_can_be_limited(method: str) -> None:
+    packs = list(composed(documents([1, 1, 1, 1, 1])).pack(8, method=method, most_segments=2))
+    assert sorted(pack["tokens_segment_ids"].max() for pack in packs) == [1, 2, 2]
+    assert all(pack["cu_seqlens"].shape == (4,) for pack in packs)
+
+
 def test_arrays_with_more_dimensions_are_packed_along_the_first() -> None:
     (pack,) = composed([np.ones((2, 3), np.float32), np.full((1, 3), 2, np.float32)]).pack(4)
     assert pack["tokens"].dtype == np.float32
@@ -229,6 +244,11 @@ def test_the_rest_of_a_shard_can_be_dropped(method: str) -> None:
     assert len(list(composed(documents([8, 8])).pack(8, method=method, block=8, rest="drop"))) == 2
 
 
+def test_a_shard_that_ends_together_with_a_block_has_no_rest() -> None:
+    assert len(list(composed(documents([5, 5])).pack(8, block=2, rest="drop"))) == 2
+    assert len(list(composed(documents([5, 5])).pack(8, block=3, rest="drop"))) == 1
+
+
 def test_skipped_packs_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     build = PackLayout.pack
@@ -258,6 +278,12 @@ def test_an_endless_stream_of_empty_elements_is_an_error(method: str, monkeypatc
         with pytest.raises(EmptyFilterError, match=r"5 (blocks|elements) in a row"):
             next(iterator)
         iterator.load_state_dict(iterator.state_dict())
+
+
+def test_some_empty_elements_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_like.sources.composed.packing._MOST_EMPTY", 3)
+    (pack,) = composed(documents([0, 1, 0, 0, 1, 0])).pack(8, method="concat")
+    assert segments(pack) == [[101], [401]]
 
 
 # Wrong arguments and elements
