@@ -257,8 +257,8 @@ class ComposedDataset:
 
         The stream then runs in logical shards, and no pack has elements of two shards. A pack is a dict of arrays:
 
-        - each field: the elements one after another, ``length`` entries in the dtype of the elements. Other fields of the
-          elements are left out.
+        - each field: the elements one after another, ``length`` entries in the dtype of the elements; NumPy promotes
+          different dtypes. Other fields of the elements are left out.
         - ``<field>_segment_ids``: int32, 1 for the first element of the pack, 2 for the second, and so on; 0 for padding.
         - ``<field>_positions``: int32, from 0 on in each element; 0 in padding.
         - ``cu_seqlens``: int32, 0 and the end of each element in the first field. The padding is a segment, too. Then

@@ -108,7 +108,7 @@ class PackLayout:
             sizes = np.array(list(map(len, parts)))
             ends = np.cumsum(sizes)
             used = ends[-1]
-            pack[name] = _joined(parts, length, used, pad)
+            pack[name] = _joined(name, parts, length, used, pad)
             ids = np.zeros(length, np.int32)
             ids[:used] = np.repeat(np.arange(1, len(parts) + 1, dtype=np.int32), sizes)
             positions = np.zeros(length, np.int32)
@@ -127,12 +127,22 @@ class PackLayout:
         return (sum(self.lengths) if self.most_segments is None else self.most_segments) + 2
 
 
-def _joined(parts: list[NDArray[Any]], length: int, used: int, pad: Any) -> NDArray[Any]:
-    """Return the arrays of a field one after another, padded."""
+def _joined(name: str, parts: list[NDArray[Any]], length: int, used: int, pad: Any) -> NDArray[Any]:
+    """Return the arrays of a field one after another, padded.
+
+    Raises:
+        SampleError: they do not fit together.
+    """
     filled = [part for part in parts if len(part)] or parts  # an empty list has become an array of floats
-    joined: NDArray[Any] = np.empty((length, *filled[0].shape[1:]), filled[0].dtype)
-    np.concatenate(filled, out=joined[:used])
-    joined[used:] = pad
+    joined: NDArray[Any] = np.empty((length, *filled[0].shape[1:]), np.result_type(*{part.dtype for part in filled}))
+    try:
+        np.concatenate(filled, out=joined[:used])
+        joined[used:] = pad
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SampleError(
+            f"{name} of a pack cannot be combined: {error}. The elements of a pack should have the same dimensions, except "
+            f"for the first one, and a dtype that can represent pad={pad!r}"
+        ) from error
     return joined
 
 

@@ -204,6 +204,22 @@ def test_packs_can_be_collated() -> None:
     }
 
 
+def test_different_dtypes_are_promoted() -> None:
+    (pack,) = composed([np.array([1], np.int32), np.array([2**40])]).pack(3)
+    assert pack["tokens"].tolist() == [1, 2**40, 0]
+
+
+@pytest.mark.parametrize(
+    ("elements", "pad"), [([np.ones((1, 2)), np.ones((1, 3))], 0), ([np.ones(1, np.uint16)], -100), ([np.ones(1)], "a")]
+)
+def test_elements_that_do_not_fit_together_are_errors(elements: list[Any], pad: Any) -> None:
+    for method in METHODS:
+        iterator = iter(composed(elements).pack(8, method=method, pad=pad))
+        with pytest.raises(SampleError, match=f"tokens of a pack cannot be combined: .*pad={pad!r}"):
+            next(iterator)
+        assert outputs(iterator) == []
+
+
 # Elements that are too long, and rests
 
 
