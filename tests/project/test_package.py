@@ -82,7 +82,7 @@ PUBLIC = {
         "ShardedBatchSampler",
         *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
         *("ComposedDataset", "ComposedIterator", "merge_states"),
-        *("default_collate", "default_collate_fn_map", "default_convert"),
+        *("default_collate", "default_collate_fn_map", "default_convert", "Jagged", "jagged_collate"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
         *("Resize", "ToTensor"),
         *("WorkerInfo", "get_worker_info"),
