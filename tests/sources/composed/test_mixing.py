@@ -1,9 +1,13 @@
 """Mixtures: shares, ends, epochs, and resuming."""
 
+import dataclasses
+import json
 from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.composed.dataset import ComposedDataset
@@ -243,6 +247,50 @@ def resumes_exactly(dataset, every=5):
         for _ in range(min(every, len(elements) - begin)):
             next(running)
     return elements
+
+
+@st.composite
+def mixtures(draw, stop):
+    """Mixtures of 1 to 4 finite inputs, with schedules of 1 to 3 pieces."""
+    count = draw(st.integers(1, 4))
+    lengths = draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
+    weights = st.lists(st.integers(1, 9), min_size=count, max_size=count)
+    begins = [0, *sorted(draw(st.sets(st.integers(1, 99), max_size=2)))]
+    schedule = [(begin, draw(weights)) for begin in begins]
+    inputs = [numbered(i, length) for i, length in enumerate(lengths)]
+    return lengths, mix(inputs, schedule=schedule, block=draw(st.integers(36, 80)), stop=stop)
+
+
+class TestAnyMixture:
+    @given(mixtures("first"))
+    def test_first_delivers_the_beginning_of_each_input(self, mixture):
+        lengths, dataset = mixture
+        drawn = [sorted(i for name, i in dataset if name == number) for number in range(len(lengths))]
+        assert drawn == [list(range(len(each))) for each in drawn]
+        assert any(len(each) == length for each, length in zip(drawn, lengths, strict=True))
+
+    @given(mixtures("all"))
+    def test_all_delivers_each_input(self, mixture):
+        lengths, dataset = mixture
+        counts = Counter(dataset)
+        assert set(counts) == {(number, i) for number, length in enumerate(lengths) for i in range(length)}
+        assert len(dataset) == counts.total()
+        totals = Counter(name for name, _ in counts.elements())
+        assert any(totals[number] == length for number, length in enumerate(lengths))
+
+    @given(mixtures("all"), st.integers(1, 5), st.integers(0, 80))
+    def test_shards_resume_exactly(self, mixture, shards, count):
+        _, dataset = mixture
+        stage = dataset._stage
+        inputs = [ComposedDataset(each).filter(lambda _: True)._stage for each in stage.inputs]
+        mixed = ComposedDataset(dataclasses.replace(stage, all_inputs=tuple(inputs))).with_options(shards=shards)
+        elements = list(mixed)
+        running = iter(mixed)
+        first = [next(running) for _ in range(min(count, len(elements)))]
+        resumed = iter(mixed)
+        resumed.load_state_dict(json.loads(json.dumps(running.state_dict())))
+        assert [*first, *resumed] == elements
+        assert set(elements) == set(dataset)
 
 
 class TestShards:
