@@ -560,6 +560,7 @@ class MixWalk(ShardWalk):
 
     def __init__(self, stage: Mix, schedule: Schedule, seed: int, step: int, inputs: list[_Input]) -> None:
         self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
+        self._walk_inputs = [(number, each) for number, each in enumerate(inputs) if isinstance(each, _WalkInput)]
         self._step = step
         self._order: array[int] = array("H")
         self._open_block()
@@ -622,5 +623,5 @@ class MixWalk(ShardWalk):
         self._drawn_from = [number for number, quota in enumerate(piece.quotas) if quota]
 
     def state(self) -> list[Any]:
-        states = [(number, each.state()) for number, each in enumerate(self._inputs) if isinstance(each, _WalkInput)]
+        states = [(number, each.state()) for number, each in self._walk_inputs]
         return [self._step, [[number, *state] for number, state in states if state is not None]]

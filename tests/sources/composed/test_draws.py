@@ -114,6 +114,22 @@ class TestChangedWeights:
         with pytest.raises(CheckpointError, match=r"schedule=\[\(0, \[3, 1\]\), \(40, \[1, 3\]\), \(88, \[1, 1\]\)\]"):
             iter(mix(inputs(), block=8)).load_state_dict(state, allow_change=["weights"])
 
+    def test_states_of_all_ranks(self):
+        """Each rank checks its own shards; all states together know the first position that is possible."""
+
+        def build(weights):
+            return mix(inputs(), weights, block=8).filter(everything).with_options(shards=4)
+
+        running = iter(build(OLD))
+        read(running, 48)
+        state = running.state_dict()
+        ranks = [
+            {**state, "rank": rank, "num_ranks": 2, "states": {str(s): state["states"][str(s)] for s in (rank, rank + 2)}}
+            for rank in range(2)
+        ]
+        with pytest.raises(CheckpointError, match=r"positions up to 56 have been drawn"):
+            iter(build(NEW)).load_state_dict(ranks, allow_change=["weights"])
+
     def test_without_permission_they_are_an_error(self):
         running = iter(mix(inputs(), OLD))
         with pytest.raises(CheckpointError, match="Use the same description"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.mixing import Mix, quotas
 from dali_like.sources.composed.positions import step_positions
@@ -372,6 +372,35 @@ class TestShards:
         assert notes == {"raised by input 1 (bad) of stage mix(good, bad)"}
         assert outcomes.count("bad") == 5
         assert {each for each in outcomes if each != "bad"} >= {("b", i) for i in range(20) if i % 4}
+
+    def test_an_input_that_only_raises_is_not_empty(self):
+        def fail(element):
+            raise ValueError("bad")
+
+        mixture = mix([numbered("a", 20), numbered("b", 4).filter(fail)], block=4, stop="never").with_options(shards=1)
+        running = iter(mixture)
+        num_bad = 0
+        for _ in range(40):
+            try:
+                next(running)
+            except ValueError:
+                num_bad += 1
+        assert num_bad == 20
+
+    def test_shards_have_different_orders(self):
+        mixture = mix([numbered("a", 999), kept("b", 999, every=3)], block=32, stop="never").with_options(shards=4)
+        reader = mixture.elements()
+        assert len({"".join(reader.at(0, k * 4 + shard)[0] for k in range(32)) for shard in range(4)}) == 4
+
+    def test_a_state_of_another_stage_is_an_error(self):
+        mixture = mix([numbered("a", 20), kept("b", 20)]).with_options(shards=1)
+        running = iter(mixture)
+        next(running)
+        state = running.state_dict()
+        state["states"]["0"][1] = {"step": 3}
+        running.load_state_dict(state)
+        with pytest.raises(CheckpointError, match="not a state of such a stage"):
+            next(running)
 
     def test_epochs_of_sharded_inputs_are_fresh(self):
         """The mixture of epoch 1 has other random numbers than that of epoch 0, though inputs repeat in both."""
