@@ -154,7 +154,7 @@ class BaseDataLoader:
         if not state_dict:
             return
         if (positions := self._positions) is not None:
-            positions.start_from(positions.dataset.checked_state(state_dict, allow_change))
+            positions.start_from(positions.dataset.checked_state(state_dict, allow_change, positions.owned))
             self._factory.forget()
             return
         options = LoaderOptions.of(self)

@@ -24,7 +24,9 @@ OWN = {
     "max_held_bytes": 2**30,
     "worker_threads": None,
 }
-LOCKED = ["dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers", *OWN]
+#: Only for composed datasets; see test_composed_loader.py.
+OF_COMPOSED = ["shard_id", "num_shards", "shard_rest"]
+LOCKED = ["dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers", *OWN, *OF_COMPOSED]
 
 
 class Numbers(IterableDataset[int]):
