@@ -139,7 +139,7 @@ class _Context:
 
 
 def _map(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
-    if context.raising and context.choice((False, False, True)):
+    if context.raising and context.choice((False, True)):
         return dataset.map(Fail(context.number(2, 7)))
     return dataset.map(Noise(), rng=True) if context.choice((False, True)) else dataset.map(Count(context.number(1, 3)))
 
@@ -258,8 +258,8 @@ def value_of(element: Any) -> int:
         return int(element)
     if isinstance(element, str):
         return zlib.crc32(element.encode())
-    if isinstance(element, (np.ndarray, np.generic)):
-        return zlib.crc32(element.tobytes())
+    if isinstance(element, (float, np.ndarray, np.generic)):
+        return zlib.crc32(np.asarray(element).tobytes())
     total = 17
     for item in element.values() if isinstance(element, dict) else element:
         total = (total * 31 + value_of(item)) % 1_000_003

@@ -98,6 +98,7 @@ class _BlockWalk(ShardWalk):
             if not self._elements:
                 raise StopIteration
             elements, self._elements = self._elements, []
+            self._outputs = ()  # should the stage raise an exception: it is the only output
             self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
         return self._outputs
 
