@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import json
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cloudpickle
 
+from dali_like.data.loader import DataLoader
+from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
-from dali_like.sources.composed.positions import DEFAULT_SHARDS, owned_shards, step_positions
+from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
 from dali_like.sources.sharding import Shard
 from dali_like.testing.differences import first_difference
 
-__all__ = ["Mismatch", "Part", "Reference", "SimulatedRank", "first_mismatch"]
+__all__ = ["LoaderRank", "Mismatch", "Part", "Reference", "SimulatedRank", "first_mismatch"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class Reference:
     def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
         self._iterator = iter(dataset)
         if epoch:
-            self._iterator.load_state_dict(initial_state(dataset, epoch))
+            self._iterator.load_state_dict(_initial_state(dataset, epoch))
         self._keep_errors = keep_errors
         self._elements: dict[int, Any] = {}
         self._has_ended = False
@@ -85,7 +90,8 @@ class Reference:
                 if not self._keep_errors:
                     raise
                 element = error
-            self._elements[self._iterator.position - 1] = element
+            # A copy: a function may change its input later.
+            self._elements[self._iterator.position - 1] = copy.deepcopy(element)
         return {position: self._elements[position] for position in positions if position in self._elements}
 
 
@@ -108,8 +114,8 @@ class Rank(abc.ABC):
         """End the workers."""
 
 
-#: Returns a rank that continues from the states of all ranks.
-MakeRank = Callable[[ComposedDataset, Part, Shard, list[Any]], Rank]
+#: Returns a rank that begins an epoch, or continues from the states of all ranks.
+MakeRank = Callable[[ComposedDataset, Part, Shard, int, list[Any]], Rank]
 
 
 class SimulatedRank(Rank):
@@ -122,8 +128,10 @@ class SimulatedRank(Rank):
         seed: decides which worker answers.
     """
 
-    def __init__(self, dataset: ComposedDataset, part: Part, rank: Shard, states: list[Any], seed: int = 0) -> None:
-        merged = dataset.checked_state(states)
+    def __init__(
+        self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], seed: int = 0
+    ) -> None:
+        merged = dataset.checked_state(states) if states else _initial_state(dataset, epoch)
         self._dataset, self._batch_size, self._rank = dataset, part.batch_size, rank
         self._epoch, self._position = merged["epoch"], merged["position"]
         self._num_shards = dataset.shards
@@ -176,6 +184,43 @@ class SimulatedRank(Rank):
         return worker
 
 
+class LoaderRank(Rank):
+    """A rank with a loader and, if the part has any, worker processes."""
+
+    def __init__(
+        self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
+    ) -> None:
+        self._loader: Any = DataLoader(
+            dataset,
+            batch_size=part.batch_size,
+            num_workers=part.num_workers,
+            collate_fn=list,
+            multiprocessing_context=start_method if part.num_workers else None,
+            worker_restarts=100,
+            shard_id=rank.id,
+            num_shards=rank.count,
+            shard_rest="uneven",
+        )
+        if states:
+            self._loader.load_state_dict(states)
+        else:
+            self._loader.set_epoch(epoch)
+        self._iterator = iter(self._loader)
+
+    def next_batch(self) -> list[Any]:
+        return next(self._iterator, [])
+
+    def state(self) -> Any:
+        return self._loader.state_dict()
+
+    def kill_worker(self) -> None:
+        for worker in getattr(self._iterator, "_workers", [])[:1]:
+            os.kill(worker.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._iterator._shutdown_workers()
+
+
 def first_mismatch(
     dataset: ComposedDataset,
     parts: Sequence[Part],
@@ -184,13 +229,13 @@ def first_mismatch(
     epoch: int = 0,
 ) -> Mismatch | None:
     """Run the parts one after another and return the first difference from the reference; None if there is none."""
-    states: list[Any] = [initial_state(dataset, epoch)]
+    states: list[Any] = []
     begin = 0
     for number, part in enumerate(parts):
         with contextlib.ExitStack() as stack:
             ranks = []
             for each in range(part.num_ranks):
-                ranks.append(make_rank(dataset, part, Shard(each, part.num_ranks), states))
+                ranks.append(make_rank(dataset, part, Shard(each, part.num_ranks), epoch, states))
                 stack.callback(ranks[-1].close)
             for step in range(part.num_steps):
                 if step == part.kill_before:
@@ -206,7 +251,7 @@ def first_mismatch(
     return None
 
 
-def initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:
+def _initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:
     """Return the state at the beginning of an epoch."""
     states = dict.fromkeys(range(dataset.shards or 0), ShardState(0, None))
     return make_state(dataset.description, dataset.seed, dataset.shards, epoch, 0, states)

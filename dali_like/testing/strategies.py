@@ -111,8 +111,9 @@ class _Context:
 
     def __init__(self, draw: st.DrawFn, num_shards: int, raising: bool, endless: bool) -> None:
         self.draw, self.num_shards, self.raising = draw, num_shards, raising
-        #: Whether a stage may still make the stream endless. Only one does: behind it, others may wait for the end.
         self.may_repeat = endless
+        #: Behind an endless stage, a `flat_map` without any items would never end.
+        self.is_endless = False
         #: Windows that may still follow: each multiplies the work for an element.
         self.num_windows = 2
         #: The factor by which a stage `shard` may still multiply the shards of its inputs.
@@ -149,12 +150,12 @@ def _filter(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
 
 
 def _flat_map(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
-    return dataset.flat_map(Spread(context.number(0, 1), context.number(1, 3)))
+    return dataset.flat_map(Spread(context.number(int(context.is_endless), 1), context.number(1, 3)))
 
 
 def _repeat(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     if context.may_repeat and context.choice((False, False, True)):
-        context.may_repeat = False
+        context.is_endless = True
         return dataset.repeat()
     return dataset.repeat(context.number(1, 3))
 
