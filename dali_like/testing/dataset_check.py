@@ -84,7 +84,7 @@ def check_dataset(
     """
     if not isinstance(dataset, ComposedDataset):
         raise ArgumentTypeError(
-            f"check_dataset checks composed datasets, but got a {type(dataset).__qualname__}: pass ComposedDataset.source(it)"
+            f"a composed dataset is needed, but got a {type(dataset).__qualname__}: pass ComposedDataset.source(it)"
         )
     ranks = _ranks(dataset, num_ranks)
     workers = [not_negative("num_workers", count) for count in num_workers] or [0]
@@ -117,23 +117,24 @@ def _ranks(dataset: ComposedDataset, num_ranks: Sequence[int] | None) -> list[in
 
 
 def _check_random_access(dataset: ComposedDataset, reference: dict[int, Any], seed: int) -> None:
-    """Ask for all positions again, in another order, and from a pickled copy."""
-    shuffled = random.Random(seed).sample(list(reference), len(reference))
+    """Ask a pickled copy for all positions, again, and in another order."""
     copy: ComposedDataset = cloudpickle.loads(cloudpickle.dumps(dataset))
-    for way, asked, positions in (
-        ("asked for again", dataset, list(reference)),
-        ("asked for in another order", dataset, shuffled),
-        ("of a pickled copy", copy, list(reference)),
+    positions = list(reference)
+    for way, order in (
+        ("of a pickled copy", positions),
+        ("asked for again", positions),
+        ("asked for in another order", random.Random(seed).sample(positions, len(positions))),
     ):
-        for position in positions:
+        for position in order:
             try:
-                element = asked[position]
+                element = copy[position]
             except Exception as error:  # a user's function may raise anything
                 element = error
             difference = first_difference(reference[position], element)
             if difference is not None:
                 raise DatasetCheckError(
-                    f"position {position}, {way}: {difference}.\nThe expected element is that of a plain iteration. {_CAUSES}"
+                    f"position {position}, {way}: {difference}.\nThe expected element is that of a plain iteration. "
+                    f"{_CAUSES}"
                 )
 
 
@@ -167,7 +168,8 @@ def _with_loaders(
 def _with_deaths(case: _Case) -> _Case:
     """Return the case with a killed worker in the middle of each part."""
     parts = (
-        replace(part, kill_before=part.num_steps // 2) if part.num_workers and part.num_steps else part for part in case.parts
+        replace(part, kill_before=part.num_steps // 2) if part.num_workers and part.num_steps else part
+        for part in case.parts
     )
     return replace(case, parts=tuple(parts))
 

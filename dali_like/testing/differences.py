@@ -24,25 +24,35 @@ def first_difference(expected: Any, got: Any, where: str = "") -> str | None:
     """
     if type(expected) is not type(got):
         return _differ(where, f"{expected!r:.200} ({type(expected).__name__})", f"{got!r:.200} ({type(got).__name__})")
-    if isinstance(expected, (np.ndarray, np.generic)) or (hasattr(expected, "__array__") and hasattr(expected, "dtype")):
+    if isinstance(expected, (np.ndarray, np.generic, float, complex)) or _is_array_of_library(expected):
         return _array_difference(np.asarray(expected), np.asarray(got), where)
-    if isinstance(expected, Mapping):
-        if list(expected) != list(got):
-            return _differ(where, f"the keys {list(expected)!r:.200}", f"{list(got)!r:.200}")
-        return next(filter(None, (first_difference(expected[key], got[key], f"{where}[{key!r}]") for key in expected)), None)
-    if isinstance(expected, (list, tuple)):
-        if len(expected) != len(got):
-            return _differ(where, f"{len(expected)} items", str(len(got)))
-        pairs = enumerate(zip(expected, got, strict=True))
-        return next(filter(None, (first_difference(one, other, f"{where}[{i}]") for i, (one, other) in pairs)), None)
-    if isinstance(expected, BaseException):
-        return first_difference(expected.args, got.args, f"{where}.args")
-    if isinstance(expected, (float, complex)):
-        expected, got = np.asarray(expected), np.asarray(got)
-        return _array_difference(expected, got, where)
+    items, others = _items(expected), _items(got)
+    if items is None or others is None:
+        return _object_difference(expected, got, where)
+    if list(items) != list(others):
+        return _differ(where, f"{len(items)} items {' '.join(items):.100}", f"{len(others)} items {' '.join(others):.100}")
+    return next(filter(None, (first_difference(items[key], others[key], where + key) for key in items)), None)
+
+
+def _items(value: Any) -> dict[str, Any] | None:
+    """Return what a value consists of, by its place in the value; None for other objects."""
+    if isinstance(value, Mapping):
+        return {f"[{key!r}]": item for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return {f"[{i}]": item for i, item in enumerate(value)}
+    return {".args": value.args} if isinstance(value, BaseException) else None
+
+
+def _is_array_of_library(value: Any) -> bool:
+    """Whether a value is a tensor, or another object that NumPy can read."""
+    return hasattr(value, "__array__") and hasattr(value, "dtype")
+
+
+def _object_difference(expected: Any, got: Any, where: str) -> str | None:
     if expected is got or bool(expected == got):
         return None
-    hint = f"; give {type(expected).__name__} a method __eq__" if type(expected).__eq__ is object.__eq__ else ""
+    has_equality = getattr(type(expected), "__eq__", None) is not getattr(object, "__eq__", None)
+    hint = "" if has_equality else f"; give {type(expected).__name__} a method __eq__"
     return _differ(where, f"{expected!r:.200}", f"{got!r:.200}{hint}")
 
 

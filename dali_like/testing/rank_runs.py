@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from dali_like.data.loader import DataLoader
-from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
@@ -66,12 +65,14 @@ class Mismatch(NamedTuple):
 class Reference:
     """The elements of an epoch by position, from one plain iteration. It reads as far as it is asked for.
 
+    It goes through a pickled copy: so a dataset that keeps something between calls fails in the same way each time.
+
     Args:
         keep_errors: whether an exception is the element at its position. Otherwise, it is raised.
     """
 
     def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
-        self._iterator = iter(dataset)
+        self._iterator = iter(cloudpickle.loads(cloudpickle.dumps(dataset)))
         if epoch:
             self._iterator.load_state_dict(_initial_state(dataset, epoch))
         self._keep_errors = keep_errors
@@ -110,6 +111,7 @@ class Rank(abc.ABC):
     def kill_worker(self) -> None:
         """Kill a worker, if there is one."""
 
+    @abc.abstractmethod
     def close(self) -> None:
         """End the workers."""
 
@@ -176,6 +178,10 @@ class SimulatedRank(Rank):
     def kill_worker(self) -> None:
         self._workers[self._random.randrange(len(self._workers))] = None
 
+    def close(self) -> None:
+        for worker in filter(None, self._workers):
+            worker.close()
+
     def _worker(self) -> Elements:
         number = self._random.randrange(len(self._workers))
         worker = self._workers[number]
@@ -190,17 +196,7 @@ class LoaderRank(Rank):
     def __init__(
         self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
     ) -> None:
-        self._loader: Any = DataLoader(
-            dataset,
-            batch_size=part.batch_size,
-            num_workers=part.num_workers,
-            collate_fn=list,
-            multiprocessing_context=start_method if part.num_workers else None,
-            worker_restarts=100,
-            shard_id=rank.id,
-            num_shards=rank.count,
-            shard_rest="uneven",
-        )
+        self._loader = _loader(dataset, part, rank, start_method)
         if states:
             self._loader.load_state_dict(states)
         else:
@@ -255,6 +251,20 @@ def _initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:
     """Return the state at the beginning of an epoch."""
     states = dict.fromkeys(range(dataset.shards or 0), ShardState(0, None))
     return make_state(dataset.description, dataset.seed, dataset.shards, epoch, 0, states)
+
+
+def _loader(dataset: ComposedDataset, part: Part, rank: Shard, start_method: str) -> Any:
+    options: dict[str, Any] = {"shard_id": rank.id, "num_shards": rank.count, "shard_rest": "uneven"}
+    if part.num_workers:
+        options["multiprocessing_context"] = start_method
+    return DataLoader(
+        dataset,
+        batch_size=part.batch_size,
+        num_workers=part.num_workers,
+        collate_fn=list,
+        worker_restarts=100,
+        **options,
+    )
 
 
 def _element(worker: Elements, epoch: int, position: int, carried: dict[int, ShardState] | None) -> Any:

@@ -1,19 +1,21 @@
 """The element at a position is the same on any ranks and workers, after any changes of them and any deaths.
 
-The number of examples is a fortieth of that of ``PARITY=full``: ``make parity-full``.
+`make parity-full` tries many times as many examples.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
+from functools import partial
 from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dali_like.data import ComposedDataset
-from dali_like.testing.rank_runs import Part, Reference, first_mismatch
+from dali_like.data import ComposedDataset, DataLoader
+from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_mismatch
 from dali_like.testing.strategies import composed_datasets
 
 _IS_FULL = os.environ.get("PARITY") == "full"
@@ -46,5 +48,20 @@ def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(data: Any) ->
     epoch = data.draw(st.integers(0, 1))
 
     mismatch = first_mismatch(dataset, parts, Reference(dataset, epoch, keep_errors=True), epoch=epoch)
+
+    assert mismatch is None
+
+
+@pytest.mark.skipif(
+    "shard_id" not in inspect.signature(DataLoader).parameters, reason="loaders do not serve composed datasets yet"
+)
+@hypothesis.settings(max_examples=1000 if _IS_FULL else 20)
+@hypothesis.given(st.data())
+def test_loaders_deliver_the_elements_of_a_plain_iteration(data: Any) -> None:
+    dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))
+    parts = data.draw(parts_of(dataset.shards, most_steps=3))
+    start_method = data.draw(st.sampled_from(("fork", "fork", "fork", "thread", "spawn")))
+
+    mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(LoaderRank, start_method=start_method))
 
     assert mismatch is None
