@@ -30,13 +30,28 @@ JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE :=
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
+# Tests run in parts, one after the other. Forking a test process takes longer the more memory it has: four times as long once it
+# has imported PyTorch, DALI and JAX. So the parts with many pipelines know neither these nor the thousands of other tests.
+WITH_PROCESSES := faults engine pipeline sources data device
+PARTS := processes others $(if $(PEERS),peers)
+tests_processes := $(addprefix tests/,$(WITH_PROCESSES))
+tests_others := tests $(addprefix --ignore=tests/,$(WITH_PROCESSES) parity browser)
+tests_peers := tests/parity
+
+.NOTPARALLEL:
 .PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
+ifdef ARGS
 test: lint
-	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
+	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
+else
+test: lint $(addprefix test-,$(PARTS))
+test-%: $(TEST_ENV)/.ready
+	$(TEST_ENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(tests_$*)
+endif
 
 smoke: .venv/test/.ready
 	.venv/test/bin/python -m pytest -q -m smoke -n 2 $$(cut -d: -f1 tests/smoke.txt | sort -u)

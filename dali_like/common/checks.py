@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ __all__ = [
     "flag",
     "is_int",
     "not_negative",
+    "one_of",
     "or_none",
     "positive",
 ]
@@ -51,6 +52,14 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)) and not (is_int(value) and value in (0, 1)):
         raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Accept one of some words."""
+    if value not in choices:
+        raise ArgumentError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
+    word: str = value
+    return word
 
 
 def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like.data.collate import default_collate, default_collate_fn_map, default_convert
     from dali_like.data.datasets import (
         ArrayDataset,
         ChainDataset,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         random_split,
     )
     from dali_like.data.folder import DatasetFolder, ImageFolder
+    from dali_like.data.jagged import Jagged, jagged_collate
     from dali_like.data.loader import DataLoader
     from dali_like.data.sampler_iterators import SamplerIterator, resumable
     from dali_like.data.samplers import (
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.images.array_images import InterpolationMode
+    from dali_like.sources.collate import default_collate, default_collate_fn_map, default_convert
     from dali_like.sources.composed.dataset import ComposedDataset, ComposedIterator
     from dali_like.sources.composed.states import merge_states
     from dali_like.sources.permutation import BlockPermutation, Permutation
@@ -73,6 +74,7 @@ __all__ = [
     "ImageFolder",
     "InterpolationMode",
     "IterableDataset",
+    "Jagged",
     "Normalize",
     "Permutation",
     "RandomHorizontalFlip",
@@ -93,13 +95,14 @@ __all__ = [
     "default_collate_fn_map",
     "default_convert",
     "get_worker_info",
+    "jagged_collate",
     "merge_states",
     "random_split",
     "resumable",
 ]
 
 _PLACES = {
-    "dali_like.data.collate": ("default_collate", "default_collate_fn_map", "default_convert"),
+    "dali_like.sources.collate": ("default_collate", "default_collate_fn_map", "default_convert"),
     "dali_like.data.datasets": (
         "ArrayDataset",
         "ChainDataset",
@@ -113,6 +116,7 @@ _PLACES = {
     "dali_like.data.folder": ("DatasetFolder", "ImageFolder"),
     "dali_like.images.array_images": ("InterpolationMode",),
     "dali_like.data.sampler_iterators": ("SamplerIterator", "resumable"),
+    "dali_like.data.jagged": ("Jagged", "jagged_collate"),
     "dali_like.data.loader": ("DataLoader",),
     "dali_like.sources.composed.dataset": ("ComposedDataset", "ComposedIterator"),
     "dali_like.sources.composed.states": ("merge_states",),

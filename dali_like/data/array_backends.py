@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
-from dali_like.data.collate import default_collate, default_collate_fn_map, function_for
 from dali_like.data.sample_schema import Leaf, numpy_leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
+from dali_like.sources.collate import default_collate, default_collate_fn_map, function_for
 
 if TYPE_CHECKING:
     from dali_like.data.sampler_iterators import SamplerIterator

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
-from dali_like.data.collate import default_collate, default_convert
 from dali_like.data.datasets import Samples
 from dali_like.data.generators import as_generator
 from dali_like.data.options import (
@@ -25,6 +24,7 @@ from dali_like.data.options import (
 )
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.errors import ArgumentError
+from dali_like.sources.collate import default_collate, default_convert
 
 __all__ = ["DataLoader", "DatasetKind"]
 

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from torch.utils.data._utils.collate import collate as torch_collate  # noqa: E402
 
 from dali_like import data  # noqa: E402
-from dali_like.data.collate import collate  # noqa: E402
+from dali_like.sources.collate import collate  # noqa: E402
 from tests.conftest import without_addresses  # noqa: E402
 from tests.parity.torch_side import BOTH, assert_same_error, outcomes  # noqa: E402
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         feed_ndarray,
         to_torch_type,
     )
+    from dali_like.plugin.pytorch.nested import jagged_collate
     from dali_like.plugin.pytorch.torch_loader import DataLoader
 
 __all__ = [
@@ -37,11 +38,13 @@ __all__ = [
     "TorchPythonFunction",
     "feed_ndarray",
     "fn",
+    "jagged_collate",
     "to_torch_type",
 ]
 
 _PLACES = {
     "dali_like.plugin.pytorch.fn": (),
+    "dali_like.plugin.pytorch.nested": ("jagged_collate",),
     "dali_like.plugin.pytorch.torch_loader": ("DataLoader",),
     "dali_like.ops": ("TorchPythonFunction",),
     "dali_like.plugin.pytorch.iterators": (

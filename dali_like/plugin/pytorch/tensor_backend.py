@@ -16,7 +16,6 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from dali_like.data.array_backends import PYTHON_AND_NUMPY, UNRECORDED, ArrayBackend, numpy_seed
-from dali_like.data.collate import function_for
 from dali_like.data.sample_schema import Leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
@@ -24,6 +23,7 @@ from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
 from dali_like.plugin.pytorch.leaves import leaf_of
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor
 from dali_like.sources import by_value
+from dali_like.sources.collate import function_for
 
 if TYPE_CHECKING:
     from dali_like.data.sampler_iterators import SamplerIterator

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards
+from dali_like.errors import EmptyFilterError
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "Shuffle"]
+__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order"]
 
 
 class BlockStage(Stage):
@@ -29,11 +30,18 @@ class BlockStage(Stage):
     def inputs(self) -> tuple[Stage, ...]:
         return (self.input,)
 
+    def admitted(self, element: Any) -> Any:
+        """Return what `outputs` gets of an input. The input of an exception is left out, and the next output raises it."""
+        return element
+
     @abc.abstractmethod
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
         """Return the outputs for a block of inputs; the last block of a shard may be smaller.
 
+        An output that is expensive should be computed by ``__getitem__`` of the sequence: `ShardWalk.skip` does not call it.
+
         Args:
+            elements: as `admitted` has returned them.
             place: of this stage, the source of randomness; see `Place.seed_of`.
             numbers: identify the block.
         """
@@ -41,6 +49,10 @@ class BlockStage(Stage):
     def sharded(self, place: Place) -> Sharded:
         """Return the evaluator in logical shards."""
         return _BlockSharded(self, place, in_shards(self.input.evaluator(place.input(0)), place))
+
+
+#: Limit of blocks in a row without an output.
+_MOST_EMPTY_BLOCKS = 1_000
 
 
 class _BlockSharded(Sharded):
@@ -89,7 +101,13 @@ class _BlockWalk(ShardWalk):
         return self._taken - 1
 
     def _open_block(self) -> Sequence[Any]:
+        num_empty = 0
         while self._outputs is None or self._taken >= len(self._outputs):
+            if num_empty == _MOST_EMPTY_BLOCKS:
+                raise EmptyFilterError(
+                    f"stage {self._stage.text} has made no outputs of {num_empty} blocks in a row in shard "
+                    f"{self._numbers[1]}. Check its input, or pass a larger block="
+                )
             if self._outputs is not None:
                 self._outputs, self._taken, self._raised = None, 0, 0
                 self._number += 1
@@ -100,12 +118,13 @@ class _BlockWalk(ShardWalk):
             elements, self._elements = self._elements, []
             self._outputs = ()  # should the stage raise an exception: it is the only output
             self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
+            num_empty += 1
         return self._outputs
 
     def _read(self) -> None:
         while len(self._elements) < self._stage.block:
             try:
-                self._elements.append(next(self._source))
+                self._elements.append(self._admitted(next(self._source)))
             except StopIteration:
                 return
             except Exception:
@@ -114,10 +133,36 @@ class _BlockWalk(ShardWalk):
                     raise
                 self._to_ignore -= 1
 
+    def _admitted(self, element: Any) -> Any:
+        try:
+            return self._stage.admitted(element)
+        except Exception as error:  # a user's function may raise anything
+            note_place(error, self._stage, f"the input before {self._source.state()} in shard {self._numbers[1]}")
+            raise
+
     def state(self) -> list[Any]:
         if self._outputs is not None and self._taken >= len(self._outputs):
             return [self._source.state(), self._number + 1, 0, 0]
         return [self._before, self._number, self._taken, self._raised]
+
+
+@dataclass(frozen=True)
+class RegroupingStage(BlockStage):
+    """A stage that makes packs or batches of each block. Their number is unknown, so it runs in logical shards."""
+
+    input: Stage
+    block: int
+
+    @property
+    def is_sharded(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> None:
+        return None
+
+    def evaluator(self, place: Place) -> Sharded:
+        return self.sharded(place)
 
 
 @dataclass(frozen=True)
@@ -137,8 +182,7 @@ class BlockShuffle(BlockStage):
         return f"shuffle(block={self.block}, seed={self.seed})"
 
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
-        generator = np.random.Generator(np.random.PCG64(_seed(self.seed, place, *numbers)))
-        return [elements[i] for i in generator.permutation(len(elements)).tolist()]
+        return in_random_order(elements, _seeded(self.seed, place), numbers)
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
@@ -159,7 +203,7 @@ class _BlockShuffle(RandomAccess):
             size = min(size, self.length - block * size)
         latest = self._latest
         if latest is None or latest[0] != (epoch, block):
-            seed = _seed(self._stage.seed, self._place, epoch, block)
+            seed = _seeded(self._stage.seed, self._place).seed_of(epoch, block)
             latest = self._latest = (epoch, block), Permutation(size, seed)
         return self._source.at(position - offset + latest[1][offset])
 
@@ -193,7 +237,7 @@ class _Shuffle(RandomAccess):
     def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
         assert source.length is not None
         self.length: int = source.length
-        self._seed = _seed(stage.seed, place)
+        self._seed = _seeded(stage.seed, place).seed_of()
         self._source = source
         self._latest: tuple[int, Permutation] | None = None
 
@@ -205,6 +249,12 @@ class _Shuffle(RandomAccess):
         return self._source.at(epoch * self.length + latest[1][index])
 
 
-def _seed(seed: int | None, place: Place, *numbers: int) -> int:
-    """Return a seed: from the stage's own, or from its place."""
-    return place.seed_of(*numbers) if seed is None else Place(seed, 0).seed_of(*numbers)
+def in_random_order(elements: Sequence[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:
+    """Return the elements of a block in an order that depends on the numbers of the block."""
+    generator = np.random.Generator(np.random.PCG64(place.seed_of(*numbers)))
+    return [elements[i] for i in generator.permutation(len(elements)).tolist()]
+
+
+def _seeded(seed: int | None, place: Place) -> Place:
+    """Return the source of randomness of a stage: its place, unless it has a seed of its own."""
+    return place if seed is None else Place(seed, 0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from dali_like.common.checks import flag, not_negative, positive
+from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.sources.collate import default_collate
 from dali_like.sources.composed import selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
+from dali_like.sources.composed.bucketing import Bucket, Budget, WithinBudget
 from dali_like.sources.composed.elementwise import Enumerate, Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
+from dali_like.sources.composed.packing import pack_stage
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
@@ -235,6 +239,150 @@ class ComposedDataset:
         if self._stage.length is None:
             raise ArgumentError("this stream is endless: shuffle before repeat(), or in blocks: shuffle(block=1024)")
         return self._then(Shuffle(self._stage, seed))
+
+    # Packs and batches
+
+    def pack(
+        self,
+        length: int | Mapping[str, int],
+        *,
+        method: str = "first_fit",
+        block: int = 1024,
+        rest: str = "pad",
+        pad: Any = 0,
+        too_long: str | None = None,
+        most_segments: int | None = None,
+    ) -> Self:
+        """Combine elements of different lengths, such as tokenized documents, to packs of one length.
+
+        The stream then runs in logical shards, and no pack has elements of two shards. A pack is a dict of arrays:
+
+        - each field: the elements one after another, ``length`` entries in the dtype of the elements; NumPy promotes
+          different dtypes. Other fields of the elements are left out.
+        - ``<field>_segment_ids``: int32, 1 for the first element of the pack, 2 for the second, and so on; 0 for padding.
+        - ``<field>_positions``: int32, from 0 on in each element; 0 in padding.
+        - ``cu_seqlens``: int32, 0 and the end of each element in the first field. The padding is a segment, too. Then
+          ``length`` is repeated, so that all packs have ``most_segments + 2`` entries. Further fields have
+          ``<field>_cu_seqlens``.
+
+        The names are those of Grain. Elements without any entry are left out.
+
+        Args:
+            length: of a pack, if the elements are arrays; their field is named "tokens". Or a mapping from field to length,
+                if the elements are mappings. All fields of an element have the same segment id. Arrays with more dimensions
+                are packed along the first.
+            method: "first_fit" puts each element into the first pack with room for it, and "best_fit" into the fullest one,
+                the longest elements of a block first. The packs of a block come in random order, which depends on the seed.
+                "concat" puts elements one after another, and splits them at the end of a pack.
+            block: number of inputs that are distributed together by fitting. Packs are closed at the end of a block, so
+                larger blocks need less padding. A process holds a block of each of its logical shards in memory.
+            rest: "pad" or "drop" the last pack of a shard. By fitting, a shard that ends together with a block has no rest.
+            pad: value of the padding; or a mapping from field to value.
+            too_long: for elements that are longer than a pack: "error"; "drop"; or "split", the default for "concat". The
+                default for fitting is "error".
+            most_segments: limit of elements in a pack; default: the sum of all lengths, so no limit.
+
+        Raises:
+            ArgumentError: an argument has an unknown value.
+        """
+        return self._then(
+            pack_stage(
+                self._stage,
+                length,
+                method=method,
+                block=positive("block", block),
+                rest=rest,
+                pad=pad,
+                too_long=too_long,
+                most_segments=None if most_segments is None else positive("most_segments", most_segments),
+                most_rejected=_MOST_REJECTED,
+            )
+        )
+
+    def bucket(
+        self,
+        length: Callable[[Any], float],
+        boundaries: Sequence[float],
+        batch_sizes: Sequence[int],
+        *,
+        block: int = 1024,
+        rest: str = "keep",
+    ) -> Self:
+        """Make batches of elements of similar length, as ``bucket_by_sequence_length`` of TensorFlow.
+
+        The stream then runs in logical shards. Its elements are lists: collate them with ``map(jagged_collate)``, and pass
+        ``batch_size=None`` to the loader. The batches of a block come in random order, which depends on the seed. Ranks may
+        get different numbers of batches; the loader's ``shard_rest`` evens them out.
+
+        Args:
+            length: of an element, a function.
+            boundaries: ascending. Bucket i has the elements with ``boundaries[i - 1] <= length < boundaries[i]``.
+            batch_sizes: of the buckets, one more than boundaries.
+            block: number of inputs that are put into buckets together.
+            rest: "keep" or "drop" the smaller batch that a bucket has at the end of a block.
+
+        Raises:
+            ArgumentError: an argument has an unknown value.
+        """
+        if not boundaries or any(low >= high for low, high in itertools.pairwise(boundaries)):
+            raise ArgumentError(f"boundaries should ascend, but got {list(boundaries)}")
+        if len(batch_sizes) != len(boundaries) + 1:
+            raise ArgumentError(
+                f"{len(boundaries)} boundaries make {len(boundaries) + 1} buckets, but batch_sizes has {len(batch_sizes)}: "
+                "pass one for each bucket"
+            )
+        sizes = tuple(positive("batch_sizes", size) for size in batch_sizes)
+        is_dropped = one_of("rest", rest, ("keep", "drop")) == "drop"
+        return self._then(
+            Bucket(self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped)
+        )
+
+    def batch_by_budget(
+        self,
+        budget: float,
+        cost: Callable[[Any], float],
+        *,
+        block: int = 1024,
+        padded: bool = False,
+        most: int | None = None,
+        too_large: str = "error",
+    ) -> Self:
+        """Make batches whose cost stays within a budget, for example of tokens or of pixels.
+
+        The stream then runs in logical shards. Its elements are lists, in random order: see `bucket`.
+
+        Args:
+            budget: limit of the cost of a batch.
+            cost: of an element, a function that returns a number from 0 on.
+            block: number of inputs that are distributed together. Larger blocks make fuller batches.
+            padded: whether the cost of a batch is that of its largest element times its size, as for batches that are
+                padded. A batch then has elements of similar cost. False: the sum, distributed by first fit.
+            most: limit of elements in a batch.
+            too_large: for elements that cost more than the budget: "error" or "drop".
+
+        Raises:
+            ArgumentError: an argument has an unknown value.
+        """
+        if not budget > 0:
+            raise ArgumentError(f"budget should be positive, but got {budget!r}")
+        stage, most = self._stage, None if most is None else positive("most", most)
+        if one_of("too_large", too_large, ("error", "drop")) == "drop":
+            stage = Filter(stage, WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
+        return self._then(Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most))
+
+    def batch(
+        self, size: int, *, drop_remainder: bool = False, collate: Callable[[list[Any]], Any] = default_collate
+    ) -> Self:
+        """Make batches of `size` consecutive elements. In logical shards, these are of one shard.
+
+        Loaders make batches by themselves. For batches of this stage, pass ``batch_size=None`` to the loader.
+
+        Args:
+            drop_remainder: whether to drop a smaller batch at the end.
+            collate: makes a batch of a list of elements; default: `dali_like.data.default_collate`. For elements of
+                different lengths, use `dali_like.data.jagged_collate`.
+        """
+        return self.window(size, drop_remainder=drop_remainder).map(collate)
 
     # Elements
 

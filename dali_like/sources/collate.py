@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
 
-__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "values_of"]
 
 #: Maps types of samples, or tuples of types, to functions ``(batch, *, collate_fn_map)``.
 CollateMap = Mapping[Any, Callable[..., Any]]
@@ -101,7 +101,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
             raise
 
     if isinstance(first, Mapping):
-        return _rebuilt_mapping(first, [part(f"key {key!r}", _values(batch, key)) for key in first])
+        return _rebuilt_mapping(first, [part(f"key {key!r}", values_of(batch, key)) for key in first])
     if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
         return _rebuilt_sequence(first, [part(f"item {i}", items) for i, items in enumerate(_transposed(batch))])
     if _is_array_like(first):
@@ -148,7 +148,13 @@ def function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any
 # Parts of containers
 
 
-def _values(batch: Sequence[Any], key: Any) -> list[Any]:
+def values_of(batch: Sequence[Any], key: Any) -> list[Any]:
+    """Return the values of a key of all samples.
+
+    Raises:
+        CollateKeyError: a sample has no such key.
+        CollateTypeError: a sample is no mapping.
+    """
     values = []
     for number, sample in enumerate(batch):
         try:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_like.data import default_collate, default_collate_fn_map, default_convert
-from dali_like.data.collate import collate
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
+from dali_like.sources.collate import collate
 from dali_like.tensors import TensorCPU
 
 
