@@ -197,14 +197,57 @@ def _concat(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     return ComposedDataset.concat(context.small(), dataset)
 
 
+def _mix(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    stop = context.choice(("first", "all", "never")) if context.may_repeat and dataset.length != 0 else "first"
+    others = [context.small() for _ in range(context.number(1, 2))]
+    context.is_endless |= stop == "never"
+    weights = [context.number(1, 3) for _ in range(len(others) + 1)]
+    schedule = [(0, weights), (context.number(1, 3 * context.num_shards), weights[::-1])]
+    datasets = context.draw(st.permutations([dataset, *others]))
+    if context.choice((False, True)):
+        return ComposedDataset.mix(datasets, weights, block=context.number(9, 16), stop=stop)
+    return ComposedDataset.mix(datasets, schedule=schedule, block=context.number(9, 16), stop=stop)
+
+
+def _pack(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    method, rest = context.choice(("concat", "first_fit", "best_fit")), context.choice(("pad", "drop"))
+    block, length = context.number(1, 6), context.number(3, 6)
+    if context.choice((False, True)):
+        return dataset.map(Tokens(3)).pack(length, method=method, block=block, rest=rest, pad=-1)
+    return dataset.map(Fields(3)).pack({"text": length, "image": 3}, method=method, block=block, rest=rest)
+
+
+def _bucket(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    sizes = [context.number(1, 3) for _ in range(3)]
+    rest = context.choice(("keep", "drop"))
+    return dataset.map(Tokens(4)).bucket(len, [2, 3], sizes, block=context.number(1, 6), rest=rest)
+
+
+def _batch_by_budget(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    tokens = dataset.map(Tokens(4))
+    block, budget = context.number(1, 6), context.number(4, 9)
+    return tokens.batch_by_budget(
+        budget, len, block=block, padded=context.choice((False, True)), most=context.choice((None, 2))
+    )
+
+
+def _batch(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    return dataset.map(Tokens(1)).batch(context.number(1, 3), drop_remainder=context.choice((False, True)))
+
+
 #: Adds a stage of a kind to a dataset. Stages that work on special elements add a `map` that makes them.
 STAGES: Mapping[str, Callable[[_Context, ComposedDataset], ComposedDataset]] = MappingProxyType(
     {
+        "batch": _batch,
+        "batch_by_budget": _batch_by_budget,
+        "bucket": _bucket,
         "concat": _concat,
         "enumerate": lambda context, dataset: dataset.enumerate(context.number(0, 9)),
         "filter": _filter,
         "flat_map": _flat_map,
         "map": _map,
+        "mix": _mix,
+        "pack": _pack,
         "repeat": _repeat,
         "shard": _shard,
         "shuffle": _shuffle,
@@ -277,6 +320,27 @@ class Count:
     def __call__(self, element: Any) -> Any:
         value = value_of(element)
         return np.arange(value % (self.most + 1)) + value % 97
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Replaces an element by an array of 1 to `most` integers."""
+
+    most: int
+
+    def __call__(self, element: Any) -> Any:
+        value = value_of(element)
+        return np.full(1 + value % self.most, value % 97, np.int32)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Replaces an element by a mapping with two arrays of 1 to `most` integers."""
+
+    most: int
+
+    def __call__(self, element: Any) -> Any:
+        return {"text": Tokens(self.most)(element), "image": Tokens(self.most)((element, 1))}
 
 
 @dataclass(frozen=True)

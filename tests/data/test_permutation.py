@@ -298,3 +298,25 @@ def test_arrays_of_positions_beyond_the_end(positions: NDArray[np.int64]) -> Non
             permutation[positions]
         with pytest.raises(ValueError, match="does not have"):
             permutation.index(positions)
+
+
+class TestWithoutTable:
+    def test_are_permutations_of_any_length(self):
+        for length in (1, 2, 3, 10, 100, 4096, 5000):
+            order = Permutation.without_table(length, seed=7, number=3)
+            numbers = order[np.arange(length)]
+            assert sorted(numbers.tolist()) == list(range(length))
+            assert [order[i] for i in range(length)] == numbers.tolist()
+
+    def test_differ_by_number_and_seed(self):
+        orders = {
+            tuple(Permutation.without_table(64, seed, number)[np.arange(64)].tolist())
+            for seed in range(10)
+            for number in range(10)
+        }
+        assert len(orders) == 100
+
+    def test_each_place_is_as_likely(self):
+        """The mean of the number at each place is that of all numbers, within 5 standard errors."""
+        numbers = np.array([Permutation.without_table(16, 1, number)[np.arange(16)] for number in range(2000)])
+        assert np.abs(numbers.mean(axis=0) - 7.5).max() < 5 * 4.61 / 2000**0.5

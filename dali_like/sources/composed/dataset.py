@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.bucketing import Bucket, Budget, WithinBudget
 from dali_like.sources.composed.elementwise import Enumerate, Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
+from dali_like.sources.composed.mixing import MOST_IN_BLOCK, STOPS, Mix, checked_mix, checked_schedule
 from dali_like.sources.composed.packing import pack_stage
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
@@ -384,6 +386,56 @@ class ComposedDataset:
         """
         return self.window(size, drop_remainder=drop_remainder).map(collate)
 
+    # Mixtures
+
+    @classmethod
+    @suggest_arguments
+    def mix(
+        cls,
+        datasets: Sequence[ComposedDataset],
+        weights: Sequence[float] | None = None,
+        *,
+        schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
+        block: int = 4096,
+        stop: str = "first",
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Draw from several datasets, in shares given by weights.
+
+        The shares are exact in each block of positions: each dataset has a whole number of them, in random order. Shares
+        count elements of the datasets. For exact shares of filtered data, filter the datasets before. If a dataset runs in
+        logical shards, so does the mixture, and each shard has blocks of its own.
+
+        Args:
+            weights: one for each dataset, of any sum; default: equal.
+            schedule: pairs of a position of the mixture and the weights from there on, beginning with position 0. Positions
+                are rounded up to a block (`mixtures` has the result). A weight of 0 leaves a dataset out.
+            block: positions per block, at most 2^20.
+            stop: the end. "first": with the first dataset that ends. The last block is smaller, in the same proportion.
+                "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
+                In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
+                "first", it ends the shard.
+            names: of the datasets, for messages and reports; default: "input 0" and so on.
+
+        In each epoch of the mixture, the datasets begin epochs that they have not had. A dataset that is endless continues
+        instead; in logical shards, it begins again.
+
+        Raises:
+            ArgumentError: a weight is less than one position of a block, or datasets, weights and names do not fit.
+            ArgumentClashError: both weights and a schedule are given.
+        """
+        names = [f"input {number}" for number in range(len(datasets))] if names is None else list(map(str, names))
+        if len(names) != len(datasets):
+            raise ArgumentError(f"there are {len(datasets)} datasets and {len(names)} names: pass one name for each dataset")
+        if stop not in STOPS:
+            raise ArgumentError(f'stop should be "first", "all" or "never", not {stop!r}')
+        pieces = checked_schedule(len(datasets), weights, schedule) if datasets else ()
+        if positive("block", block) > MOST_IN_BLOCK:
+            raise ArgumentError(
+                f"block should be at most {MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
+            )
+        return cls._combine(lambda stages: checked_mix(Mix(stages, tuple(names), pieces, block, stop)), datasets)
+
     # Elements
 
     def __len__(self) -> int:
@@ -411,6 +463,7 @@ class ComposedDataset:
         """
         if self._stage.is_sharded:
             raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
+        position = operator.index(position)
         if position < 0:
             raise IndexError(f"position {position} is negative")
         if self._elements is None:

@@ -151,6 +151,8 @@ class Repeat(Stage):
 
     @property
     def length(self) -> int | None:
+        if self.input.length == 0:
+            return 0
         return None if self.times is None or self.input.length is None else self.times * self.input.length
 
     @property

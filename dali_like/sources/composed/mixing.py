@@ -1,0 +1,582 @@
+"""Mixtures: the elements of several inputs in shares given by weights.
+
+The outputs are divided into blocks. In each block, an input has a whole number of positions, its quota. The order inside a
+block is a permutation of its positions. So the number of draws from an input before a block follows from the number of the
+block, and shares never drift.
+
+- With random access, the position in the permuted block gives the input and the draw.
+- In logical shards, each shard has a schedule of its own over its outputs, and draws from an input in order. Draw i of shard
+  s is position ``i * L + s`` of an input with random access, for L shards.
+"""
+
+from __future__ import annotations
+
+import abc
+import json
+import math
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.common.checks import is_int, not_negative
+from dali_like.engine.worker.exceptions import add_note
+from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, checked_state, evaluators
+from dali_like.sources.permutation import Permutation
+
+__all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "Piece", "Schedule", "checked_mix", "checked_schedule", "quotas"]
+
+#: Ways to end a mixture.
+STOPS = ("first", "all", "never")
+#: After this part of the positions of a block, a table of the whole block is cheaper.
+_PART_WITHOUT_TABLE = 1 / 16
+#: Positions per block; a table takes 64 MiB.
+MOST_IN_BLOCK = 1 << 20
+
+#: Weights from a position on.
+Weights = tuple[int, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Mix(Stage):
+    """Draws from several inputs by weights.
+
+    Attributes:
+        names: of the inputs.
+        weights: a schedule: ascending positions, the first one 0, each with the weights from there on.
+        block: positions per block.
+        stop: one of `STOPS`.
+    """
+
+    all_inputs: tuple[Stage, ...]
+    names: tuple[str, ...]
+    weights: tuple[Weights, ...]
+    block: int
+    stop: str
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return self.all_inputs
+
+    @property
+    def length(self) -> int | None:
+        return None if self.is_sharded else self.whole_schedule.length
+
+    @property
+    def text(self) -> str:
+        return f"mix({len(self.inputs)} inputs, block={self.block}, stop={self.stop}); weights={json.dumps(self.weights)}"
+
+    @property
+    def name(self) -> str:
+        """The stage for messages, without its weights."""
+        return f"mix({', '.join(self.names)})"
+
+    @cached_property
+    def whole_schedule(self) -> Schedule:
+        """The schedule over the positions of an epoch, with its end. All inputs have random access."""
+        return _ended(self.schedule(), [stage.length for stage in self.inputs], self)
+
+    def schedule(self, num_shards: int = 1) -> Schedule:
+        """Return the schedule without an end: over positions, or over the outputs of each logical shard."""
+        begins: dict[int, tuple[int, ...]] = {}
+        for position, weights in self.weights:
+            begins[-(-position // (num_shards * self.block))] = quotas(weights, self.block, self.names)
+        pieces: list[Piece] = []
+        for begin, numbers in begins.items():
+            drawn = _drawn(pieces[-1], begin) if pieces else [0] * len(numbers)
+            pieces.append(_piece(begin, numbers, drawn))
+        return Schedule(tuple(pieces), self.block, None)
+
+    def evaluator(self, place: Place) -> RandomAccess | Sharded:
+        sources = evaluators(self.inputs, place)
+        if self.is_sharded:
+            return _MixSharded(self, place, sources)
+        return _MixAccess(self, place, [source for source in sources if isinstance(source, RandomAccess)])
+
+
+class Piece(NamedTuple):
+    """Blocks with the same quotas.
+
+    Attributes:
+        begin: the first block.
+        quotas: positions of each input in a block.
+        ends: the sums of the quotas up to each input.
+        drawn: the draws from each input before the first block.
+        offsets: place v of the permuted block b is draw ``offsets[i] + b * quotas[i] + v`` of its input i.
+    """
+
+    begin: int
+    quotas: tuple[int, ...]
+    ends: tuple[int, ...]
+    drawn: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Positions in a block."""
+        return self.ends[-1]
+
+
+def _piece(begin: int, numbers: Sequence[int], drawn: Sequence[int]) -> Piece:
+    ends = np.cumsum(numbers).tolist()
+    offsets = [before - begin * quota - (end - quota) for before, quota, end in zip(drawn, numbers, ends, strict=True)]
+    return Piece(begin, tuple(numbers), tuple(ends), tuple(drawn), tuple(offsets))
+
+
+def _drawn(piece: Piece, block: int) -> list[int]:
+    """Return the draws from each input before a block of a piece."""
+    return [drawn + (block - piece.begin) * quota for drawn, quota in zip(piece.drawn, piece.quotas, strict=True)]
+
+
+class Schedule(NamedTuple):
+    """Quotas from block to block.
+
+    Attributes:
+        pieces: ascending; each ends where the next one begins.
+        block: positions per block; the last block of a finite schedule may have fewer.
+        length: number of positions; None if it is endless.
+    """
+
+    pieces: tuple[Piece, ...]
+    block: int
+    length: int | None
+
+    def piece(self, block: int) -> Piece:
+        """Return the piece of a block."""
+        return self.pieces[bisect_right(self.pieces, block, key=lambda piece: piece.begin) - 1]
+
+    def drawn(self, block: int) -> list[int]:
+        """Return the draws from each input before a block."""
+        return _drawn(self.piece(block), block)
+
+    def order(self, block: int, seed: int) -> NDArray[np.int64]:
+        """Return the inputs of the positions of a block."""
+        piece = self.piece(block)
+        places = Permutation.without_table(piece.size, seed, block)[np.arange(piece.size)]
+        return np.searchsorted(piece.ends, places, side="right")
+
+
+def quotas(weights: Sequence[float], block: int, names: Sequence[str]) -> tuple[int, ...]:
+    """Return the positions of each input in a block, by the method of largest remainders.
+
+    >>> quotas([0.5, 0.3, 0.2], 16, "abc")
+    (8, 5, 3)
+
+    Raises:
+        ArgumentError: a weight is too small for the block.
+    """
+    exact = [Fraction(repr(weight)) for weight in weights]
+    total = sum(exact)
+    shares = [weight * block / total for weight in exact]
+    numbers = [int(share) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda i: numbers[i] - shares[i])
+    for i in by_remainder[: block - sum(numbers)]:
+        numbers[i] += 1
+    for i, number in enumerate(numbers):
+        if not number and weights[i]:
+            needed = max(-(-total // weight) for weight in exact if weight)
+            raise ArgumentError(
+                f"the weight {weights[i]!r} of {names[i]} is less than one position in a block of {block}. Use a larger "
+                f"weight, or blocks of at least {needed} positions: block={needed}"
+            )
+    return tuple(numbers)
+
+
+def checked_schedule(
+    count: int, weights: Sequence[float] | None, schedule: Sequence[tuple[int, Sequence[float]]] | None
+) -> tuple[Weights, ...]:
+    """Return the weights of a number of inputs from position to position. Without arguments, they are equal.
+
+    Raises:
+        ArgumentClashError: both weights and a schedule are given.
+        ArgumentError: they do not fit.
+    """
+    if schedule is None:
+        schedule = [(0, [1] * count if weights is None else weights)]
+    elif weights is not None:
+        raise ArgumentClashError("weights and schedule exclude each other: pass schedule=[(0, weights), ...]")
+    checked = tuple(
+        (not_negative("a position of schedule", begin), _checked_weights(count, each)) for begin, each in schedule
+    )
+    begins = [begin for begin, _ in checked]
+    if begins[:1] != [0] or begins != sorted(set(begins)):
+        raise ArgumentError(f"the positions of schedule should begin with 0 and ascend, but are {begins}")
+    return checked
+
+
+def checked_mix(stage: Mix) -> Mix:
+    """Return the stage, if its arguments fit together.
+
+    Raises:
+        ArgumentError: a weight is too small, an input is empty, or the mixture would wait for an input endlessly.
+    """
+    stage.schedule()
+    for name, each, weight in zip(stage.names, stage.inputs, stage.weights[-1][1], strict=True):
+        if stage.stop != "first" and each.length == 0:
+            raise ArgumentError(f'{name} is empty, so it cannot be repeated: leave it out, or use stop="first"')
+        if stage.stop == "all" and stage.is_sharded and not weight:
+            raise _never_ends(name)
+    if not stage.is_sharded:
+        _ended(stage.schedule(), [each.length for each in stage.inputs], stage)
+    return stage
+
+
+def _checked_weights(count: int, weights: Sequence[float]) -> tuple[float, ...]:
+    numbers = tuple(int(weight) if is_int(weight) else float(weight) for weight in weights)
+    if len(numbers) != count:
+        raise ArgumentError(f"there are {count} datasets and {len(numbers)} weights: pass one weight for each dataset")
+    if not all(0 <= number < math.inf for number in numbers) or not any(numbers):
+        raise ArgumentError(f"weights should be finite, not negative, and not all 0, but are {list(numbers)}")
+    return numbers
+
+
+def _ended(schedule: Schedule, lengths: Sequence[int | None], stage: Mix) -> Schedule:
+    """Return a schedule with its end.
+
+    The last block has fewer positions, in the same proportion: so many that the first input to end, or the last one, ends
+    exactly there.
+
+    Raises:
+        ArgumentError: some input never ends, because its weight is 0.
+    """
+    is_first = stage.stop == "first"
+    if stage.stop == "never" or (not is_first and None in lengths):
+        return schedule
+    ends: dict[int, int] = {}
+    for i, length in enumerate(lengths):
+        block = None if length is None else _last_block(schedule, i, length, is_first)
+        if block is not None:
+            ends[i] = block
+        elif not is_first:
+            raise _never_ends(stage.names[i])
+    if not ends:
+        return schedule
+    block = min(ends.values()) if is_first else max(ends.values())
+    piece, drawn = schedule.piece(block), schedule.drawn(block)
+    parts = [
+        Fraction((lengths[i] or 0) - drawn[i], piece.quotas[i])
+        for i, end in ends.items()
+        if end == block and piece.quotas[i]
+    ]
+    part = min(parts) if is_first else max(parts)
+    pieces = [each for each in schedule.pieces if each.begin < block]
+    pieces.append(_piece(block, [int(quota * part) for quota in piece.quotas], drawn))
+    return Schedule(tuple(pieces), schedule.block, block * schedule.block + pieces[-1].size)
+
+
+def _never_ends(name: str) -> ArgumentError:
+    return ArgumentError(
+        f'{name} may never end, because its last weight is 0, and with stop="all" the mixture waits for its end. Give it a '
+        'weight, or use stop="first" or "never"'
+    )
+
+
+def _last_block(schedule: Schedule, number: int, length: int, is_first: bool) -> int | None:
+    """Return the block in which an input has no element left for its quota (`is_first`), or has its last element."""
+    wanted = length + 1 if is_first else length
+    for piece, after in zip(schedule.pieces, [*schedule.pieces[1:], None], strict=True):
+        quota = piece.quotas[number]
+        if quota:
+            block = piece.begin + -(-(wanted - piece.drawn[number]) // quota) - 1
+            if after is None or block < after.begin:
+                return block
+    return None
+
+
+def _epoch(epoch: int, turn: int, stop: str) -> int:
+    """Return the epoch of an input in its turn, in an epoch of the mixture: a different number for each pair (Cantor)."""
+    return epoch if stop == "first" else (epoch + turn) * (epoch + turn + 1) // 2 + turn
+
+
+def _note_input(error: Exception, stage: Mix, number: int) -> None:
+    add_note(error, f"raised by input {number} ({stage.names[number]}) of stage {stage.name}")
+
+
+class _MixAccess(RandomAccess):
+    """With random access."""
+
+    def __init__(self, stage: Mix, place: Place, sources: list[RandomAccess]) -> None:
+        self._stage, self._place, self._sources = stage, place, sources
+        self._schedule = stage.whole_schedule
+        self.length = self._schedule.length
+        self._lengths = [source.length for source in sources]
+        #: Whether inputs begin further epochs within an epoch of the mixture.
+        self._repeats = self.length is not None and stage.stop != "first"
+        #: Draws in an epoch: an endless input continues there in the next one.
+        self._totals = [0] * len(sources)
+        if self.length is not None:
+            last = self._schedule.pieces[-1]
+            self._totals = [drawn + quota for drawn, quota in zip(last.drawn, last.quotas, strict=True)]
+        self._seed: tuple[int, int] | None = None
+        self._latest = _OpenBlock(0, 0, 0, _piece(0, [0], [0]), 0)
+
+    def at(self, position: int) -> Any:
+        latest = self._latest
+        offset = position - latest.begin
+        if not 0 <= offset < latest.size:
+            latest = self._latest = self._open(position)
+            offset = position - latest.begin
+        if latest.draws is not None:
+            number, draw = latest.inputs[offset], latest.draws[offset]
+        else:
+            number, draw = latest.draw(offset)
+        if latest.epoch or self._repeats:
+            draw = self._in_epoch(latest.epoch, number, draw)
+        try:
+            return self._sources[number].at(draw)
+        except Exception as error:
+            _note_input(error, self._stage, number)
+            raise
+
+    def _in_epoch(self, epoch: int, number: int, draw: int) -> int:
+        """Return the position of an input for a draw in an epoch of a finite mixture."""
+        length = self._lengths[number]
+        if length is None:
+            return epoch * self._totals[number] + draw
+        turn, index = divmod(draw, length)
+        return _epoch(epoch, turn, self._stage.stop) * length + index
+
+    def _open(self, position: int) -> _OpenBlock:
+        epoch, index = (0, position) if self.length is None else divmod(position, self.length)
+        if self._seed is None or self._seed[0] != epoch:
+            self._seed = epoch, self._place.seed_of(epoch)
+        block, offset = divmod(index, self._stage.block)
+        return _OpenBlock(position - offset, epoch, block, self._schedule.piece(block), self._seed[1])
+
+
+class _OpenBlock:
+    """The block of the latest position. Neighbors share it.
+
+    Attributes:
+        begin, size: its positions.
+        inputs, draws: of all its positions, once some of them have been needed.
+    """
+
+    __slots__ = ("_block", "_calls", "_permutation", "_piece", "begin", "draws", "epoch", "inputs", "size")
+
+    def __init__(self, begin: int, epoch: int, block: int, piece: Piece, seed: int) -> None:
+        self.begin, self.size, self.epoch = begin, piece.size, epoch
+        self._block, self._piece = block, piece
+        self._permutation = Permutation.without_table(max(piece.size, 1), seed, block)
+        self._calls = 0
+        self.inputs: list[int] = []
+        self.draws: list[int] | None = None
+
+    def draw(self, offset: int) -> tuple[int, int]:
+        """Return the input of a position, and the number of the draw from it."""
+        self._calls += 1
+        if self._calls > self.size * _PART_WITHOUT_TABLE:
+            self._tabulate()
+        piece = self._piece
+        place = self._permutation[offset]
+        number = bisect_right(piece.ends, place)
+        return number, piece.offsets[number] + self._block * piece.quotas[number] + place
+
+    def _tabulate(self) -> None:
+        piece = self._piece
+        places = self._permutation[np.arange(piece.size)]
+        inputs = np.searchsorted(piece.ends, places, side="right")
+        firsts = np.array([offset + self._block * quota for offset, quota in zip(piece.offsets, piece.quotas, strict=True)])
+        self.inputs, self.draws = inputs.tolist(), (firsts[inputs] + places).tolist()
+
+
+class _MixSharded(Sharded):
+    """In logical shards."""
+
+    def __init__(self, stage: Mix, place: Place, sources: list[RandomAccess | Sharded]) -> None:
+        self._stage, self._place, self._sources = stage, place, sources
+        self._schedule = stage.schedule(place.num_shards)
+
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        step, saved = checked_state(state, (0, ()), _is_mix_state)
+        schedule, seed = self._schedule, self._place.seed_of(epoch, shard)
+        block, offset = divmod(step, self._stage.block)
+        counts = np.bincount(schedule.order(block, seed)[:offset], minlength=len(self._sources)).tolist()
+        drawn = [before + count for before, count in zip(schedule.drawn(block), counts, strict=True)]
+        states = {number: input_state for number, *input_state in saved}
+        inputs: list[_Input] = []
+        for number, source in enumerate(self._sources):
+            if isinstance(source, RandomAccess):
+                inputs.append(_AccessInput(source, shard, self._place.num_shards, epoch, self._stage.stop, drawn[number]))
+            else:
+                inputs.append(_WalkInput(source, shard, epoch, self._stage.stop, states.get(number)))
+        return _MixWalk(self._stage, schedule, seed, step, inputs)
+
+
+def _is_mix_state(state: Any) -> bool:
+    return isinstance(state, (list, tuple)) and len(state) == 2 and isinstance(state[0], int) and state[0] >= 0
+
+
+class _Input(abc.ABC):
+    """An input of a mixture in a logical shard.
+
+    Attributes:
+        is_complete: whether its first epoch in the shard has ended.
+        is_empty: whether an epoch had no elements: the input is left out in this shard from then on.
+    """
+
+    is_complete = False
+    is_empty = False
+
+    @abc.abstractmethod
+    def draw(self, is_wanted: bool) -> Any:
+        """Return the next element of this epoch, or go past it.
+
+        Raises:
+            StopIteration: the epoch has ended. The next draw begins another one.
+        """
+
+
+class _AccessInput(_Input):
+    """An input with random access. Its state is the number of draws, which follows from that of the mixture."""
+
+    def __init__(self, source: RandomAccess, shard: int, num_shards: int, epoch: int, stop: str, drawn: int) -> None:
+        self._source, self._shard, self._num_shards = source, shard, num_shards
+        self._epoch, self._stop = epoch, stop
+        self._drawn = drawn
+        self._note()
+
+    def draw(self, is_wanted: bool) -> Any:
+        position = self._drawn * self._num_shards + self._shard
+        length = self._source.length
+        if length is not None:
+            if self._stop == "first" and position >= length:
+                raise StopIteration
+            turn, index = divmod(position, length)
+            position = _epoch(self._epoch, turn, self._stop) * length + index
+        self._drawn += 1
+        self._note()
+        return self._source.at(position) if is_wanted else None
+
+    def _note(self) -> None:
+        length = self._source.length
+        self.is_complete = length is not None and self._drawn * self._num_shards + self._shard >= length
+
+
+class _WalkInput(_Input):
+    """An input in logical shards. Its walk opens with the first draw."""
+
+    def __init__(self, source: Sharded, shard: int, epoch: int, stop: str, state: Any) -> None:
+        self._source, self._shard, self._epoch, self._stop = source, shard, epoch, stop
+        self._walk: ShardWalk | None = None
+        # The number of the input's epoch in this epoch of the mixture, whether it had elements, the state of the walk.
+        turn, has_elements, saved, is_empty = (0, False, None, False) if state is None else state
+        self._turn: int = turn
+        self._has_elements: bool = has_elements
+        self._saved: Any = saved
+        self.is_empty = is_empty
+        self._note()
+
+    def draw(self, is_wanted: bool) -> Any:
+        if self._walk is None:
+            epoch = _epoch(self._epoch, self._turn, self._stop)
+            self._walk = self._source.open(self._shard, epoch, self._saved)
+        try:
+            element = None
+            if is_wanted:
+                element = next(self._walk)
+            else:
+                self._walk.skip()
+        except StopIteration:
+            if self._stop != "first":
+                self._end_epoch()
+            raise
+        except Exception:
+            self._has_elements = True
+            raise
+        self._has_elements = True
+        return element
+
+    def _end_epoch(self) -> None:
+        if self._has_elements:
+            self._turn += 1
+            self._has_elements = False
+        else:
+            self.is_empty = True
+        self._walk = self._saved = None
+        self._note()
+
+    def _note(self) -> None:
+        self.is_complete = self._turn > 0 or self.is_empty
+
+    def state(self) -> list[Any] | None:
+        """Return the state; None before the first draw."""
+        saved = self._saved if self._walk is None else self._walk.state()
+        if self._walk is None and saved is None and not self.is_complete:
+            return None
+        return [self._turn, self._has_elements, saved, self.is_empty]
+
+
+class _MixWalk(ShardWalk):
+    """The state is the number of steps, and the states of those inputs that run in logical shards.
+
+    A step is a position of the schedule. Steps of empty inputs have no output.
+    """
+
+    def __init__(self, stage: Mix, schedule: Schedule, seed: int, step: int, inputs: list[_Input]) -> None:
+        self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
+        self._step = step
+        self._order: array[int] = array("H")
+        self._open_block()
+        self._has_ended = self._ends_here()
+
+    def __next__(self) -> Any:
+        return self._advance(is_wanted=True)
+
+    def skip(self) -> None:
+        self._advance(is_wanted=False)
+
+    def _advance(self, is_wanted: bool) -> Any:
+        while not self._has_ended:
+            number = self._order[self._step % self._stage.block]
+            each = self._inputs[number]
+            if each.is_empty:
+                self._take_step()
+                continue
+            was_complete = each.is_complete
+            try:
+                element = each.draw(is_wanted)
+            except StopIteration:
+                if self._stage.stop == "first":
+                    raise
+                self._has_ended = self._ends_here()
+                continue  # with the next epoch of this input
+            except Exception as error:
+                self._take_step()
+                _note_input(error, self._stage, number)
+                raise
+            finally:
+                if each.is_complete and not was_complete:
+                    self._has_ended = self._ends_here()
+            self._take_step()
+            return element
+        raise StopIteration
+
+    def _ends_here(self) -> bool:
+        if self._stage.stop == "all" and all(each.is_complete for each in self._inputs):
+            return True
+        return self._is_last_piece and all(self._inputs[number].is_empty for number in self._drawn_from)
+
+    def _take_step(self) -> None:
+        self._step += 1
+        if self._step % self._stage.block == 0:
+            self._open_block()
+            self._has_ended = self._ends_here()
+
+    def _open_block(self) -> None:
+        block = self._step // self._stage.block
+        self._order = array("H", self._schedule.order(block, self._seed).astype(np.uint16).tobytes())
+        piece = self._schedule.piece(block)
+        self._is_last_piece = piece is self._schedule.pieces[-1]
+        self._drawn_from = [number for number, quota in enumerate(piece.quotas) if quota]
+
+    def state(self) -> list[Any]:
+        states = [(number, each.state()) for number, each in enumerate(self._inputs) if isinstance(each, _WalkInput)]
+        return [self._step, [[number, *state] for number, state in states if state is not None]]
