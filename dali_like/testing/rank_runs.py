@@ -155,10 +155,10 @@ class SimulatedRank(Rank):
         for shard in sorted({position % self._num_shards for position in positions}):
             worker = self._worker()
             carried = {shard: self._random.choice((self._states, self._older))[shard]}
-            for position in positions:
-                if position % self._num_shards == shard:
-                    with contextlib.suppress(ShardEndedError):
-                        batch[position] = _element(worker, self._epoch, position, carried)
+            of_shard = [position for position in positions if position % self._num_shards == shard]
+            for position in self._some_twice(of_shard):
+                with contextlib.suppress(ShardEndedError):
+                    batch[position] = _element(worker, self._epoch, position, carried)
             self._older[shard] = self._states[shard]
             self._states[shard] = worker.state(self._epoch, shard, self._position, carried)
         return [batch[position] for position in sorted(batch)]
@@ -181,6 +181,10 @@ class SimulatedRank(Rank):
     def close(self) -> None:
         for worker in filter(None, self._workers):
             worker.close()
+
+    def _some_twice(self, positions: list[int]) -> list[int]:
+        """Return the positions; sometimes twice, as if the first answer had been lost."""
+        return positions * self._random.choice((1, 1, 1, 2))
 
     def _worker(self) -> Elements:
         number = self._random.randrange(len(self._workers))

@@ -90,8 +90,8 @@ def test_the_failing_run_is_the_smallest_and_can_be_repeated() -> None:
     text = failure(NUMBERS.filter(accept).map(Calls()).with_options(shards=1), num_ranks=(1,), num_workers=(0,), seed=3)
 
     assert text.startswith("position ")
-    assert text.count("    Part(") == 2  # one resume: a worker begins to count again
-    assert text.count("num_steps=1, batch_size=1, num_ranks=1, num_workers=0, kill_before=None") == 2
+    assert text.count("    Part(") == 1  # no resume is needed: an answer that is repeated is enough
+    assert "batch_size=1, num_ranks=1, num_workers=0, kill_before=None" in text
     program = text.partition("run:\n\n")[2]
     assert "from dali_like.testing.rank_runs import SimulatedRank, Part, Reference, first_mismatch" in program
     printed: list[Any] = []
