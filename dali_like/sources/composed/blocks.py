@@ -188,6 +188,10 @@ class BlockShuffle(BlockStage):
         source = self.input.evaluator(place.input(0))
         return _BlockShuffle(self, place, source) if isinstance(source, RandomAccess) else self.sharded(place)
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        needed = -(-end // self.block) * self.block
+        return [(epoch, needed if self.length is None else min(needed, self.length))]
+
 
 class _BlockShuffle(RandomAccess):
     def __init__(self, stage: BlockShuffle, place: Place, source: RandomAccess) -> None:
@@ -231,6 +235,10 @@ class Shuffle(Stage):
         source = self.input.evaluator(place.input(0))
         assert isinstance(source, RandomAccess)
         return _Shuffle(self, place, source)
+
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        assert self.length is not None
+        return [(epoch, self.length)]
 
 
 class _Shuffle(RandomAccess):

@@ -11,7 +11,7 @@ from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.collate import default_collate
-from dali_like.sources.composed import selection
+from dali_like.sources.composed import draws, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.bucketing import Bucket, Budget, WithinBudget
 from dali_like.sources.composed.elementwise import Enumerate, Map
@@ -409,13 +409,17 @@ class ComposedDataset:
         Args:
             weights: one for each dataset, of any sum; default: equal.
             schedule: pairs of a position of the mixture and the weights from there on, beginning with position 0. Positions
-                are rounded up to a block (`mixtures` has the result). A weight of 0 leaves a dataset out.
+                are rounded up to a block (see `report`). A weight of 0 leaves a dataset out.
             block: positions per block, at most 2^20.
             stop: the end. "first": with the first dataset that ends. The last block is smaller, in the same proportion.
                 "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
                 In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
                 "first", it ends the shard.
             names: of the datasets, for messages and reports; default: "input 0" and so on.
+
+        Weights may change at a resume, with ``load_state_dict(state, allow_change=["weights"])``. Describe the mixture with
+        a schedule: the old weights, then the new ones. If elements have been drawn already where the new weights begin, an
+        error names the first position where they may begin.
 
         In each epoch of the mixture, the datasets begin epochs that they have not had. A dataset that is endless continues
         instead; in logical shards, it begins again.
@@ -435,6 +439,24 @@ class ComposedDataset:
                 f"block should be at most {MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
             )
         return cls._combine(lambda stages: checked_mix(Mix(stages, tuple(names), pieces, block, stop)), datasets)
+
+    def report(
+        self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
+    ) -> list[draws.MixtureReport]:
+        """Return how the mixtures of this dataset draw from their inputs: rounded shares; samples and epochs until a state.
+
+        Args:
+            state: of an iterator or a loader, of one rank or merged; default: the beginning.
+            cost: returns the number of tokens of an element. Up to 100 elements of each input are read, to estimate totals.
+
+        Raises:
+            CheckpointError: the state is of another stream, or stages behind a mixture hide its position.
+        """
+        if state is None:
+            first = {0: ShardState(0, None)} if self.shards else {}
+            state = make_state(self.description, self.seed, self.shards, 0, 0, first)
+        checked = checked_state(state, self.description, self.seed, self.shards)
+        return draws.report(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, cost)
 
     # Elements
 
@@ -478,9 +500,18 @@ class ComposedDataset:
         """Return what evaluates the dataset in this process."""
         return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS)
 
-    def checked_state(self, state: Any, allow_change: Collection[str] = ()) -> dict[str, Any]:
-        """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`."""
-        return checked_state(state, self.description, self.seed, self.shards, allow_change)
+    def checked_state(
+        self, state: Any, allow_change: Collection[str] = (), owned: Sequence[int] | None = None
+    ) -> dict[str, Any]:
+        """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`.
+
+        Args:
+            owned: logical shards whose draws are checked if weights may change; default: those in the state.
+        """
+        checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
+        if "weights" in allow_change:
+            draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
+        return checked
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_elements": None}

@@ -35,6 +35,9 @@ class Elementwise(Stage):
     def length(self) -> int | None:
         return self.input.length
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        return [(epoch, end)]
+
     @abc.abstractmethod
     def apply(self, element: Any, place: Place, epoch: int, position: int) -> Any:
         """Return the output for an element at a position of an epoch."""

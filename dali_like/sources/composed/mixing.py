@@ -28,10 +28,19 @@ from numpy.typing import NDArray
 from dali_like.common.checks import is_int, not_negative
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import ArgumentClashError, ArgumentError
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, checked_state, evaluators
+from dali_like.sources.composed.stage import (
+    Place,
+    RandomAccess,
+    Sharded,
+    ShardWalk,
+    Stage,
+    checked_state,
+    evaluators,
+    no_reach,
+)
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "Piece", "Schedule", "checked_mix", "checked_schedule", "quotas"]
+__all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "MixWalk", "Piece", "Schedule", "checked_mix", "checked_schedule", "quotas"]
 
 #: Ways to end a mixture.
 STOPS = ("first", "all", "never")
@@ -94,6 +103,17 @@ class Mix(Stage):
             pieces.append(_piece(begin, numbers, drawn))
         return Schedule(tuple(pieces), self.block, None)
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        """Whole blocks, so that the order inside them does not matter."""
+        needed = []
+        for stage, drawn in zip(self.inputs, self.whole_schedule.drawn_until(end, None), strict=True):
+            if stage.length is None and epoch and self.length is not None:
+                raise no_reach(self)
+            if stage.length is not None and drawn > stage.length:
+                raise no_reach(self)
+            needed.append((_epoch(epoch, 0, self.stop), drawn))
+        return needed
+
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         sources = evaluators(self.inputs, place)
         if self.is_sharded:
@@ -155,6 +175,26 @@ class Schedule(NamedTuple):
     def drawn(self, block: int) -> list[int]:
         """Return the draws from each input before a block."""
         return _drawn(self.piece(block), block)
+
+    def drawn_until(self, position: int, seed: int | None) -> list[int]:
+        """Return the draws from each input before a position; without a seed, up to the end of its block."""
+        block, offset = divmod(position, self.block)
+        if not offset:
+            return self.drawn(block)
+        if seed is None or position == self.length:
+            return [before + quota for before, quota in zip(self.drawn(block), self.piece(block).quotas, strict=True)]
+        counts = np.bincount(self.order(block, seed)[:offset], minlength=len(self.pieces[0].quotas)).tolist()
+        return [before + count for before, count in zip(self.drawn(block), counts, strict=True)]
+
+    def first_difference(self, other: Schedule) -> int | None:
+        """Return the first position from which two schedules differ; None if they are equal."""
+        blocks = {piece.begin for schedule in (self, other) for piece in schedule.pieces}
+        blocks |= {-(-schedule.length // self.block) for schedule in (self, other) if schedule.length is not None}
+        return next((b * self.block for b in sorted(blocks) if self._quotas(b) != other._quotas(b)), None)
+
+    def _quotas(self, block: int) -> tuple[int, ...] | None:
+        has_ended = self.length is not None and block * self.block >= self.length
+        return None if has_ended else self.piece(block).quotas
 
     def order(self, block: int, seed: int) -> NDArray[np.int64]:
         """Return the inputs of the positions of a block."""
@@ -397,9 +437,7 @@ class _MixSharded(Sharded):
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         step, saved = checked_state(state, (0, ()), _is_mix_state)
         schedule, seed = self._schedule, self._place.seed_of(epoch, shard)
-        block, offset = divmod(step, self._stage.block)
-        counts = np.bincount(schedule.order(block, seed)[:offset], minlength=len(self._sources)).tolist()
-        drawn = [before + count for before, count in zip(schedule.drawn(block), counts, strict=True)]
+        drawn = schedule.drawn_until(step, seed)
         states = {number: input_state for number, *input_state in saved}
         inputs: list[_Input] = []
         for number, source in enumerate(self._sources):
@@ -407,7 +445,7 @@ class _MixSharded(Sharded):
                 inputs.append(_AccessInput(source, shard, self._place.num_shards, epoch, self._stage.stop, drawn[number]))
             else:
                 inputs.append(_WalkInput(source, shard, epoch, self._stage.stop, states.get(number)))
-        return _MixWalk(self._stage, schedule, seed, step, inputs)
+        return MixWalk(self._stage, schedule, seed, step, inputs)
 
 
 def _is_mix_state(state: Any) -> bool:
@@ -514,7 +552,7 @@ class _WalkInput(_Input):
         return [self._turn, self._has_elements, saved, self.is_empty]
 
 
-class _MixWalk(ShardWalk):
+class MixWalk(ShardWalk):
     """The state is the number of steps, and the states of those inputs that run in logical shards.
 
     A step is a position of the schedule. Steps of empty inputs have no output.
@@ -522,6 +560,7 @@ class _MixWalk(ShardWalk):
 
     def __init__(self, stage: Mix, schedule: Schedule, seed: int, step: int, inputs: list[_Input]) -> None:
         self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
+        self._walk_inputs = [(number, each) for number, each in enumerate(inputs) if isinstance(each, _WalkInput)]
         self._step = step
         self._order: array[int] = array("H")
         self._open_block()
@@ -532,6 +571,12 @@ class _MixWalk(ShardWalk):
 
     def skip(self) -> None:
         self._advance(is_wanted=False)
+
+    @property
+    def drawn(self) -> list[int]:
+        """Number of draws from each input."""
+        drawn = self._schedule.drawn_until(self._step, self._seed)
+        return [0 if each.is_empty else count for each, count in zip(self._inputs, drawn, strict=True)]
 
     def _advance(self, is_wanted: bool) -> Any:
         while not self._has_ended:
@@ -578,5 +623,5 @@ class _MixWalk(ShardWalk):
         self._drawn_from = [number for number, quota in enumerate(piece.quotas) if quota]
 
     def state(self) -> list[Any]:
-        states = [(number, each.state()) for number, each in enumerate(self._inputs) if isinstance(each, _WalkInput)]
+        states = [(number, each.state()) for number, each in self._walk_inputs]
         return [self._step, [[number, *state] for number, state in states if state is not None]]

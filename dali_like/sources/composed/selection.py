@@ -15,6 +15,7 @@ from dali_like.sources.composed.stage import (
     Stage,
     evaluators,
     in_shards,
+    no_reach,
     skip_any,
 )
 
@@ -46,6 +47,12 @@ class Slice(Stage):
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
         return _SliceAccess(self, source) if isinstance(source, RandomAccess) else _SliceSharded(self, place, source)
+
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        needed = self.start + (end - 1) * self.step + 1
+        if self.input.length is None:
+            return [(0, epoch * (self.stop or 0) + needed)]
+        return [(epoch, needed)]
 
     def _end(self, length: int | None) -> int | None:
         return min((end for end in (self.stop, length) if end is not None), default=None)
@@ -163,6 +170,12 @@ class Repeat(Stage):
         source = self.input.evaluator(place.input(0))
         return _RepeatAccess(self, source) if isinstance(source, RandomAccess) else _RepeatSharded(self, source)
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        length = self.input.length
+        if length is not None and (epoch or end > length):
+            raise no_reach(self)
+        return [(epoch, end)]
+
 
 class _RepeatAccess(RandomAccess):
     def __init__(self, stage: Repeat, source: RandomAccess) -> None:
@@ -247,6 +260,14 @@ class Concat(Stage):
             return _ConcatSharded([in_shards(source, place.input(i)) for i, source in enumerate(sources)])
         return _ConcatAccess(self, [source for source in sources if isinstance(source, RandomAccess)])
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        needed = []
+        for stage in self.inputs:
+            length = end if stage.length is None else min(end, stage.length)
+            needed.append((epoch, length))
+            end -= length
+        return needed
+
 
 class _ConcatAccess(RandomAccess):
     def __init__(self, stage: Concat, sources: list[RandomAccess]) -> None:
@@ -326,6 +347,11 @@ class Zip(Stage):
             return _ZipSharded([in_shards(source, place.input(i)) for i, source in enumerate(sources)])
         return _ZipAccess(self, [source for source in sources if isinstance(source, RandomAccess)])
 
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        if epoch and any(stage.length is None for stage in self.inputs):
+            raise no_reach(self)
+        return [(epoch, end)] * len(self.inputs)
+
 
 class _ZipAccess(RandomAccess):
     def __init__(self, stage: Zip, sources: list[RandomAccess]) -> None:
@@ -404,6 +430,10 @@ class Window(Stage):
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
         return _WindowAccess(self, source) if isinstance(source, RandomAccess) else _WindowSharded(self, source)
+
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        needed = (end - 1) * self.shift + self.size
+        return [(epoch, needed if self.input.length is None else min(needed, self.input.length))]
 
 
 class _WindowAccess(RandomAccess):

@@ -26,7 +26,17 @@ import numpy as np
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import CheckpointError
 
-__all__ = ["Place", "RandomAccess", "ShardWalk", "Sharded", "Stage", "generator_at", "note_place", "skip_any"]
+__all__ = [
+    "Place",
+    "RandomAccess",
+    "ShardWalk",
+    "Sharded",
+    "Stage",
+    "generator_at",
+    "no_reach",
+    "note_place",
+    "skip_any",
+]
 
 
 class Place(NamedTuple):
@@ -82,6 +92,22 @@ class Stage(abc.ABC):
     @abc.abstractmethod
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         """Return what evaluates the stage in this process."""
+
+    def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        """Return which elements of the inputs the outputs below `end` of an epoch may need, with random access.
+
+        Resuming with other weights of a mixture is only possible if each stage behind it has this method.
+
+        Args:
+            end: at least 1.
+
+        Returns:
+            For each input its epoch, and the end of the positions there.
+
+        Raises:
+            CheckpointError: it is unknown, or earlier epochs of an input are needed, too.
+        """
+        raise no_reach(self)
 
     def outline(self, indent: str = "") -> list[str]:
         """Return the texts of this stage and of its inputs, inputs indented."""
@@ -214,6 +240,14 @@ def generator_at(place: Place, epoch: int, position: int) -> np.random.Generator
 def note_place(error: Exception, stage: Stage, where: str) -> None:
     """Add the stage and a position to an exception of a user's function."""
     add_note(error, f"raised by stage {stage.text} of a composed dataset, {where}")
+
+
+def no_reach(stage: Stage) -> CheckpointError:
+    """Return the error that weights cannot change before a stage."""
+    return CheckpointError(
+        f"Invalid state_dict: weights of a mixture before stage {stage.text} cannot change at this position. Resume "
+        "with the old weights, and change them at the beginning of an epoch"
+    )
 
 
 def checked_state(state: Any, default: Any, fits: Callable[[Any], bool]) -> Any:

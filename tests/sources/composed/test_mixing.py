@@ -1,11 +1,15 @@
 """Mixtures: shares, ends, epochs, and resuming."""
 
+import dataclasses
+import json
 from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.mixing import Mix, quotas
 from dali_like.sources.composed.positions import step_positions
@@ -245,6 +249,50 @@ def resumes_exactly(dataset, every=5):
     return elements
 
 
+@st.composite
+def mixtures(draw, stop):
+    """Mixtures of 1 to 4 finite inputs, with schedules of 1 to 3 pieces."""
+    count = draw(st.integers(1, 4))
+    lengths = draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
+    weights = st.lists(st.integers(1, 9), min_size=count, max_size=count)
+    begins = [0, *sorted(draw(st.sets(st.integers(1, 99), max_size=2)))]
+    schedule = [(begin, draw(weights)) for begin in begins]
+    inputs = [numbered(i, length) for i, length in enumerate(lengths)]
+    return lengths, mix(inputs, schedule=schedule, block=draw(st.integers(36, 80)), stop=stop)
+
+
+class TestAnyMixture:
+    @given(mixtures("first"))
+    def test_first_delivers_the_beginning_of_each_input(self, mixture):
+        lengths, dataset = mixture
+        drawn = [sorted(i for name, i in dataset if name == number) for number in range(len(lengths))]
+        assert drawn == [list(range(len(each))) for each in drawn]
+        assert any(len(each) == length for each, length in zip(drawn, lengths, strict=True))
+
+    @given(mixtures("all"))
+    def test_all_delivers_each_input(self, mixture):
+        lengths, dataset = mixture
+        counts = Counter(dataset)
+        assert set(counts) == {(number, i) for number, length in enumerate(lengths) for i in range(length)}
+        assert len(dataset) == counts.total()
+        totals = Counter(name for name, _ in counts.elements())
+        assert any(totals[number] == length for number, length in enumerate(lengths))
+
+    @given(mixtures("all"), st.integers(1, 5), st.integers(0, 80))
+    def test_shards_resume_exactly(self, mixture, shards, count):
+        _, dataset = mixture
+        stage = dataset._stage
+        inputs = [ComposedDataset(each).filter(lambda _: True)._stage for each in stage.inputs]
+        mixed = ComposedDataset(dataclasses.replace(stage, all_inputs=tuple(inputs))).with_options(shards=shards)
+        elements = list(mixed)
+        running = iter(mixed)
+        first = [next(running) for _ in range(min(count, len(elements)))]
+        resumed = iter(mixed)
+        resumed.load_state_dict(json.loads(json.dumps(running.state_dict())))
+        assert [*first, *resumed] == elements
+        assert set(elements) == set(dataset)
+
+
 class TestShards:
     @pytest.mark.parametrize("stop", ["first", "all"])
     def test_resumes_exactly(self, stop):
@@ -324,6 +372,35 @@ class TestShards:
         assert notes == {"raised by input 1 (bad) of stage mix(good, bad)"}
         assert outcomes.count("bad") == 5
         assert {each for each in outcomes if each != "bad"} >= {("b", i) for i in range(20) if i % 4}
+
+    def test_an_input_that_only_raises_is_not_empty(self):
+        def fail(element):
+            raise ValueError("bad")
+
+        mixture = mix([numbered("a", 20), numbered("b", 4).filter(fail)], block=4, stop="never").with_options(shards=1)
+        running = iter(mixture)
+        num_bad = 0
+        for _ in range(40):
+            try:
+                next(running)
+            except ValueError:
+                num_bad += 1
+        assert num_bad == 20
+
+    def test_shards_have_different_orders(self):
+        mixture = mix([numbered("a", 999), kept("b", 999, every=3)], block=32, stop="never").with_options(shards=4)
+        reader = mixture.elements()
+        assert len({"".join(reader.at(0, k * 4 + shard)[0] for k in range(32)) for shard in range(4)}) == 4
+
+    def test_a_state_of_another_stage_is_an_error(self):
+        mixture = mix([numbered("a", 20), kept("b", 20)]).with_options(shards=1)
+        running = iter(mixture)
+        next(running)
+        state = running.state_dict()
+        state["states"]["0"][1] = {"step": 3}
+        running.load_state_dict(state)
+        with pytest.raises(CheckpointError, match="not a state of such a stage"):
+            next(running)
 
     def test_epochs_of_sharded_inputs_are_fresh(self):
         """The mixture of epoch 1 has other random numbers than that of epoch 0, though inputs repeat in both."""

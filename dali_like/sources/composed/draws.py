@@ -1,0 +1,374 @@
+"""How far mixtures have been drawn at a state of a dataset: for changes of weights, and for reports.
+
+With random access, arithmetic tells it (`Stage.reach`). In logical shards, walks are opened from their states. A stage that
+works in blocks has drawn more than its state says, if a block is open: then the walk reproduces one more output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dali_like.errors import CheckpointError
+from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
+from dali_like.sources.composed.selection import Concat, Repeat
+from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, in_shards, no_reach
+from dali_like.sources.composed.states import shard_states
+
+__all__ = ["InputReport", "MixtureReport", "PieceReport", "check_weights", "report"]
+
+#: Elements of an input that are read for a report of costs.
+_MOST_COSTS = 100
+
+
+class Drawn(NamedTuple):
+    """How far a mixture has been drawn.
+
+    Attributes:
+        line: of the mixture, in the description.
+        mixture: the stage.
+        place: of the mixture.
+        epoch: of the mixture.
+        end: positions below it have been drawn, or some of them; for a mixture in shards, outputs of the farthest shard.
+        walks: through the shards; empty with random access.
+    """
+
+    line: int
+    mixture: Mix
+    place: Place
+    epoch: int
+    end: int
+    walks: Sequence[MixWalk] = ()
+
+
+def check_weights(
+    stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], owned: Sequence[int] | None = None
+) -> None:
+    """Check that a state with other weights can be continued: all that has been drawn has the same weights.
+
+    In logical shards, this computes one element of each shard.
+
+    Args:
+        state: of a dataset with the same stages, but for weights.
+        owned: the logical shards to check; default: those in the state.
+
+    Raises:
+        CheckpointError: some positions with other weights have been drawn already.
+    """
+    old_weights = _old_weights(stage, state["description"])
+    if not old_weights or not state["position"]:
+        return
+    for drawn in _drawn(stage, Place(seed, num_shards), state, owned, old_weights.__contains__, replays=True):
+        mixture = drawn.mixture
+        before = dataclasses.replace(mixture, weights=old_weights[drawn.line])
+        if mixture.is_sharded:
+            unit = drawn.place.num_shards
+            difference = mixture.schedule(unit).first_difference(before.schedule(unit))
+        else:
+            unit = 1
+            difference = mixture.whole_schedule.first_difference(before.whole_schedule)
+        if difference is not None and difference < drawn.end:
+            raise _drawn_already(drawn, before, difference * unit, -(-drawn.end // mixture.block) * mixture.block * unit)
+
+
+def _old_weights(stage: Stage, description: Sequence[str]) -> dict[int, Any]:
+    """Return the weights in the description of a state, by line, where they are others."""
+    found = {}
+    for line, (old, new) in enumerate(zip(description, _stages(stage), strict=True)):
+        if isinstance(new, Mix) and old.strip() != new.text:
+            text = old.partition("; weights=")[2]
+            try:
+                found[line] = checked_schedule(len(new.inputs), None, json.loads(text))
+            except (ValueError, TypeError) as error:
+                raise CheckpointError(f"Invalid state_dict: {text!r:.200} are no weights of {new.name}: {error}") from error
+    return found
+
+
+def _drawn_already(drawn: Drawn, before: Mix, difference: int, wanted: int) -> CheckpointError:
+    pieces = [piece for piece in before.weights if piece[0] < wanted]
+    pieces.append((wanted, drawn.mixture.weights[-1][1]))
+    schedule = ", ".join(f"({begin}, {list(weights)})" for begin, weights in pieces)
+    return CheckpointError(
+        f"Invalid state_dict: the weights of {drawn.mixture.name} differ from position {difference} on, and positions up to "
+        f"{wanted} have been drawn with the old ones. Let the new weights begin there: schedule=[{schedule}]"
+    )
+
+
+def _stages(stage: Stage) -> list[Stage]:
+    """Return the stages in the order of `Stage.outline`."""
+    return [stage, *(below for each in stage.inputs for below in _stages(each))]
+
+
+def _drawn(
+    stage: Stage,
+    place: Place,
+    state: Mapping[str, Any],
+    owned: Sequence[int] | None,
+    is_wanted: Callable[[int], bool],
+    *,
+    replays: bool,
+) -> list[Drawn]:
+    """Return how far the mixtures in some lines have been drawn.
+
+    Args:
+        replays: whether to reproduce one more output of each shard; see the module.
+    """
+    found: list[Drawn] = []
+    epoch, position = state["epoch"], state["position"]
+    if not stage.is_sharded:
+        length = stage.length
+        _reach(stage, 0, place, epoch, position if length is None else min(position, length), is_wanted, found)
+        return found
+    probes: list[_Probe] = []
+    evaluator = _with_probes(stage, 0, is_wanted, probes).evaluator(place)
+    assert isinstance(evaluator, Sharded)
+    shards = owned if owned is not None else sorted(map(int, state["states"]))
+    for shard, saved in shard_states(state, shards).items():
+        walk = evaluator.open(shard, epoch, saved.state)
+        if replays and saved.taken:
+            try:
+                next(walk)
+            except StopIteration:
+                pass
+            except Exception:  # an output like any other: it is raised again where it is asked for
+                pass
+    for probe in probes:
+        if isinstance(probe.input, Mix) and probe.input.is_sharded:
+            walks = [opened.walk for opened in probe.opened if isinstance(opened.walk, MixWalk)]
+            end = max((walk.state()[0] for walk in walks), default=0)
+            found.append(Drawn(probe.line, probe.input, probe.places[0], epoch, end, walks))
+            continue
+        if replays:
+            end = max((opened.end for opened in probe.opened), default=0)
+        else:
+            end = sum(opened.taken for opened in probe.opened)
+        _reach(probe.input, probe.line, probe.places[0], epoch, end, is_wanted, found)
+    return found
+
+
+def _reach(
+    stage: Stage, line: int, place: Place, epoch: int, end: int, is_wanted: Callable[[int], bool], found: list[Drawn]
+) -> None:
+    """Collect how far the mixtures up to a stage with random access have been drawn for its outputs below `end`."""
+    stages = _stages(stage)
+    if not any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages)):
+        return
+    if isinstance(stage, Mix) and is_wanted(line):
+        if epoch and end and stage.length is not None and any(each.length is None for each in stage.inputs):
+            raise no_reach(stage)
+        found.append(Drawn(line, stage, place, epoch, end))
+    line += 1
+    is_above = any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages[1:]))
+    if not is_above:
+        return
+    needed = stage.reach(epoch, end) if end else [(epoch, 0)] * len(stage.inputs)
+    for number, (each, (input_epoch, input_end)) in enumerate(zip(stage.inputs, needed, strict=True)):
+        _reach(each, line, place.input(number), input_epoch, input_end, is_wanted, found)
+        line += len(_stages(each))
+
+
+class _Opened(NamedTuple):
+    """A walk through a shard of a probe."""
+
+    walk: ShardWalk
+    shard: int
+    num_shards: int
+
+    @property
+    def taken(self) -> int:
+        """The number of elements taken from an input with random access."""
+        taken: int = self.walk.state()
+        return taken
+
+    @property
+    def end(self) -> int:
+        """The end of their positions."""
+        return (self.taken - 1) * self.num_shards + self.shard + 1 if self.taken else 0
+
+
+@dataclass(frozen=True)
+class _Probe(Stage):
+    """Stands for its input, and keeps the walks that are opened."""
+
+    input: Stage
+    line: int
+    opened: list[_Opened] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (self.input,)
+
+    @property
+    def is_sharded(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> None:
+        return None
+
+    @property
+    def text(self) -> str:
+        return self.input.text
+
+    def evaluator(self, place: Place) -> Sharded:
+        self.places.append(place)
+        return _ProbeSharded(self, place.num_shards, in_shards(self.input.evaluator(place), place))
+
+
+class _ProbeSharded(Sharded):
+    def __init__(self, probe: _Probe, num_shards: int, source: Sharded) -> None:
+        self._probe, self._num_shards, self._source = probe, num_shards, source
+
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        walk = self._source.open(shard, epoch, state)
+        self._probe.opened.append(_Opened(walk, shard, self._num_shards))
+        return walk
+
+
+def _with_probes(stage: Stage, line: int, is_wanted: Callable[[int], bool], probes: list[_Probe]) -> Stage:
+    """Return a copy of a stage, in which probes stand for mixtures in shards, and for inputs with random access.
+
+    Raises:
+        CheckpointError: a mixture is opened several times, or at other times than its neighbors.
+    """
+    wanted = [is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(_stages(stage))]
+    if not any(wanted):
+        return stage
+    if not stage.is_sharded or (isinstance(stage, Mix) and wanted[0] and not any(wanted[1:])):
+        probes.append(_Probe(stage, line))
+        return probes[-1]
+    if isinstance(stage, (Concat, Repeat, Mix)):
+        raise no_reach(stage)
+    line += 1
+    copies = []
+    for each in stage.inputs:
+        copies.append(_with_probes(each, line, is_wanted, probes))
+        line += len(_stages(each))
+    return _with_inputs(stage, copies)
+
+
+def _with_inputs(stage: Stage, inputs: Sequence[Stage]) -> Stage:
+    """Return a copy of a stage with other inputs, in the same order."""
+    others = iter(inputs)
+    changes: dict[str, Any] = {}
+    for name, value in vars(stage).items():
+        if isinstance(value, Stage):
+            changes[name] = next(others)
+        elif isinstance(value, tuple) and value and all(isinstance(each, Stage) for each in value):
+            changes[name] = tuple(next(others) for _ in value)
+    return dataclasses.replace(stage, **changes)
+
+
+@dataclass(frozen=True)
+class PieceReport:
+    """Positions of a mixture with the same weights.
+
+    Attributes:
+        begin: the first position: that of the schedule, rounded up to a block.
+        quotas: positions of each input in a block.
+        weights: as given, as shares of 1.
+        shares: the quotas, as shares of 1: the weights after rounding.
+    """
+
+    begin: int
+    quotas: tuple[int, ...]
+    weights: tuple[float, ...]
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """Elements that a mixture has drawn from an input in this epoch.
+
+    With random access, stages behind the mixture that shuffle count whole blocks. In logical shards, elements that belong to
+    an open block, or to an open iterable, do not count yet.
+
+    Attributes:
+        name: of the input.
+        samples: elements. In the state of a rank, those of its shards.
+        epochs: the same in epochs of the input; None if its length is unknown.
+        tokens: the sum of their costs, estimated from the mean of up to 100 elements; None without a function.
+    """
+
+    name: str
+    samples: int
+    epochs: float | None
+    tokens: float | None
+
+
+@dataclass(frozen=True)
+class MixtureReport:
+    """A mixture, and how far it has been drawn.
+
+    Attributes:
+        name: of the mixture, with its inputs.
+        block: positions per block.
+        pieces: the schedule after rounding.
+        inputs: draws until a state.
+    """
+
+    name: str
+    block: int
+    pieces: tuple[PieceReport, ...]
+    inputs: tuple[InputReport, ...]
+
+
+def report(
+    stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], cost: Callable[[Any], float] | None
+) -> list[MixtureReport]:
+    """Return reports of all mixtures of a dataset, at a state."""
+    reports = []
+    for line, each in enumerate(_stages(stage)):
+        if isinstance(each, Mix):
+            (drawn,) = _drawn(stage, Place(seed, num_shards), state, None, line.__eq__, replays=False)
+            reports.append(_report(drawn, cost))
+    return reports
+
+
+def _report(drawn: Drawn, cost: Callable[[Any], float] | None) -> MixtureReport:
+    mixture, place = drawn.mixture, drawn.place
+    if mixture.is_sharded:
+        schedule = mixture.schedule(place.num_shards)
+        samples = [sum(counts) for counts in zip(*(walk.drawn for walk in drawn.walks), strict=True)]
+        samples = samples or [0] * len(mixture.inputs)
+    else:
+        schedule = mixture.whole_schedule
+        samples = schedule.drawn_until(drawn.end, place.seed_of(drawn.epoch))
+    inputs = []
+    for number, (name, each, count) in enumerate(zip(mixture.names, mixture.inputs, samples, strict=True)):
+        epochs = count / each.length if each.length else None
+        tokens = None if cost is None else count * _mean_cost(each, place.input(number), count, cost)
+        inputs.append(InputReport(name, count, epochs, tokens))
+    return MixtureReport(mixture.name, mixture.block, _pieces(mixture, place.num_shards), tuple(inputs))
+
+
+def _pieces(mixture: Mix, num_shards: int) -> tuple[PieceReport, ...]:
+    """Return the schedule after rounding."""
+    num_shards = num_shards if mixture.is_sharded else 1
+    unit = mixture.block * num_shards
+    weights = {-(-begin // unit): numbers for begin, numbers in mixture.weights}
+    return tuple(
+        PieceReport(piece.begin * unit, piece.quotas, _shares(weights[piece.begin]), _shares(piece.quotas))
+        for piece in mixture.schedule(num_shards).pieces
+    )
+
+
+def _shares(numbers: Sequence[float]) -> tuple[float, ...]:
+    total = sum(numbers)
+    return tuple(number / total for number in numbers)
+
+
+def _mean_cost(stage: Stage, place: Place, count: int, cost: Callable[[Any], float]) -> float:
+    """Return the mean cost of some of the elements drawn from an input."""
+    number = min(count, _MOST_COSTS)
+    source = stage.evaluator(place)
+    if isinstance(source, Sharded):
+        elements = list(itertools.islice(source.open(0, 0), number))
+    else:
+        elements = [source.at(i * count // number) for i in range(number)]
+    return sum(map(cost, elements)) / max(len(elements), 1)
