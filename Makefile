@@ -9,7 +9,8 @@
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of the page of `dali-like view` in Chromium (Debian: chromium); SCREENSHOTS=1 draws those of docs
-#   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch
+#   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
+#                             random composed datasets on changing ranks and workers
 #   make docs                 build the documentation site in build/docs
 #   make described            write the type stubs, pages and pictures of operators from their descriptions
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
@@ -73,7 +74,8 @@ browser: .venv/test/.ready
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) .venv/test/bin/python -m pytest tests/browser $(ARGS)
 
 parity-full: .venv/peers/.ready
-	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py $(ARGS)
+	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py \
+		tests/sources/composed/test_any_ranks.py $(ARGS)
 
 lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .

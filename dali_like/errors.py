@@ -46,6 +46,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- IncompleteReadError(ConnectionError)
     |-- LostItemError(RuntimeError)
     |-- EmptyFilterError(RuntimeError)
+    |-- DatasetCheckError(AssertionError)
     |-- DecodeError(RuntimeError)
     |-- FolderError(FileNotFoundError)
     |-- FileReadError(RuntimeError, OSError)
@@ -83,6 +84,7 @@ __all__ = [
     "CorruptionError",
     "CudaForkError",
     "DaliLikeError",
+    "DatasetCheckError",
     "DatasetError",
     "DecodeError",
     "DefinitionError",
@@ -338,6 +340,10 @@ class IncompleteReadError(DaliLikeError, ConnectionError):
 
 class EmptyFilterError(DaliLikeError, RuntimeError):
     """A filter of a composed dataset has rejected very many inputs in a row."""
+
+
+class DatasetCheckError(DaliLikeError, AssertionError):
+    """A composed dataset delivers different elements after a resume, a restart, or on other ranks and workers."""
 
 
 class LostItemError(DaliLikeError, RuntimeError):

@@ -40,6 +40,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "nvtx": ("nvtx>=0.2.10",),
         "top": ("rich>=13",),
         "video": ("av>=17",),
+        "testing": ("hypothesis>=6",),
     }
 )
 

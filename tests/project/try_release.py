@@ -163,6 +163,17 @@ with pipe:
 with pipe:
     assert pipe.run()[0].as_array().tolist() == [[[0, 1, 2], [3, 4, 5]]]
 """,
+    "testing": """
+import hypothesis
+from dali_like.testing import check_dataset, composed_datasets
+
+@hypothesis.settings(max_examples=5, deadline=None)
+@hypothesis.given(composed_datasets(shards=(4,)))
+def check(dataset):
+    check_dataset(dataset, start_methods=(), num_steps=2)
+
+check()
+""",
     "video": """
 import av
 import numpy as np

@@ -600,6 +600,11 @@ class ComposedIterator(Iterator[Any]):
             self._position += 1
             return element
 
+    @property
+    def position(self) -> int:
+        """The number of positions that have passed, empty ones included."""
+        return self._position
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state before the next element, for JSON."""
         dataset, shards = self._dataset, self._dataset.shards

@@ -15,6 +15,7 @@ from dali_like.sources.composed.stage import (
     Stage,
     generator_at,
     note_place,
+    skip_any,
 )
 
 __all__ = ["Enumerate", "Map", "name_of"]
@@ -73,13 +74,19 @@ class _Walk(ShardWalk):
         self._epoch, self._shard, self._taken = epoch, shard, taken
 
     def __next__(self) -> Any:
-        element = next(self._source)
         position = self._taken * self._place.num_shards + self._shard
+        try:
+            element = next(self._source)
+        except StopIteration:
+            raise
+        except Exception:  # an output like any other
+            self._taken += 1
+            raise
         self._taken += 1
         return self._stage.apply(element, self._place, self._epoch, position)
 
     def skip(self) -> None:
-        self._source.skip()
+        skip_any(self._source)
         self._taken += 1
 
     def state(self) -> list[Any]:

@@ -16,6 +16,7 @@ from dali_like.sources.composed.stage import (
     evaluators,
     in_shards,
     no_reach,
+    skip_any,
 )
 
 __all__ = ["Concat", "Repeat", "Slice", "Window", "Zip"]
@@ -103,7 +104,7 @@ class _SliceWalk(ShardWalk):
     def _advance(self, take: Callable[[], Any]) -> Any:
         if self._taken is None:
             for _ in range(self._skipped):
-                self._source.skip()
+                skip_any(self._source)
             self._taken = 0
         if self._most is not None and self._taken >= self._most:
             raise StopIteration
@@ -165,6 +166,8 @@ class Repeat(Stage):
 
     @property
     def length(self) -> int | None:
+        if self.input.length == 0:
+            return 0
         return None if self.times is None or self.input.length is None else self.times * self.input.length
 
     @property
@@ -229,6 +232,9 @@ class _RepeatWalk(ShardWalk):
                 self._turn += 1
                 self._any_output = False
                 self._walk = self._source.open(self._shard, self._first + self._turn)
+            except Exception:  # an output like any other
+                self._any_output = True
+                raise
             else:
                 self._any_output = True
                 return element
@@ -403,7 +409,7 @@ class _ZipWalk(ShardWalk):
 
     def skip(self) -> None:
         for walk in self._walks:
-            walk.skip()
+            skip_any(walk)
 
     def state(self) -> list[Any]:
         return [walk.state() for walk in self._walks]
@@ -465,27 +471,34 @@ class _WindowSharded(Sharded):
         return _WindowWalk(self._stage, self._source.open(shard, epoch, source_state), raised)
 
 
+@dataclass
+class _Read:
+    """An element of the next windows, the state before it, and the number of exceptions raised behind it."""
+
+    before: Any
+    element: Any
+    num_raised: int = 0
+
+
 class _WindowWalk(ShardWalk):
     """The state is that of the input at the first element of the next window, and the number of exceptions since."""
 
     def __init__(self, stage: Window, source: ShardWalk, raised: int) -> None:
         self._stage, self._source = stage, source
-        self._raised = self._to_ignore = raised
-        #: Elements of the next windows that have been read already, each with the state before it.
-        self._ahead: list[tuple[Any, Any]] = []
+        self._to_ignore = raised
+        self._ahead: list[_Read] = []
 
     def __next__(self) -> Any:
         size, shift = self._stage.size, self._stage.shift
         while len(self._ahead) < size and self._read():
             pass
-        window = [element for _, element in self._ahead[:size]]
+        window = [each.element for each in self._ahead[:size]]
         if not window or (len(window) < size and self._stage.drop_remainder):
             raise StopIteration
         self._ahead = self._ahead[shift:]
-        self._raised = 0
         for _ in range(shift - len(window)):
             try:
-                self._source.skip()
+                skip_any(self._source)
             except StopIteration:
                 break
         return window
@@ -494,15 +507,18 @@ class _WindowWalk(ShardWalk):
         """Read one element more, and return whether there was one. An element that raises is left out of its windows."""
         before = self._source.state()
         try:
-            self._ahead.append((before, next(self._source)))
+            self._ahead.append(_Read(before, next(self._source)))
         except StopIteration:
             return False
         except Exception:
+            if self._ahead:
+                self._ahead[-1].num_raised += 1
             if not self._to_ignore:
-                self._raised += 1
                 raise
             self._to_ignore -= 1
         return True
 
     def state(self) -> list[Any]:
-        return [self._ahead[0][0] if self._ahead else self._source.state(), self._raised]
+        if not self._ahead:
+            return [self._source.state(), self._to_ignore]
+        return [self._ahead[0].before, sum(each.num_raised for each in self._ahead)]

@@ -26,7 +26,17 @@ import numpy as np
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import CheckpointError
 
-__all__ = ["Place", "RandomAccess", "ShardWalk", "Sharded", "Stage", "generator_at", "no_reach", "note_place"]
+__all__ = [
+    "Place",
+    "RandomAccess",
+    "ShardWalk",
+    "Sharded",
+    "Stage",
+    "generator_at",
+    "no_reach",
+    "note_place",
+    "skip_any",
+]
 
 
 class Place(NamedTuple):
@@ -209,6 +219,20 @@ def evaluators(stages: tuple[Stage, ...], place: Place) -> list[RandomAccess | S
 def in_shards(stage: RandomAccess | Sharded, place: Place) -> Sharded:
     """Return an evaluator in logical shards."""
     return stage if isinstance(stage, Sharded) else AsSharded(stage, place.num_shards)
+
+
+def skip_any(walk: ShardWalk) -> None:
+    """Go past the next output, also past an exception: whoever skips an output does not want it.
+
+    Raises:
+        StopIteration: there is none.
+    """
+    try:
+        walk.skip()
+    except StopIteration:
+        raise
+    except Exception:
+        pass
 
 
 def generator_at(place: Place, epoch: int, position: int) -> np.random.Generator:

@@ -1,0 +1,296 @@
+"""Runs of a composed dataset on ranks and workers that change, each compared with a plain iteration.
+
+Ranks take turns in one process. A rank is a simulation, in which workers are objects that each have a copy of the dataset;
+or it is a `DataLoader` with workers of its own. At each change, the states of all ranks pass through JSON.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import copy
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import cloudpickle
+
+from dali_like.data.loader import DataLoader
+from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.composed.positions import owned_shards, step_positions
+from dali_like.sources.composed.states import make_state, shard_states
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.sharding import Shard
+from dali_like.testing.differences import first_difference
+
+__all__ = ["LoaderRank", "Mismatch", "Part", "Reference", "SimulatedRank", "first_mismatch"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps with the same ranks and workers; a part of a run.
+
+    Attributes:
+        num_workers: of each rank; 0: the rank computes the elements itself.
+        kill_before: the step before which each rank loses a worker; None: no one dies.
+    """
+
+    num_steps: int
+    batch_size: int = 1
+    num_ranks: int = 1
+    num_workers: int = 0
+    kill_before: int | None = None
+
+
+class Mismatch(NamedTuple):
+    """The first element that differs from that of a plain iteration.
+
+    Attributes:
+        part, step, rank: where it was delivered; `step` counts from the beginning of the part.
+        position: in the epoch.
+        text: the difference.
+    """
+
+    part: int
+    step: int
+    rank: int
+    position: int
+    text: str
+
+
+class Reference:
+    """The elements of an epoch by position, from one plain iteration. It reads as far as it is asked for.
+
+    It goes through a pickled copy: so a dataset that keeps something between calls fails in the same way each time.
+
+    Args:
+        keep_errors: whether an exception is the element at its position. Otherwise, it is raised.
+    """
+
+    def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
+        self._iterator = iter(cloudpickle.loads(cloudpickle.dumps(dataset)))
+        if epoch:
+            self._iterator.load_state_dict(_initial_state(dataset, epoch))
+        self._keep_errors = keep_errors
+        self._elements: dict[int, Any] = {}
+        self._has_ended = False
+
+    def at(self, positions: range) -> dict[int, Any]:
+        """Return the elements at some positions, without those that are empty."""
+        while not self._has_ended and positions and self._iterator.position <= positions[-1]:
+            try:
+                element = next(self._iterator)
+            except StopIteration:
+                self._has_ended = True
+                break
+            except Exception as error:
+                if not self._keep_errors:
+                    raise
+                element = error
+            # A copy: a function may change its input later.
+            self._elements[self._iterator.position - 1] = copy.deepcopy(element)
+        return {position: self._elements[position] for position in positions if position in self._elements}
+
+
+class Rank(abc.ABC):
+    """A rank during a part of a run."""
+
+    @abc.abstractmethod
+    def next_batch(self) -> list[Any]:
+        """Return the next batch; the list is empty behind the end of the epoch."""
+
+    @abc.abstractmethod
+    def state(self) -> Any:
+        """Return the state behind the latest batch, for JSON."""
+
+    @abc.abstractmethod
+    def kill_worker(self) -> None:
+        """Kill a worker, if there is one."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End the workers."""
+
+
+#: Returns a rank that begins an epoch, or continues from the states of all ranks.
+MakeRank = Callable[[ComposedDataset, Part, Shard, int, list[Any]], Rank]
+
+
+class SimulatedRank(Rank):
+    """A rank whose workers are objects in this process.
+
+    Any worker answers the requests of a shard, with one of the latest states of the shard. So a worker often continues its
+    own walk, and often begins from a state of another one.
+
+    Args:
+        seed: decides which worker answers.
+    """
+
+    def __init__(
+        self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], seed: int = 0
+    ) -> None:
+        merged = dataset.checked_state(states) if states else _initial_state(dataset, epoch)
+        self._dataset, self._batch_size, self._rank = dataset, part.batch_size, rank
+        self._epoch, self._position = merged["epoch"], merged["position"]
+        self._num_shards = dataset.shards
+        owned = [] if self._num_shards is None else owned_shards(self._num_shards, rank)
+        self._states = shard_states(merged, owned)
+        self._older = dict(self._states)
+        self._random = random.Random(f"{seed} {rank.id} {self._position}")
+        self._description = cloudpickle.dumps(dataset)
+        self._workers: list[Elements | None] = [None] * max(part.num_workers, 1)
+
+    def next_batch(self) -> list[Any]:
+        positions = step_positions(self._position, self._batch_size, self._rank)
+        self._position += self._batch_size * self._rank.count
+        if self._num_shards is None:
+            length = self._dataset.length
+            inside = [position for position in positions if length is None or position < length]
+            return [_element(self._worker(), self._epoch, position, None) for position in inside]
+        batch: dict[int, Any] = {}
+        for shard in sorted({position % self._num_shards for position in positions}):
+            worker = self._worker()
+            carried = {shard: self._random.choice((self._states, self._older))[shard]}
+            of_shard = [position for position in positions if position % self._num_shards == shard]
+            for position in self._some_twice(of_shard):
+                with contextlib.suppress(ShardEndedError):
+                    batch[position] = _element(worker, self._epoch, position, carried)
+            self._older[shard] = self._states[shard]
+            self._states[shard] = worker.state(self._epoch, shard, self._position, carried)
+        return [batch[position] for position in sorted(batch)]
+
+    def state(self) -> dict[str, Any]:
+        dataset = self._dataset
+        return make_state(
+            dataset.description,
+            dataset.seed,
+            self._num_shards,
+            self._epoch,
+            self._position,
+            self._states,
+            self._rank,
+        )
+
+    def kill_worker(self) -> None:
+        self._workers[self._random.randrange(len(self._workers))] = None
+
+    def close(self) -> None:
+        for worker in filter(None, self._workers):
+            worker.close()
+
+    def _some_twice(self, positions: list[int]) -> list[int]:
+        """Return the positions; sometimes twice, as if the first answer had been lost."""
+        return positions * self._random.choice((1, 1, 1, 2))
+
+    def _worker(self) -> Elements:
+        number = self._random.randrange(len(self._workers))
+        worker = self._workers[number]
+        if worker is None:
+            worker = self._workers[number] = cloudpickle.loads(self._description).elements()
+        return worker
+
+
+class LoaderRank(Rank):
+    """A rank with a loader and, if the part has any, worker processes."""
+
+    def __init__(
+        self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
+    ) -> None:
+        self._loader = _loader(dataset, part, rank, start_method)
+        if states:
+            self._loader.load_state_dict(states)
+        else:
+            self._loader.set_epoch(epoch)
+        self._iterator = iter(self._loader)
+
+    def next_batch(self) -> list[Any]:
+        return next(self._iterator, [])
+
+    def state(self) -> Any:
+        return self._loader.state_dict()
+
+    def kill_worker(self) -> None:
+        for worker in getattr(self._iterator, "_workers", [])[:1]:
+            os.kill(worker.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._iterator._shutdown_workers()
+
+
+def first_mismatch(
+    dataset: ComposedDataset,
+    parts: Sequence[Part],
+    reference: Reference,
+    make_rank: MakeRank = SimulatedRank,
+    epoch: int = 0,
+) -> Mismatch | None:
+    """Run the parts one after another and return the first difference from the reference; None if there is none."""
+    states: list[Any] = []
+    begin = 0
+    for number, part in enumerate(parts):
+        with contextlib.ExitStack() as stack:
+            ranks = []
+            for each in range(part.num_ranks):
+                ranks.append(make_rank(dataset, part, Shard(each, part.num_ranks), epoch, states))
+                stack.callback(ranks[-1].close)
+            for step in range(part.num_steps):
+                if step == part.kill_before:
+                    for rank in ranks:
+                        rank.kill_worker()
+                for each, rank in enumerate(ranks):
+                    positions = step_positions(begin, part.batch_size, Shard(each, part.num_ranks))
+                    difference = _batch_difference(reference.at(positions), positions, rank.next_batch())
+                    if difference is not None:
+                        return Mismatch(number, step, each, *difference)
+                begin += part.batch_size * part.num_ranks
+            states = json.loads(json.dumps([rank.state() for rank in ranks]))
+    return None
+
+
+def _initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:
+    """Return the state at the beginning of an epoch."""
+    states = dict.fromkeys(range(dataset.shards or 0), ShardState(0, None))
+    return make_state(dataset.description, dataset.seed, dataset.shards, epoch, 0, states)
+
+
+def _loader(dataset: ComposedDataset, part: Part, rank: Shard, start_method: str) -> Any:
+    options: dict[str, Any] = {"shard_id": rank.id, "num_shards": rank.count, "shard_rest": "uneven"}
+    if part.num_workers:
+        options["multiprocessing_context"] = start_method
+    return DataLoader(
+        dataset,
+        batch_size=part.batch_size,
+        num_workers=part.num_workers,
+        collate_fn=list,
+        worker_restarts=100,
+        **options,
+    )
+
+
+def _element(worker: Elements, epoch: int, position: int, carried: dict[int, ShardState] | None) -> Any:
+    """Return an element, or the exception that it raises."""
+    try:
+        return worker.at(epoch, position, carried)
+    except ShardEndedError:
+        raise
+    except Exception as error:  # a user's function may raise anything
+        return error
+
+
+def _batch_difference(expected: dict[int, Any], positions: range, got: list[Any]) -> tuple[int, str] | None:
+    """Return the first position where a batch differs, and the difference."""
+    for (position, element), other in zip(expected.items(), got, strict=False):
+        difference = first_difference(element, other)
+        if difference is not None:
+            return position, difference
+    if len(expected) == len(got):
+        return None
+    surplus = len(got) - len(expected)
+    if surplus < 0:
+        position = list(expected)[len(got)]
+        return position, f"expected {expected[position]!r:.200}, got no element: the batch has {len(got)} of {len(expected)}"
+    return positions[-1], f"expected a batch of {len(expected)} elements, got {len(got)}: the last is {got[-1]!r:.200}"
