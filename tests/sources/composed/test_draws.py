@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from dali_like.data import DataLoader
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.states import merge_states
@@ -60,6 +62,9 @@ BEHIND = {
     "shuffle and filter": lambda dataset: dataset.shuffle(block=16).filter(everything),
     "flat map": lambda dataset: dataset.flat_map(lambda element: (element,)),
     "filter and block shuffle": lambda dataset: dataset.filter(everything).shuffle(block=5),
+    "batch": lambda dataset: dataset.batch(4, collate=list).flat_map(identity),
+    "filter and batch": lambda dataset: dataset.filter(everything).batch(4, collate=list).flat_map(identity),
+    "bucket": lambda dataset: dataset.bucket(lambda e: e[1], [9, 99], [2, 3, 4], block=16).flat_map(identity),
     "filter, skip and map": lambda dataset: dataset.filter(everything).skip(7).map(identity),
 }
 
@@ -129,6 +134,32 @@ class TestChangedWeights:
         ]
         with pytest.raises(CheckpointError, match=r"positions up to 56 have been drawn"):
             iter(build(NEW)).load_state_dict(ranks, allow_change=["weights"])
+
+    @pytest.mark.parametrize("method", ["concat", "first_fit"])
+    def test_a_loader_of_packs(self, method):
+        """Packs of numbers: those that were delivered come from the old weights, the others from the new schedule."""
+
+        def build(schedule):
+            documents = [
+                ComposedDataset.source(list(range(begin, begin + 300))).map(lambda x: np.full(1 + x % 5, x))
+                for begin in (0, 1000)
+            ]
+            mixture = mix(documents, schedule=schedule, block=8)
+            return mixture.pack(8, method=method, block=16).with_options(shards=2)
+
+        def loader(schedule):
+            return DataLoader(build(schedule), batch_size=2, shard_rest="uneven")
+
+        before = loader([(0, OLD)])
+        first = [batch["tokens"] for batch in read(iter(before), 3)]
+        with pytest.raises(CheckpointError, match="differ from position 0") as caught:
+            loader([(0, NEW)]).load_state_dict(before.state_dict(), allow_change=["weights"])
+        schedule = suggested(caught.value)
+        after = loader(schedule)
+        after.load_state_dict(before.state_dict(), allow_change=["weights"])
+        rest = [batch["tokens"] for batch in after]
+        expected = [batch["tokens"] for batch in loader(schedule)]
+        np.testing.assert_array_equal(np.concatenate(first + rest), np.concatenate(expected))
 
     def test_without_permission_they_are_an_error(self):
         running = iter(mix(inputs(), OLD))
