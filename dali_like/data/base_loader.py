@@ -26,6 +26,7 @@ from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.engine.memory.limits import allowed_cpus
+from dali_like.errors import ArgumentError
 from dali_like.monitor.monitoring import Monitor
 
 if TYPE_CHECKING:
@@ -161,6 +162,16 @@ class BaseDataLoader:
         loaded = checked_state(state_dict, options.is_iterable, options.num_workers, options.samples_per_batch)
         self._factory.drop_prepared()
         self._loaded_state = loaded
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the next iterator over a `ComposedDataset`. Without it, each iterator is the next epoch.
+
+        Raises:
+            ArgumentError: the dataset is another one; its sampler may have ``set_epoch``.
+        """
+        if (positions := self._positions) is None:
+            raise ArgumentError("set_epoch is for composed datasets: call that of the sampler instead")
+        positions.set_epoch(epoch)
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """Return counts and times of all epochs so far. Any thread may call this.

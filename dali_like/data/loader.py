@@ -187,9 +187,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
-            **given,
         )
-        for name, value in own._asdict().items():
+        for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
         self._is_complete = True
         self._IterableDataset_len_called: int | None = None

@@ -138,9 +138,6 @@ class OwnOptions(NamedTuple):
     prefetch_epochs: bool = False
     max_held_bytes: int | None = None
     worker_threads: int | None = 1
-    shard_id: int | None = None
-    num_shards: int | None = None
-    shard_rest: str | None = None
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
@@ -162,10 +159,6 @@ def _worker_seeding(name: str, value: Any) -> str:
     return str(value)
 
 
-def _any(name: str, value: Any) -> Any:
-    return value  # `PositionSampler` checks it
-
-
 _OWN_CHECKS: dict[str, Check] = {
     "worker_seeding": _worker_seeding,
     "on_error": error_policy,
@@ -173,12 +166,11 @@ _OWN_CHECKS: dict[str, Check] = {
     "prefetch_epochs": flag,
     "max_held_bytes": or_none(positive),
     "worker_threads": or_none(positive),
-    "shard_id": or_none(not_negative),
-    "num_shards": or_none(positive),
-    "shard_rest": _any,
 }
-#: The names of these arguments.
-OWN_NAMES = tuple(_OWN_CHECKS)
+#: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
+RANK_NAMES = ("shard_id", "num_shards", "shard_rest")
+#: The names of the arguments that PyTorch's loader does not have.
+OWN_NAMES = (*_OWN_CHECKS, *RANK_NAMES)
 
 
 class ThreadContext(BaseContext):
@@ -292,7 +284,7 @@ def check_composed(
         ArgumentClashError: an argument is for composed datasets, and this is another one.
     """
     if not isinstance(dataset, ComposedDataset):
-        for name in ("shard_id", "num_shards", "shard_rest"):
+        for name in RANK_NAMES:
             if given[name] is not None:
                 raise ArgumentClashError(
                     f"{name} is for composed datasets. For a {type(dataset).__qualname__}, pass "

@@ -97,7 +97,13 @@ class Reference:
 
 
 class Rank(abc.ABC):
-    """A rank during a part of a run."""
+    """A rank during a part of a run.
+
+    Attributes:
+        skips_empty: whether it goes on to the next step where none of its positions has an element.
+    """
+
+    skips_empty = False
 
     @abc.abstractmethod
     def next_batch(self) -> list[Any]:
@@ -197,6 +203,8 @@ class SimulatedRank(Rank):
 class LoaderRank(Rank):
     """A rank with a loader and, if the part has any, worker processes."""
 
+    skips_empty = True
+
     def __init__(
         self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
     ) -> None:
@@ -241,8 +249,12 @@ def first_mismatch(
                 if step == part.kill_before:
                     for rank in ranks:
                         rank.kill_worker()
-                for each, rank in enumerate(ranks):
-                    positions = step_positions(begin, part.batch_size, Shard(each, part.num_ranks))
+                steps = [
+                    step_positions(begin, part.batch_size, Shard(each, part.num_ranks)) for each in range(part.num_ranks)
+                ]
+                if any(rank.skips_empty and not reference.at(step) for rank, step in zip(ranks, steps, strict=True)):
+                    return None  # from here on, the ranks are at different steps
+                for each, (rank, positions) in enumerate(zip(ranks, steps, strict=True)):
                     difference = _batch_difference(reference.at(positions), positions, rank.next_batch())
                     if difference is not None:
                         return Mismatch(number, step, each, *difference)

@@ -109,9 +109,8 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
-            **given,
         )
-        for name, value in own._asdict().items():
+        for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
         num_workers, prefetch_factor, self._auto = resolve_auto(num_workers, prefetch_factor)
         self._checked_num_workers = num_workers  # PyTorch's constructor would warn with a line of its own

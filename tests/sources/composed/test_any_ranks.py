@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from functools import partial
 from typing import Any
 
 import hypothesis
-import pytest
 from hypothesis import strategies as st
 
-from dali_like.data import ComposedDataset, DataLoader
+from dali_like.data import ComposedDataset
 from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_mismatch
 from dali_like.testing.strategies import composed_datasets
 
@@ -22,7 +20,7 @@ _IS_FULL = os.environ.get("PARITY") == "full"
 
 
 @st.composite
-def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4) -> list[Part]:
+def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_workers: int = 3) -> list[Part]:
     """Two or three parts with different ranks and workers."""
     counts = [count for count in range(1, 7) if (num_shards or 60) % count == 0]
     parts = []
@@ -33,7 +31,7 @@ def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4) -> li
                 num_steps,
                 batch_size=draw(st.integers(1, 12)),
                 num_ranks=draw(st.sampled_from(counts)),
-                num_workers=draw(st.integers(1, 3)),
+                num_workers=draw(st.integers(1, most_workers)),
                 kill_before=draw(st.none() | st.integers(0, num_steps - 1)),
             )
         )
@@ -52,14 +50,11 @@ def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(data: Any) ->
     assert mismatch is None
 
 
-@pytest.mark.skipif(
-    "shard_id" not in inspect.signature(DataLoader).parameters, reason="loaders do not serve composed datasets yet"
-)
 @hypothesis.settings(max_examples=1000 if _IS_FULL else 20)
 @hypothesis.given(st.data())
 def test_loaders_deliver_the_elements_of_a_plain_iteration(data: Any) -> None:
     dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))
-    parts = data.draw(parts_of(dataset.shards, most_steps=3))
+    parts = data.draw(parts_of(dataset.shards, most_steps=3, most_workers=2))
     start_method = data.draw(st.sampled_from(("fork", "fork", "fork", "thread", "spawn")))
 
     mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(LoaderRank, start_method=start_method))
