@@ -91,9 +91,8 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for state in checked:
         merged.update(state["states"])
-    whole = {**first, "rank": 0, "num_ranks": 1, "states": merged}
-    shard_states(whole)
-    return whole
+    shard_states({**first, "states": merged})  # an error names the rank that is missing
+    return {**first, "rank": 0, "num_ranks": 1, "states": merged}
 
 
 def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:
