@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, fn, types
+from dali_like import Pipeline, fn, ops, types
 from dali_like.data import ComposedDataset
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError, SampleTypeError
 
@@ -332,3 +332,30 @@ def test_an_endless_stream_of_random_access_needs_no_rest() -> None:
     with closing(pipeline_of(endless, 4, (1, 2), shard_rest=None)) as pipe:
         stream = batches(pipe)
         assert flat(next(stream) for _ in range(8)) == [int(endless[i]) for i in range(1, 64, 2)]
+
+
+def test_other_sources_of_several_ranks_have_other_positions() -> None:
+    pipe = Pipeline(2, num_threads=1)
+    ranks = {"shard_id": 0, "num_shards": 2}
+    other = fn.external_source(lambda info: np.int64(info.idx_in_epoch), size=22, batch=False, **ranks)
+    pipe.set_outputs(fn.external_source(NUMBERS, **ranks), other)
+    with pytest.raises(ArgumentClashError, match=r"ComposedDataset.zip\(a, ComposedDataset.source\(b\)\)"):
+        pipe.build()
+
+
+def test_the_class_and_spawned_workers_take_composed_datasets() -> None:
+    pipe = Pipeline(11, num_threads=1, py_start_method="spawn", py_num_workers=1)
+    pipe.set_outputs(ops.ExternalSource(NUMBERS, parallel=True)(), ops.ExternalSource(FILTERED, parallel=True)())
+    with closing(pipe):
+        first, second = ([int(np.asarray(sample)) for sample in output] for output in pipe.run())
+
+    assert first == [int(NUMBERS[i]) for i in range(11)]
+    assert second == [int(x) for x in FILTERED][:11]
+
+
+def test_a_serialized_pipeline_has_an_input_in_place_of_the_dataset() -> None:
+    pipe = Pipeline(2, num_threads=1)
+    pipe.set_outputs(fn.external_source(NUMBERS, name="numbers"))
+    with closing(Pipeline.deserialize(pipe.serialize())) as copy:
+        copy.feed_input("numbers", [np.int64(4), np.int64(5)])
+        assert next(batches(copy)) == [4, 5]
