@@ -42,7 +42,8 @@ def external_source(
         source: None: the user feeds the node, see `Pipeline.feed_input`. Else a callable (function, method,
             functools.partial, object) or an iterable. Under ``py_start_method="spawn"`` it travels to the workers by value,
             including everything in ``__main__`` or a notebook that it uses. A coroutine function computes several samples
-            at once.
+            at once. A `dali_like.data.ComposedDataset`: its elements are the samples, whatever ``batch`` is, and its length
+            ends the epoch. See below.
         num_outputs: None: the callable returns an array, or a batch of arrays. An integer: it returns a tuple or list of so
             many, and this function returns a list of so many nodes.
         cycle: for iterables. None: they end the epoch, and restart in the next one. False or "no": they do not restart.
@@ -102,6 +103,12 @@ def external_source(
             of an epoch is unknown.
         concurrency: samples that a coroutine function computes at once in each worker. Default: all samples of its task,
             its share of a batch.
+
+    A composed dataset delivers its positions as `dali_like.data.DataLoader` does: those of the ranks interleave, rank r of
+    ``num_shards`` has the positions p with ``p % num_shards == r``. With random access, any worker computes any element, and
+    a checkpoint of one rank serves any number of ranks and any batch size. A dataset in logical shards is computed by one
+    worker. Its batches are smaller where shards have ended; ``last_batch_policy="drop"`` drops these. To resume it on
+    another number of ranks, pass the list of the checkpoints of all ranks. Elements that are tuples need ``num_outputs``.
 
     Returns:
         A node, or a list of nodes if `num_outputs` is given.

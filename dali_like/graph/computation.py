@@ -47,10 +47,11 @@ class BatchId(NamedTuple):
     epoch: int
     iteration: int
     first: int  # idx_in_epoch of its first sample
+    stride: int = 1  # from the idx_in_epoch of one sample to the next
 
     def info(self, i: int) -> SampleInfo:
         """Return the SampleInfo of the `i`-th sample."""
-        return SampleInfo(self.first + i, i, self.iteration, self.epoch)
+        return SampleInfo(self.first + i * self.stride, i, self.iteration, self.epoch)
 
 
 class Computation:

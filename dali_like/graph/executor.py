@@ -9,7 +9,7 @@ way. Without operators and copies, batches go from the sources straight to the u
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future, wait
 from copy import copy
 from time import monotonic_ns
@@ -43,6 +43,8 @@ class Executor:
         depth: number of batches in operators, or in copies to a GPU, at a time.
         capacity: the largest batch, in samples.
         shard: this process's share of the batches of an epoch.
+        first: returns the position of the first sample, given an epoch and an iteration, if the positions of ranks
+            interleave; see `dali_like.sources.composed.positions`.
         ended: whether the user has seen the end of the current epoch.
 
     Attributes:
@@ -58,6 +60,7 @@ class Executor:
         capacity: int,
         *,
         shard: Shard = ALONE,
+        first: Callable[[int, int], int] | None = None,
         ended: bool = False,
     ) -> None:
         self._computation = computation
@@ -65,6 +68,7 @@ class Executor:
         self._depth = 1 if computation.in_order else depth
         self._capacity = capacity
         self._shard = shard
+        self._first = first
         self._queue: deque[_PendingBatch] = deque()
         self._ended = ended
         self.operator_times = Recorder()
@@ -226,8 +230,10 @@ class Executor:
             pending.outputs = []
 
     def _next_id(self) -> BatchId:
-        iteration = self._lockstep.iteration
-        return BatchId(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
+        epoch, iteration = self._lockstep.epoch, self._lockstep.iteration
+        if self._first is not None:
+            return BatchId(epoch, iteration, self._first(epoch, iteration), self._shard.count)
+        return BatchId(epoch, iteration, self._shard.first(iteration, self._capacity))
 
     def _begin(self, pending: _PendingBatch) -> None:
         self._computation.heed_layouts()

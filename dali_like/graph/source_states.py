@@ -56,6 +56,10 @@ class SourceState(abc.ABC):
             CheckpointError: it is no state of this source.
         """
 
+    def over(self, pool: Pool) -> Pool:
+        """Return the pool that computes the batches of the source in a given pool: by default, that one."""
+        return pool
+
     def keep(self, batch: BatchNumber, state: Any) -> None:
         """Keep the state before a batch, in place of an earlier one."""
         self._recent.pop(batch, None)

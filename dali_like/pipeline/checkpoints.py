@@ -93,14 +93,41 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def of(cls, given: Any) -> Checkpoint:
-        """Return the checkpoint that a user gives: a checkpoint, or the result of `to_dict` or `dumps`.
+        """Return the checkpoint that a user gives: a checkpoint, or the result of `to_dict` or `dumps`; or a list of those.
 
         Raises:
-            CheckpointError: `given` is not a checkpoint.
+            CheckpointError: `given` is not a checkpoint, or a list of checkpoints that do not belong together.
         """
+        if isinstance(given, (list, tuple)) and not isinstance(given, Checkpoint):
+            return cls.merged([cls.of(each) for each in given])
         if isinstance(given, Checkpoint):
             return given
         return cls.from_dict(given) if isinstance(given, Mapping) else cls.loads(given)
+
+    @classmethod
+    def merged(cls, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+        """Return the checkpoint of all ranks together, for pipelines with composed datasets.
+
+        Args:
+            checkpoints: of all ranks, in any order.
+
+        Raises:
+            CheckpointError: there is none, they are of different positions, or a source is no composed dataset.
+        """
+        if not checkpoints:
+            raise CheckpointError("there are no checkpoints to merge: pass those of all ranks")
+        first = checkpoints[0]
+        for other in checkpoints:
+            for name in ("batch_size", "num_shards", "epoch", "iteration", "ended"):
+                if getattr(other, name) != getattr(first, name):
+                    raise CheckpointError(
+                        f"the checkpoints are of different positions: {name} is {getattr(first, name)} in one and "
+                        f"{getattr(other, name)} in another. Take them on all ranks after the same iteration"
+                    )
+            if len(other.sources) != len(first.sources):
+                raise CheckpointError("the checkpoints are of pipelines with different numbers of sources")
+        columns = zip(*(checkpoint.sources for checkpoint in checkpoints), strict=True)
+        return first._replace(sources=tuple(_merged_source(i, column, first.epoch) for i, column in enumerate(columns)))
 
     @classmethod
     def loads(cls, data: Any) -> Checkpoint:
@@ -143,17 +170,16 @@ class Checkpoint(NamedTuple):
         """Return a checkpoint that includes the position of an iterator."""
         return self._replace(iterator=position)
 
-    def check(self, batch_size: int, num_shards: int, persists: Sequence[bool], *, divides_batches: bool) -> None:
-        """Raise unless a pipeline can resume from this checkpoint.
+    def check_steps(self, batch_size: int, num_shards: int, *, divides_batches: bool) -> None:
+        """Raise unless all ranks together take as many samples in an iteration. Composed datasets do not need that.
 
         Args:
             batch_size: batch size of the pipeline.
             num_shards: number of ranks.
-            persists: for each source, whether it persists across epochs.
             divides_batches: whether whole batches are divided among the ranks.
 
         Raises:
-            CheckpointError: the checkpoint belongs to another pipeline.
+            CheckpointError: they do not.
         """
         if self.batch_size * self.num_shards != batch_size * num_shards:
             there, here = _team(self.batch_size, self.num_shards), _team(batch_size, num_shards)
@@ -164,11 +190,36 @@ class Checkpoint(NamedTuple):
                 f"the checkpoint is of {self.num_shards} ranks, and this pipeline has {num_shards}: with a source of "
                 "batches (batch=True), resume with the same number of ranks"
             )
+
+    def check(self, persists: Sequence[bool]) -> None:
+        """Raise unless a pipeline can resume from this checkpoint.
+
+        Args:
+            persists: for each source, whether it persists across epochs.
+
+        Raises:
+            CheckpointError: the checkpoint belongs to another pipeline.
+        """
         if len(self.passed) != len(persists):
             raise CheckpointError(f"the checkpoint is of a pipeline with {len(self.passed)} sources, not {len(persists)}")
         for i, (count, can_persist) in enumerate(zip(self.passed, persists, strict=True)):
             if count and not can_persist:
                 raise CheckpointError(f"source {i} is an iterator in the checkpoint, and not in this pipeline")
+
+
+def _merged_source(number: int, states: Sequence[Any], epoch: int) -> Any:
+    """Return the state of a source, given those of all ranks."""
+    if all(state == states[0] for state in states):
+        return states[0]
+    from dali_like.sources.composed.states import is_state, merge_states  # noqa: PLC0415  # few have composed datasets
+
+    if not all(isinstance(state, Mapping) and is_state(state.get("state")) for state in states):
+        raise CheckpointError(
+            f"source {number} has another state on each rank, and is no composed dataset: load the checkpoint of one rank"
+        )
+    if all(state.get("epoch", epoch) != epoch for state in states):
+        return None  # of an epoch that has ended
+    return {**states[0], "state": merge_states([state["state"] for state in states])}
 
 
 def _team(batch_size: int, num_shards: int) -> str:

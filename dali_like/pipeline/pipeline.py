@@ -105,7 +105,8 @@ class Pipeline:
         py_worker_options: resources of each Ray worker, as for ``ray.remote``: ``{"num_cpus": 1, "resources": {...}}``.
             Default: one CPU.
         enable_checkpointing: whether `state_dict` and `checkpoint` may be called.
-        checkpoint: a result of `checkpoint` or `state_dict`; the pipeline resumes from there.
+        checkpoint: a result of `checkpoint` or `state_dict`, from which the pipeline resumes. With composed datasets, also
+            a list of those of all ranks, for any other number of ranks.
         output_dtype, output_ndim, output_layout: expected dtype, ndim and layout, checked for every batch: one value for all
             outputs, or a list with one per output. None and an empty layout allow anything. NumPy dtypes are allowed.
         exec_pipelined: False: the first `schedule_run` schedules one batch, instead of as many as are computed ahead.
@@ -147,7 +148,7 @@ class Pipeline:
         *,
         enable_memory_stats: bool = False,
         enable_checkpointing: bool = False,
-        checkpoint: bytes | str | Mapping[str, Any] | None = None,
+        checkpoint: bytes | str | Mapping[str, Any] | Sequence[Any] | None = None,
         py_num_workers: int | str | None = DEFAULT_WORKERS,
         py_start_method: str = DEFAULT_START_METHOD,
         py_callback_pickler: Any = None,
@@ -637,7 +638,7 @@ class Pipeline:
         return self._take_checkpoint().to_dict()
 
     @user_frames_first
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Any]) -> None:
         """Resume from a result of `state_dict`, in place of ``Pipeline(checkpoint=...)``.
 
         It may be called at any time. Running workers are started again if the state has another seed than the pipeline, or
@@ -1072,7 +1073,7 @@ class Pipeline:
         return self._restored is not None
 
 
-def _checkpoint_of(state: bytes | str | Mapping[str, Any]) -> Checkpoint:
+def _checkpoint_of(state: bytes | str | Mapping[str, Any] | Sequence[Any]) -> Checkpoint:
     from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: only needed to resume
 
     return Checkpoint.of(state)

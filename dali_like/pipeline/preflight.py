@@ -127,7 +127,7 @@ def common_shard(graph: Graph) -> Shard:
     """Return the shard of all callables of a graph; the whole epoch without shards.
 
     Raises:
-        ArgumentClashError: the callables have different shards.
+        ArgumentClashError: the callables have different shards, or composed datasets stand beside other sources.
     """
     externals = [node.external for node in graph.sources]
     shards: dict[Shard | None, str] = {external.shard: external.name for external in externals if external.shard is not None}
@@ -138,6 +138,15 @@ def common_shard(graph: Graph) -> Shard:
         given = "; ".join(f"{name}: {shard or 'none'}" for shard, name in shards.items())
         raise ArgumentClashError(
             f"all callables of a pipeline must have the same shard, because their samples belong together: {given}"
+        )
+    composed, others = (
+        [external.name for external in externals if external.shard is not None and (external.composed is not None) is wanted]
+        for wanted in (True, False)
+    )
+    if composed and others and next(iter(shards)) not in (None, Shard()):
+        raise ArgumentClashError(
+            f"the positions of ranks interleave in {composed[0]}, and those of {others[0]} are blocks: their samples would "
+            "not belong together. Make one composed dataset of both: ComposedDataset.zip(a, ComposedDataset.source(b))"
         )
     return next(iter(shards), None) or ALONE
 

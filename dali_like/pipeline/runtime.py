@@ -11,7 +11,7 @@ import enum
 import functools
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.notices import warn
@@ -113,6 +113,8 @@ class Runtime:
         self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
         self._states: dict[SourceNode, SourceState] = {}
+        #: Returns where the batches of composed datasets begin, if there are any.
+        self._first: Callable[[int, int], int] | None = None
         if checkpoint is not None:
             self._check(checkpoint)
         self._add_states()
@@ -172,7 +174,9 @@ class Runtime:
                 cpus=self._cpus,
             )
             depth = self._depth if copier is None else self.arguments.queue_sizes[1]
-            self.executor = Executor(computation, lockstep, depth, self._batch_size, shard=self._shard, ended=ended)
+            self.executor = Executor(
+                computation, lockstep, depth, self._batch_size, shard=self._shard, first=self._first, ended=ended
+            )
         return self.executor
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
@@ -344,6 +348,12 @@ class Runtime:
         limit = self._most_ahead if self.arguments.enable_checkpointing else 0
         for i, node in enumerate(self.graph.sources):
             external = node.external
+            if (steps := external.steps(self._batch_size)) is not None and external.composed is not None:
+                from dali_like.graph.composed_state import ComposedState  # noqa: PLC0415  # few pipelines have such sources
+
+                self._states[node] = composed = ComposedState(external.name, external.composed, steps)
+                self._first = composed.first
+                continue
             callback = None if external.kind is None else external.kind.callback
             if not isinstance(callback, (Stream, StatefulCallable)):
                 continue
@@ -391,7 +401,9 @@ class Runtime:
         externals = [node.external for node in self.graph.sources]
         divides_batches = any(external.batch and external.shard is not None for external in externals)
         persists = [external.persists for external in externals]
-        checkpoint.check(self._batch_size, self._shard.count, persists, divides_batches=divides_batches)
+        if any(external.composed is None for external in externals):
+            checkpoint.check_steps(self._batch_size, self._shard.count, divides_batches=divides_batches)
+        checkpoint.check(persists)
 
     def _feeds(self, inline_pool: InlinePool) -> list[PooledSource]:
         """Return a feed for each source, in the order of the graph."""
@@ -414,8 +426,9 @@ class Runtime:
                     self._shards_pools.append(pool)
                 elif external.kind is not None and external.kind.in_order:
                     worker = next(homes) % self._num_workers
-                if isinstance(state := self._states.get(node), WorkerSourceState):
-                    pool = state.over(pool)
+            state = self._states.get(node)
+            if state is not None:
+                pool = state.over(pool)
             feed = PooledSource(
                 pool=pool,
                 source=number,
@@ -423,7 +436,7 @@ class Runtime:
                 parallel=external.parallel,
                 worker=worker,
                 persists=external.persists,
-                sizes=external.sizes(self._batch_size),
+                sizes=None if external.composed is not None else external.sizes(self._batch_size),
                 shard=external.shard or ALONE,
                 batch=external.batch,
             )

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
+from dali_like.engine.worker.streams import Stream
 from dali_like.sources.kinds import Kind, grouped, padded
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Rest, Shard
 
 if TYPE_CHECKING:
+    from dali_like.sources.composed.dataset import ComposedDataset
+    from dali_like.sources.composed.positions import Steps
     from dali_like.sources.video_splitter import VideoSplitter
 
 
@@ -116,6 +119,20 @@ class ExternalSource(NamedTuple):
         return None if self.kind is None else self.kind.reader
 
     @property
+    def composed(self) -> ComposedDataset | None:
+        """The composed dataset, if the source is one."""
+        return None if self.kind is None else self.kind.composed
+
+    def steps(self, batch_size: int) -> Steps | None:
+        """Return the steps through a composed dataset with random access; None for other sources."""
+        if self.composed is None or self.composed.shards is not None:
+            return None
+        from dali_like.sources.composed.positions import Steps  # noqa: PLC0415  # few pipelines have composed datasets
+
+        alone = Rest.DROP if self.last_batch is LastBatch.DROP else Rest.UNEVEN
+        return Steps(self.length, batch_size, self.shard or ALONE, alone if self.shard is None else self.rest)
+
+    @property
     def kind_name(self) -> str:
         """The first part of the name of a source without a name, as in DALI."""
         return "ExternalSource" if self.reader is None else self.reader.class_name
@@ -168,6 +185,8 @@ class ExternalSource(NamedTuple):
         """Return the number and sizes of the batches after which the epoch ends; None: the source ends it."""
         if self.length is None:
             return None
+        if (steps := self.steps(batch_size)) is not None:
+            return steps.sizes()
         if (division := self._division(batch_size)) is not None:
             num_batches, last = division.sizes()
             return Sizes(num_batches, batch_size if self.batch else last)
@@ -191,11 +210,14 @@ class ExternalSource(NamedTuple):
         assert kind is not None
         batch = self.batch
         division = self._division(batch_size)
-        if division is not None and self.rest is Rest.PAD:
+        if division is not None and self.rest is Rest.PAD and kind.composed is None:
             kind = padded(kind, division)
         if kind.reader is not None:
             kind = kind._replace(callback=kind.reader.callback(batch_size, seeds), is_async=self.is_async)
-        if self.parallel and kind.in_order and not batch:
+        if isinstance(kind.callback, Stream) and kind.composed is not None:
+            kind.callback.begin.batch_size = batch_size  # type: ignore[attr-defined]
+            batch = True
+        elif self.parallel and kind.in_order and not batch:
             kind = grouped(kind, batch_size, self.num_outputs, drop_last=self.last_batch is LastBatch.DROP)
             batch = True
         return Source(
@@ -204,6 +226,7 @@ class ExternalSource(NamedTuple):
             self.num_outputs,
             batch=batch,
             type=SourceType.STREAM if kind.in_order else SourceType.CALLABLE,
+            stride=1 if batch or kind.composed is None or self.shard is None else self.shard.count,
             in_order=kind.in_order,
             concurrency=(options["concurrency"] or batch_size) if kind.is_async else None,
             last_batch=self.last_batch,

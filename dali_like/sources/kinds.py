@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream, is_stateful
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sources.readers.reader_stream import ReaderStream
-from dali_like.sources.sharding import Division, Padded
+from dali_like.sources.sharding import ALONE, Division, Padded, Shard
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.dataset import ComposedDataset
 
 #: The values of ``cycle``, with their normalized forms.
 _CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
@@ -31,6 +35,7 @@ class Kind(NamedTuple):
         ignores_info: whether the user's function takes no argument.
         length: samples or batches in an epoch; None if unknown.
         reader: the reader, if it is one. Its callback depends on the batch size; see `ReaderStream.callback`.
+        composed: the composed dataset, if it is one.
     """
 
     callback: Callable[[Any], Any]
@@ -40,6 +45,7 @@ class Kind(NamedTuple):
     ignores_info: bool = False
     length: int | None = None
     reader: ReaderStream | None = None
+    composed: ComposedDataset | None = None
 
 
 class Use(NamedTuple):
@@ -108,6 +114,34 @@ def is_iterable(source: Any) -> bool:
     """Return whether a source is iterated rather than called."""
     kind = type(source)
     return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
+
+
+def is_composed(source: Any) -> bool:
+    """Return whether a source is a composed dataset. If its module is not imported, no object is one."""
+    module = sys.modules.get("dali_like.sources.composed.dataset")
+    return module is not None and isinstance(source, module.ComposedDataset)
+
+
+def composed_kind(
+    dataset: ComposedDataset, rank: Shard | None, num_outputs: int | None, *, takes_dicts: bool, drops: bool
+) -> Kind:
+    """Return the kind of a composed dataset: a callable with random access, otherwise an iterable of batches.
+
+    Args:
+        rank: of this process; None: it is the only one.
+        takes_dicts: whether elements may be dicts.
+        drops: whether to drop batches that are not full.
+
+    Raises:
+        ArgumentError: the number of ranks does not divide that of logical shards.
+    """
+    from dali_like.sources.composed.pipeline_source import ElementCallback, RankStream, RankWalks  # noqa: PLC0415  # rare
+
+    if dataset.shards is None:
+        callback = ElementCallback(dataset, takes_dicts=takes_dicts)
+        return Kind(callback, length=dataset.length, composed=dataset)
+    walks = RankWalks(dataset, rank or ALONE, num_outputs, takes_dicts=takes_dicts, drops=drops)
+    return Kind(RankStream(walks, owner=walks), in_order=True, composed=dataset)
 
 
 def is_async(function: Any) -> bool:

@@ -13,7 +13,7 @@ from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.sources.external_source import ExternalSource, SourceOptions
-from dali_like.sources.kinds import Kind, Use, check_cycle, kind_of
+from dali_like.sources.kinds import Kind, Use, check_cycle, composed_kind, is_composed, kind_of
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Rest, Shard
@@ -41,6 +41,8 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
     if num_outputs is not None:
         num_outputs = positive("num_outputs", num_outputs)
     parallel = bool(options["parallel"])
+    if composed := is_composed(source):
+        options = _options_of_composed(options, _label_of(source, options["name"]))
     batch = not parallel if options["batch"] is None else bool(options["batch"])
     _check_flags(options)
     _check_functions(options)
@@ -61,19 +63,23 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
     else:
         label = _label_of(source, name)
         _check_with_source(options, label, batch=batch, parallel=parallel)
-        use = Use(
-            label=label,
-            batch=batch,
-            batch_info=bool(options["batch_info"]),
-            parallel=parallel,
-            sharded=options["sharded"],
-            cycle=cycle,
-        )
-        kind = kind_of(source, use)
+        if composed:
+            drops = source.shards is not None and options["last_batch_policy"] is not None and last_batch is LastBatch.DROP
+            kind = composed_kind(source, shard, num_outputs, takes_dicts=any(objects), drops=drops)
+        else:
+            use = Use(
+                label=label,
+                batch=batch,
+                batch_info=bool(options["batch_info"]),
+                parallel=parallel,
+                sharded=options["sharded"],
+                cycle=cycle,
+            )
+            kind = kind_of(source, use)
         length = _check_length(options, kind, label)
         _check_kind(kind, options, label, batch=batch)
         if shard is not None:
-            _check_rest(rest, length, label)
+            _check_rest(rest, length, label, kind)
             last_batch = LastBatch.PARTIAL if rest is Rest.UNEVEN and not batch else LastBatch.DROP
     return ExternalSource(
         name=label,
@@ -147,8 +153,38 @@ def _check_shard(options: SourceOptions) -> tuple[Shard | None, Rest]:
     return shard, rest
 
 
-def _check_rest(rest: Rest, length: int | None, label: str) -> None:
-    if length is None and rest is not Rest.UNEVEN:
+def _options_of_composed(options: SourceOptions, label: str) -> SourceOptions:
+    """Return the options for a composed dataset, whose elements are samples, and whose length ends the epoch.
+
+    Raises:
+        ArgumentClashError: an option is not for composed datasets.
+    """
+    instead = {
+        "size": "dataset.take(count)",
+        "cycle": "dataset.repeat()",
+        "sharded": "shard, or shard_id and num_shards, if there are several ranks",
+        "batch_info": "dataset.enumerate(), to have the positions",
+        "concurrency": "more workers",
+    }
+    for name, other in instead.items():
+        if _value(options, name) not in (None, False):
+            raise ArgumentClashError(f"{label}: {name} is not for composed datasets; use {other}")
+    if options["on_error"] == "skip":
+        raise ArgumentClashError(
+            f'{label}: on_error="skip" would deliver another element twice. Return a mark from the function that fails, and '
+            "use dataset.filter"
+        )
+    return {**options, "batch": False}
+
+
+def _check_rest(rest: Rest, length: int | None, label: str, kind: Kind) -> None:
+    if kind.composed is not None and length is None:
+        if kind.composed.shards is not None and rest is not Rest.UNEVEN:
+            raise ArgumentClashError(
+                f"{label}: this composed dataset has an unknown number of elements, so ranks may have different numbers of "
+                'batches. Pass shard_rest="uneven"; or use dali_like.data.DataLoader, which can count them'
+            )
+    elif length is None and rest is not Rest.UNEVEN:
         raise ArgumentClashError(
             f"{label}: with shard_rest={rest.value!r} all ranks have equally many batches, so the length of an epoch must "
             'be known: pass size=, use a source that has __len__, or pass shard_rest="uneven"'
@@ -186,7 +222,7 @@ def _check_length(options: SourceOptions, kind: Kind, label: str) -> int | None:
             raise ArgumentError(f"{label}: with sharded=True each shard ends by itself: leave size out")
         return None
     if options["size"] is None:
-        return kind.length if _length_ends_epoch(options) else None
+        return kind.length if kind.composed is not None or _length_ends_epoch(options) else None
     if isinstance(options["size"], bool) or not isinstance(options["size"], int) or options["size"] < 0:
         raise ArgumentError(f"size must be the number of samples or batches in an epoch, not {options['size']!r}")
     if kind.persists:

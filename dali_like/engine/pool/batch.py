@@ -135,12 +135,12 @@ class Batch:
 
 def position_note(batch: Batch, source: Source, sample: int) -> str:
     """Return the note of an exception that names its sample."""
-    return f"raised by {source.name} for {describe_sample(batch.key, sample)}"
+    return f"raised by {source.name} for {describe_sample(batch.key, sample, stride=source.stride)}"
 
 
-def describe_sample(key: BatchKey, sample: int, others: str = "") -> str:
+def describe_sample(key: BatchKey, sample: int, others: str = "", *, stride: int = 1) -> str:
     """Describe a sample for messages."""
-    return describe_info(SampleInfo(key.first_sample + sample, sample, key.iteration, key.epoch), others)
+    return describe_info(SampleInfo(key.first_sample + sample * stride, sample, key.iteration, key.epoch), others)
 
 
 def describe_info(info: SampleInfo, others: str = "") -> str:

@@ -12,8 +12,9 @@ slot.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
-from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task
+from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
 #: At most this many views of slots, with this many keys, are kept for reuse; then all are dropped. A ring has a few slots,
@@ -257,13 +258,13 @@ class TaskRunner:
 
     def _fill_rows(self, task: Task, begin: int) -> int:
         """Compute samples as long as all fit their rows. Return the index after the last."""
-        callback, first, iteration, epoch = task.callback, task.first, task.iteration, task.epoch
+        callback, iteration, epoch = task.callback, task.iteration, task.epoch
         single, count = task.source.num_outputs is None, task.source.output_count
         cell, lent, new, ndarray, targets = self._cell, task.lent, tuple.__new__, np.ndarray, task.targets
         all_keys = zip(*(keys[begin - task.start :] for keys in task.keys), strict=True)
-        for i, keys in zip(range(begin, task.stop), all_keys, strict=False):
+        for i, position, keys in zip(range(begin, task.stop), _positions(task, begin), all_keys, strict=False):
             cell[0] = i
-            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
             outputs = (sample,) if single else sample
             if outputs.__class__ is tuple and len(outputs) == count:
                 if lent and not single:
@@ -289,13 +290,13 @@ class TaskRunner:
 
     def _fill_two_rows(self, task: Task, begin: int) -> int:
         """As `_fill_rows`, for two outputs, such as data and label. Without the inner loop, a sample takes 0.17 us less."""
-        callback, first, iteration, epoch = task.callback, task.first, task.iteration, task.epoch
+        callback, iteration, epoch = task.callback, task.iteration, task.epoch
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
         (memory_a, dtype_a, shape_a), (memory_b, dtype_b, shape_b) = task.targets
         keys_a, keys_b = (keys[begin - task.start :] for keys in task.keys)
-        for i, key_a, key_b in zip(range(begin, task.stop), keys_a, keys_b, strict=False):
+        for i, position, key_a, key_b in zip(range(begin, task.stop), _positions(task, begin), keys_a, keys_b, strict=False):
             cell[0] = i
-            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
             if sample.__class__ is tuple and len(sample) == 2:
                 a, b = sample
                 if lent and not (b.__class__ is ndarray and b.base is None):  # `b` may overlap `a`
@@ -324,12 +325,12 @@ class TaskRunner:
 
     def _fill_region(self, task: Task, begin: int) -> int:
         """Compute samples, write them into the region, and describe them. Return the index after the last."""
-        callback, first, iteration, epoch, source = task.callback, task.first, task.iteration, task.epoch, task.source
+        callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
         single, count, any_objects = source.num_outputs is None, source.output_count, any(source.objects)
         cell, lent, new, put = self._cell, task.lent, tuple.__new__, task.put_arrays
-        for i in range(begin, task.stop):
+        for i, position in zip(range(begin, task.stop), _positions(task, begin), strict=False):
             cell[0] = i
-            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
             outputs = (sample,) if single else sample
             is_plain = outputs.__class__ is tuple and len(outputs) == count and not lent and not any_objects
             try:
@@ -348,7 +349,7 @@ class TaskRunner:
         callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
 
         async def make(i: int) -> None:
-            self._put(task, i, await callback(SampleInfo(task.first + i, i, task.iteration, task.epoch)), source)
+            self._put(task, i, await callback(sample_info(task, i)), source)
 
         def is_last(error: BaseException) -> bool:
             return source.on_error == "raise" or isinstance(error, (StopIteration, RegionFullError, NoMemoryError))
@@ -365,7 +366,7 @@ class TaskRunner:
             self._replace_sample(task, i, error)
 
     def _replace_sample(self, task: Task, i: int, error: Exception) -> None:
-        info = SampleInfo(task.first + i, i, task.iteration, task.epoch)
+        info = sample_info(task, i)
         self._replace(task, info, error, functools.partial(self._put, task, i))
 
     def _replace(
@@ -422,6 +423,12 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+def _positions(task: Task, begin: int) -> Iterator[int]:
+    """Yield the ``idx_in_epoch`` of the samples of a task from `begin` on, without an end."""
+    stride = task.source.stride
+    return itertools.count(task.first + begin * stride, stride)
 
 
 def _bytes_of(column: Any) -> int:

@@ -78,6 +78,7 @@ class Source(NamedTuple):
         takes_state: whether requests bring a reported state; see `dali_like.engine.worker.streams`.
         task_size: the number of samples in a task, as a function of the number of workers; None:
             `dali_like.engine.memory.slot_layout.task_size`.
+        stride: the difference between the ``idx_in_epoch`` of one sample of a batch and the next.
         in_order: whether one worker must compute all batches, in their order. True for streams in workers.
         concurrency: how many samples a worker computes at once, if the callback is a coroutine function; else None.
         last_batch: treatment of an incomplete batch.
@@ -102,6 +103,7 @@ class Source(NamedTuple):
     type: SourceType = SourceType.CALLABLE
     takes_state: bool = False
     task_size: Callable[[int], int] | None = None
+    stride: int = 1
     in_order: bool = False
     concurrency: int | None = None
     last_batch: LastBatch = LastBatch.DROP

@@ -212,7 +212,7 @@ class Stream:
             return self
         if self.on_state is not None and self._saved is None:
             self._saved = self.save()  # threads share the iterable: a replaced thread begins where the first one began
-        stream = Stream(self.begin, owner=self.owner)
+        stream = type(self)(self.begin, owner=self.owner)
         stream.length, stream.on_state, stream._saved = self.length, self.on_state, self._saved
         return stream
 

@@ -187,6 +187,11 @@ class SlotView:
         return space.array(self.offset + expected[Word.OFFSET], (self._capacity, *shape), DTYPES[expected[Word.DTYPE]])
 
 
+def sample_info(task: Any, i: int) -> SampleInfo:
+    """Return the SampleInfo of a sample of a task."""
+    return SampleInfo(task.first + i * task.source.stride, i, task.iteration, task.epoch)
+
+
 class Task:
     """Some samples of one batch, computed by one worker.
 
@@ -233,7 +238,7 @@ class Task:
 
     def span(self) -> Interval:
         """Return the samples of the task."""
-        first = -1 if self.source.type is SourceType.REQUEST else self.first + self.start
+        first = -1 if self.source.type is SourceType.REQUEST else self.first + self.start * self.source.stride
         return Interval(self.epoch, self.iteration, first, self.stop - self.start)
 
     def end_at(self, stop: int) -> None:
@@ -351,7 +356,7 @@ class Task:
     def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> NDArray[Any] | None:
         """Lend the memory for an output of a sample of this task, or return None. See `SampleInfo.empty`."""
         i = info[1]
-        if not self.start <= i < self.stop or info != (self.first + i, i, self.iteration, self.epoch):
+        if not self.start <= i < self.stop or info != sample_info(self, i):
             return None
         if self._is_over or not 0 <= output < len(self.view.expected) or (i, output) in self.lent:
             return None

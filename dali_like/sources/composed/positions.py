@@ -17,12 +17,13 @@ Arguments may be NumPy arrays, except in messages.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from dali_like.engine.memory.batch_key import Sizes
 from dali_like.errors import ArgumentError
-from dali_like.sources.sharding import Shard
+from dali_like.sources.sharding import Rest, Shard
 
-__all__ = ["check_ranks", "num_delivered", "owned_shards", "step_positions"]
+__all__ = ["Steps", "check_ranks", "num_delivered", "owned_shards", "step_positions"]
 
 #: Default number of logical shards: divisible by 1 to 6, 10, 12, 15, 20 and 30 ranks.
 DEFAULT_SHARDS = 60
@@ -74,3 +75,46 @@ def check_ranks(num_shards: int, num_ranks: int) -> None:
         f"{num_ranks} ranks cannot share out {num_shards} logical shards evenly. Use {ranks}; or describe the dataset with "
         f"{shards}, which starts another stream"
     )
+
+
+class Steps(NamedTuple):
+    """The steps of a rank through an epoch with random access.
+
+    Attributes:
+        length: elements in an epoch; None if the stream is endless.
+        batch_size: positions in a batch of one rank.
+        rank: the rank.
+        rest: the treatment of elements at the end that do not fill a step.
+    """
+
+    length: int | None
+    batch_size: int
+    rank: Shard
+    rest: Rest
+
+    @property
+    def size(self) -> int:
+        """Positions in a step, of all ranks together."""
+        return self.batch_size * self.rank.count
+
+    def first(self, begin: int) -> int:
+        """Return the rank's first position in the step that begins at a position."""
+        return step_positions(begin, self.batch_size, self.rank).start
+
+    def count(self, begin: int) -> int:
+        """Return the size of the rank's batch in the step that begins at a position; 0: there is none."""
+        if self.length is None or begin + self.size <= self.length:
+            return self.batch_size
+        if begin >= self.length or self.rest is Rest.DROP:
+            return 0
+        if self.rest is Rest.PAD:
+            return self.batch_size
+        return len(range(self.first(begin), self.length, self.rank.count))
+
+    def sizes(self) -> Sizes | None:
+        """Return the number of the rank's batches in an epoch, and the size of the last one; None: the epoch is endless."""
+        if self.length is None:
+            return None
+        full = self.length // self.size
+        last = self.count(full * self.size)
+        return Sizes(full + 1, last) if last else Sizes(full, self.batch_size)

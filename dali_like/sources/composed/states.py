@@ -20,7 +20,7 @@ from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.sharding import ALONE, Shard
 
-__all__ = ["VERSION", "checked_state", "make_state", "merge_states", "shard_states"]
+__all__ = ["VERSION", "checked_state", "is_state", "make_state", "merge_states", "shard_states"]
 
 VERSION = 1
 
@@ -92,9 +92,8 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for state in checked:
         merged.update(state["states"])
-    whole = {**first, "rank": 0, "num_ranks": 1, "states": merged}
-    shard_states(whole)
-    return whole
+    shard_states({**first, "states": merged})  # an error names the rank that is missing
+    return {**first, "rank": 0, "num_ranks": 1, "states": merged}
 
 
 def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:
@@ -152,6 +151,11 @@ def checked_state(
     if len(there) != len(description):
         raise _invalid(f"it is of a description of {len(there)} stages and inputs, and this one has {len(description)}")
     return checked
+
+
+def is_state(value: Any) -> bool:
+    """Return whether a value looks like a state of a composed dataset."""
+    return isinstance(value, Mapping) and {"version", "description", "states"} <= set(value)
 
 
 def _comparable(description: Sequence[str], allow_change: Collection[str]) -> list[str]:
