@@ -27,6 +27,7 @@ class HttpStore:
         faults: what happens to the next requests, one each: a status, or "reset", "truncate", "hang", "whole".
         upstream: the port of the server that answers the others, on this machine.
         requests: the names of the files that have been asked for.
+        sent_bytes: of files and of parts of them.
     """
 
     def __init__(self, url: str) -> None:
@@ -35,6 +36,7 @@ class HttpStore:
         self.faults: deque[int | str] = deque()
         self.upstream: int | None = None
         self.requests: list[str] = []
+        self.sent_bytes = 0
         self.released = threading.Event()
 
 
@@ -97,6 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            self.store.sent_bytes += len(body) - cut
             self.wfile.write(body[: len(body) - cut])
         if cut:
             self.wfile.flush()

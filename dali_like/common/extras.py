@@ -40,6 +40,10 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "nvtx": ("nvtx>=0.2.10",),
         "top": ("rich>=13",),
         "video": ("av>=17",),
+        "parquet": ("pyarrow>=17",),
+        "array-record": ("array-record>=0.8",),
+        "lance": ("pylance>=0.20",),
+        "zstd": ("zstandard>=0.22",),
     }
 )
 

@@ -16,7 +16,7 @@ import numpy as np
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "Shuffle"]
+__all__ = ["BlockShuffle", "BlockStage", "Shuffle", "shuffle_seed"]
 
 
 class BlockStage(Stage):
@@ -136,7 +136,7 @@ class BlockShuffle(BlockStage):
         return f"shuffle(block={self.block}, seed={self.seed})"
 
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
-        generator = np.random.Generator(np.random.PCG64(_seed(self.seed, place, *numbers)))
+        generator = np.random.Generator(np.random.PCG64(shuffle_seed(self.seed, place, *numbers)))
         return [elements[i] for i in generator.permutation(len(elements)).tolist()]
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
@@ -158,7 +158,7 @@ class _BlockShuffle(RandomAccess):
             size = min(size, self.length - block * size)
         latest = self._latest
         if latest is None or latest[0] != (epoch, block):
-            seed = _seed(self._stage.seed, self._place, epoch, block)
+            seed = shuffle_seed(self._stage.seed, self._place, epoch, block)
             latest = self._latest = (epoch, block), Permutation(size, seed)
         return self._source.at(position - offset + latest[1][offset])
 
@@ -192,7 +192,7 @@ class _Shuffle(RandomAccess):
     def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
         assert source.length is not None
         self.length: int = source.length
-        self._seed = _seed(stage.seed, place)
+        self._seed = shuffle_seed(stage.seed, place)
         self._source = source
         self._latest: tuple[int, Permutation] | None = None
 
@@ -204,6 +204,6 @@ class _Shuffle(RandomAccess):
         return self._source.at(epoch * self.length + latest[1][index])
 
 
-def _seed(seed: int | None, place: Place, *numbers: int) -> int:
+def shuffle_seed(seed: int | None, place: Place, *numbers: int) -> int:
     """Return a seed: from the stage's own, or from its place."""
     return place.seed_of(*numbers) if seed is None else Place(seed, 0).seed_of(*numbers)
