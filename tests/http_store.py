@@ -11,7 +11,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -38,6 +38,13 @@ class HttpStore:
         self.requests: list[str] = []
         self.sent_bytes = 0
         self.released = threading.Event()
+        self.connections: set[socket.socket] = set()
+
+    def hang_up(self) -> None:
+        """Close the connections that clients keep open."""
+        for connection in list(self.connections):
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -106,6 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def handle(self) -> None:
+        self.store.connections.add(self.connection)
         try:
             super().handle()
         except (OSError, ValueError):  # a connection that we or they have broken off
@@ -116,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             super().finish()
         except (OSError, ValueError):
             self.close_connection = True
+        self.store.connections.discard(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -136,4 +145,5 @@ def http_store() -> Iterator[HttpStore]:
         store.released.set()
         server.shutdown()
         thread.join()
+        store.hang_up()
         server.server_close()

@@ -57,6 +57,8 @@ class ParquetFiles(ChunkedFiles):
         self._files, self._paths, self._columns = files, list(paths), columns
         self.is_remote = any(map(is_url, paths))
         self._footers: OrderedDict[int, Any] = OrderedDict()
+        #: Footers that are on their way, by event loop and number of the file.
+        self._fetching: dict[tuple[Any, int], asyncio.Future[Any]] = {}
         if self.is_remote:
             with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
                 found = list(threads.map(self._read_footer, range(len(paths))))
@@ -92,7 +94,7 @@ class ParquetFiles(ChunkedFiles):
         group = self._groups[int(np.searchsorted(self.chunk_ends, first, "right"))]
         path = self._paths[group.file]
         if group.file not in self._footers and self.is_remote:
-            await asyncio.to_thread(self._footer, group.file)
+            await self._fetch_footer(group.file)
         reads = [self._files.read(path, start, stop) for start, stop in group.ranges]
         datas = await asyncio.gather(*reads) if self.is_remote else [await each for each in reads]
         pieces = _Pieces(path, self._sizes[group.file], [start for start, _ in group.ranges], datas)
@@ -108,6 +110,16 @@ class ParquetFiles(ChunkedFiles):
                 path,
                 start,
             ) from error
+
+    async def _fetch_footer(self, number: int) -> None:
+        """Read a footer once, also if several row groups of the file are read at the same time."""
+        key = asyncio.get_running_loop(), number
+        if key not in self._fetching:
+            self._fetching[key] = asyncio.ensure_future(asyncio.to_thread(self._footer, number))
+        try:
+            await asyncio.shield(self._fetching[key])
+        finally:
+            self._fetching.pop(key, None)
 
     def decode(self, record: Any, index: int) -> Any:
         return record()
@@ -137,7 +149,7 @@ class ParquetFiles(ChunkedFiles):
             raise BrokenFileError(f"{shown(path)}: the footer is damaged: {error}", path, size - footer_bytes) from error
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_footers": OrderedDict()}
+        return {**vars(self), "_footers": OrderedDict(), "_fetching": {}}
 
 
 def _parquet() -> Any:
