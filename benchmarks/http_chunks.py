@@ -83,5 +83,6 @@ def main(latency_ms: float = 50.0, megabytes: int = 64) -> None:
 
 
 if __name__ == "__main__":
-    latency_ms, megabytes = (*sys.argv[1:], "50", "64")[:2] if len(sys.argv) != 2 else (sys.argv[1], "64")
+    given = sys.argv[1:]
+    latency_ms, megabytes = given + ["50", "64"][len(given) :]
     main(float(latency_ms), int(megabytes))
