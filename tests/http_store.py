@@ -11,7 +11,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,6 +27,7 @@ class HttpStore:
         faults: what happens to the next requests, one each: a status, or "reset", "truncate", "hang", "whole".
         upstream: the port of the server that answers the others, on this machine.
         requests: the names of the files that have been asked for.
+        sent_bytes: of files and of parts of them.
     """
 
     def __init__(self, url: str) -> None:
@@ -35,7 +36,15 @@ class HttpStore:
         self.faults: deque[int | str] = deque()
         self.upstream: int | None = None
         self.requests: list[str] = []
+        self.sent_bytes = 0
         self.released = threading.Event()
+        self.connections: set[socket.socket] = set()
+
+    def hang_up(self) -> None:
+        """Close the connections that clients keep open."""
+        for connection in list(self.connections):
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -97,12 +106,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            self.store.sent_bytes += len(body) - cut
             self.wfile.write(body[: len(body) - cut])
         if cut:
             self.wfile.flush()
             self.close_connection = True
 
     def handle(self) -> None:
+        self.store.connections.add(self.connection)
         try:
             super().handle()
         except (OSError, ValueError):  # a connection that we or they have broken off
@@ -113,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             super().finish()
         except (OSError, ValueError):
             self.close_connection = True
+        self.store.connections.discard(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -133,4 +145,5 @@ def http_store() -> Iterator[HttpStore]:
         store.released.set()
         server.shutdown()
         thread.join()
+        store.hang_up()
         server.server_close()

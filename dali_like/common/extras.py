@@ -41,6 +41,10 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "top": ("rich>=13",),
         "video": ("av>=17",),
         "testing": ("hypothesis>=6",),
+        "parquet": ("pyarrow>=17",),
+        "array-record": ("array-record>=0.8",),
+        "lance": ("pylance>=0.20",),
+        "zstd": ("zstandard>=0.22",),
     }
 )
 

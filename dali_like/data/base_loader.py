@@ -10,7 +10,7 @@ import dataclasses
 import os
 import weakref
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,16 +21,16 @@ from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
-from dali_like.data.position_sampler import PositionSampler
 from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import ArgumentError
 from dali_like.monitor.monitoring import Monitor
+from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.loader_trace import LoaderTrace
+    from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
 
@@ -41,8 +41,6 @@ class BaseDataLoader:
     _array_backend = ArrayBackend()
     _serial_iterator_type: type[SerialIterator] = SerialIterator
     _worker_iterator_type: type[WorkerIterator] = WorkerIterator
-    _shard_serial_iterator_type: type[SerialIterator] = ShardSerialIterator
-    _shard_worker_iterator_type: type[WorkerIterator] = ShardWorkerIterator
     _loaded_state: dict[str, Any] | None = None
     _checked_num_workers: Any = 0
     num_workers: int
@@ -235,8 +233,14 @@ class BaseDataLoader:
     @property
     def _positions(self) -> PositionSampler | None:
         """The sampler of a composed dataset."""
-        sampler = LoaderOptions.of(self).index_sampler
-        return sampler if isinstance(sampler, PositionSampler) else None
+        options = LoaderOptions.of(self)
+        return cast("PositionSampler", options.index_sampler) if is_composed(options.dataset) else None
+
+    def _shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
+        """Return the classes of iterators over composed datasets in logical shards."""
+        from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator  # noqa: PLC0415
+
+        return ShardSerialIterator, ShardWorkerIterator
 
     @property
     def _monitor(self) -> Monitor:
@@ -247,11 +251,8 @@ class BaseDataLoader:
         """Made on first use: copies, and instances whose class was changed, have none."""
         factory: IteratorFactory | None = vars(self).get("_iterator_factory")
         if factory is None:
-            is_sharded = LoaderOptions.of(self).is_sharded
-            made = IteratorFactory(
-                self._shard_serial_iterator_type if is_sharded else self._serial_iterator_type,
-                self._shard_worker_iterator_type if is_sharded else self._worker_iterator_type,
-            )
+            types = self._serial_iterator_type, self._worker_iterator_type
+            made = IteratorFactory(*(self._shard_iterator_types() if LoaderOptions.of(self).is_sharded else types))
             factory = vars(self).setdefault("_iterator_factory", made)
         return factory
 

@@ -14,7 +14,7 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
@@ -34,7 +34,9 @@ from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
-from dali_like.sources.composed.stream import Elements, ShardEndedError
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.stream import Elements
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
@@ -282,6 +284,8 @@ class Fetcher:
 
     def take_positions(self, wanted: PositionsRequest, request: Request | LocalRequest) -> PositionsAnswer:
         """Return elements of a composed dataset, and the states of their logical shards behind them."""
+        from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
+
         if self._elements is None:
             self._elements = self.dataset.elements()
         elements, epoch, states = self._elements, wanted.epoch, wanted.states

@@ -19,17 +19,18 @@ from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
-from dali_like.data.position_sampler import PositionIterator, PositionSampler
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import WorkerManager, make_fetcher
 from dali_like.monitor.monitoring import Monitor
-from dali_like.sources.composed.stream import ShardState
+from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
+    from dali_like.data.position_sampler import PositionIterator, PositionSampler
+    from dali_like.sources.composed.stream import ShardState
 
 #: Values of these types are compared; other objects must be identical.
 _PLAIN = (int, float, str, bytes, type(None))
@@ -205,7 +206,7 @@ class IteratorFactory:
             return
         try:
             options = read_options()
-            if self._prepared is None and not isinstance(options.index_sampler, PositionSampler):
+            if self._prepared is None and not is_composed(options.dataset):
                 before = self.generator_state(options.generator)
                 iterator = self._begin(options, previous=self.latest_state)
                 self._prepared = PreparedIterator(

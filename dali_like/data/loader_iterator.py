@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from dali_like.common.notices import warn
 from dali_like.common.tracebacks import user_frames_first
@@ -12,10 +12,12 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import ItemsRequest, SamplesRequest
 from dali_like.data.options import LoaderOptions, why_empty
-from dali_like.data.position_sampler import PositionIterator
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.errors import CheckpointError, IteratorPicklingError
-from dali_like.sources.composed.stream import ShardState
+
+if TYPE_CHECKING:
+    from dali_like.data.position_sampler import PositionIterator
+    from dali_like.sources.composed.stream import ShardState
 
 
 class LoaderIterator(Iterator[Any]):
@@ -69,7 +71,7 @@ class LoaderIterator(Iterator[Any]):
     @property
     def positions(self) -> PositionIterator | None:
         """The iterator over positions, of a composed dataset."""
-        return self._indices if isinstance(self._indices, PositionIterator) else None
+        return cast("PositionIterator", self._indices) if self._indices.yields_positions else None
 
     @property
     def shard_states(self) -> Mapping[int, ShardState]:

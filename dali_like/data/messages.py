@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_like.sources.composed.stream import ShardState
+if TYPE_CHECKING:
+    from dali_like.sources.composed.stream import ShardState
 
 
 class SamplesRequest(NamedTuple):

@@ -21,7 +21,7 @@ from dali_like.data.datasets import IterableDataset
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
-from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -121,7 +121,7 @@ class LoaderOptions:
     @property
     def is_sharded(self) -> bool:
         """Whether the dataset is a composed one that runs in logical shards."""
-        return isinstance(self.dataset, ComposedDataset) and self.dataset.shards is not None
+        return is_composed(self.dataset) and self.dataset.shards is not None
 
     @property
     def pins_memory(self) -> bool:
@@ -283,7 +283,7 @@ def check_composed(
         ArgumentError: an argument sets the order of a composed dataset.
         ArgumentClashError: an argument is for composed datasets, and this is another one.
     """
-    if not isinstance(dataset, ComposedDataset):
+    if not is_composed(dataset):
         for name in RANK_NAMES:
             if given[name] is not None:
                 raise ArgumentClashError(

@@ -143,6 +143,8 @@ class PositionIterator(SamplerIterator[Any]):
         counts: the numbers of outputs of all logical shards in the epoch; None if they were not counted.
     """
 
+    yields_positions = True
+
     def __init__(
         self,
         sampler: PositionSampler,

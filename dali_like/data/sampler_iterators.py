@@ -32,7 +32,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SamplerIterator(Iterator[T_co]):
-    """An iterator over a sampler that can be stored and resumed at any point."""
+    """An iterator over a sampler that can be stored and resumed at any point.
+
+    Attributes:
+        yields_positions: whether it is a `dali_like.data.position_sampler.PositionIterator`.
+    """
+
+    yields_positions = False
 
     def __iter__(self) -> Self:
         return self

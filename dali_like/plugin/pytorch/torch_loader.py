@@ -11,9 +11,7 @@ from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
 from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, check_composed, resolve_auto
-from dali_like.data.position_sampler import PositionSampler
 from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.errors import ArgumentError
 
@@ -32,14 +30,6 @@ class _SerialIterator(SerialIterator, torch_dataloader._SingleProcessDataLoaderI
 
 
 class _WorkerIterator(WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
-    """The same, with workers."""
-
-
-class _ShardSerialIterator(ShardSerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
-    """The same, for composed datasets in logical shards."""
-
-
-class _ShardWorkerIterator(ShardWorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
     """The same, with workers."""
 
 
@@ -64,8 +54,6 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     _array_backend = TorchBackend()
     _serial_iterator_type = _SerialIterator
     _worker_iterator_type = _WorkerIterator
-    _shard_serial_iterator_type = _ShardSerialIterator
-    _shard_worker_iterator_type = _ShardWorkerIterator
 
     @suggest_arguments
     def __init__(
@@ -134,6 +122,8 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             in_order=in_order,
         )
         if is_composed:
+            from dali_like.data.position_sampler import PositionSampler  # noqa: PLC0415  # few programs need it
+
             positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, shard_id, num_shards, shard_rest)
             # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
             attributes: dict[str, Any] = self.__dict__
@@ -151,3 +141,11 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         if name == "multiprocessing_context" and value == "thread":
             value = ThreadContext()
         super().__setattr__(name, value)
+
+    def _shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
+        from dali_like.plugin.pytorch.torch_shard_iterators import (  # noqa: PLC0415
+            TorchShardSerialIterator,
+            TorchShardWorkerIterator,
+        )
+
+        return TorchShardSerialIterator, TorchShardWorkerIterator

@@ -17,7 +17,7 @@ from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
 from dali_like.sources.permutation import Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order"]
+__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order", "seeded"]
 
 
 class BlockStage(Stage):
@@ -182,7 +182,7 @@ class BlockShuffle(BlockStage):
         return f"shuffle(block={self.block}, seed={self.seed})"
 
     def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
-        return in_random_order(elements, _seeded(self.seed, place), numbers)
+        return in_random_order(elements, seeded(self.seed, place), numbers)
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
@@ -207,7 +207,7 @@ class _BlockShuffle(RandomAccess):
             size = min(size, self.length - block * size)
         latest = self._latest
         if latest is None or latest[0] != (epoch, block):
-            seed = _seeded(self._stage.seed, self._place).seed_of(epoch, block)
+            seed = seeded(self._stage.seed, self._place).seed_of(epoch, block)
             latest = self._latest = (epoch, block), Permutation(size, seed)
         return self._source.at(position - offset + latest[1][offset])
 
@@ -245,7 +245,7 @@ class _Shuffle(RandomAccess):
     def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
         assert source.length is not None
         self.length: int = source.length
-        self._seed = _seeded(stage.seed, place).seed_of()
+        self._seed = seeded(stage.seed, place).seed_of()
         self._source = source
         self._latest: tuple[int, Permutation] | None = None
 
@@ -263,6 +263,6 @@ def in_random_order(elements: Sequence[Any], place: Place, numbers: tuple[int, .
     return [elements[i] for i in generator.permutation(len(elements)).tolist()]
 
 
-def _seeded(seed: int | None, place: Place) -> Place:
+def seeded(seed: int | None, place: Place) -> Place:
     """Return the source of randomness of a stage: its place, unless it has a seed of its own."""
     return place if seed is None else Place(seed, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,10 +12,11 @@ from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.collate import default_collate
-from dali_like.sources.composed import draws, selection
+from dali_like.sources.composed import draws, from_files, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.bucketing import Bucket, Budget, WithinBudget
 from dali_like.sources.composed.elementwise import Enumerate, Map
+from dali_like.sources.composed.from_files import Paths
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.mixing import MOST_IN_BLOCK, STOPS, Mix, checked_mix, checked_schedule
 from dali_like.sources.composed.packing import pack_stage
@@ -75,7 +77,7 @@ class ComposedDataset:
         return cls(Indexed(source, name or type(source).__qualname__))
 
     @classmethod
-    def from_parts(cls, parts: Sequence[Part], *, name: str = "parts") -> Self:
+    def from_parts(cls, parts: Sequence[Part], *, name: str = "parts", interleave: int = 1) -> Self:
         """Describe a source of parts that are read in order, such as compressed files.
 
         Logical shard s reads the parts s, s + shards, and so on, each one whole.
@@ -83,6 +85,8 @@ class ComposedDataset:
         Args:
             parts: each has ``open(record)``, which returns an iterator over its records from that number on.
             name: for messages and descriptions.
+            interleave: number of parts that each shard has open at a time, and takes one record each from in turn.
+                ``.shuffle(block=...)`` then mixes their records.
 
         Raises:
             ArgumentTypeError: a part has no such method.
@@ -90,7 +94,145 @@ class ComposedDataset:
         for part in parts:
             if not callable(getattr(part, "open", None)):
                 raise ArgumentTypeError(f"a part has open(record), and {type(part).__qualname__} does not")
-        return cls(Parts(tuple(parts), name))
+        return cls(Parts(tuple(parts), name, positive("interleave", interleave)))
+
+    # Files
+
+    @classmethod
+    @suggest_arguments
+    def from_jsonl(
+        cls,
+        paths: Paths,
+        *,
+        interleave: int | None = None,
+        chunk_bytes: int = from_files.CHUNK_BYTES,
+        remote_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe the records of JSON Lines files: the value of each line that is not empty.
+
+        Files that end in .gz, .bz2, .xz or .zst are read in order, each one whole, in logical shards. Others have random
+        access: an index is built once, and stored beside the file or in the user's cache.
+
+        Args:
+            paths: path, URL for fsspec or shell pattern, or several of them. Files of a pattern are sorted.
+            interleave: of compressed files; see `from_parts`. Default 1.
+            chunk_bytes: size of a read of neighboring records. Two chunks are in memory, and of remote files 8 MiB more.
+            remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
+
+        Raises:
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            FileReadError: a file cannot be read.
+            ArgumentError: there are compressed files and others, or an argument is out of range.
+        """
+        return cls(from_files.jsonl(paths, interleave, chunk_bytes, remote_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_tar(
+        cls,
+        paths: Paths,
+        *,
+        interleave: int | None = None,
+        chunk_bytes: int = from_files.CHUNK_BYTES,
+        remote_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe the samples of tar archives, as WebDataset has them.
+
+        Consecutive files with the same name before the first dot are a sample: a dict of ``"__key__"``, which is that name,
+        and the bytes of each file by its extension, such as ``"jpg"``. Decode them with `map`.
+
+        Args:
+            paths, interleave, chunk_bytes, remote_options: as for `from_jsonl`. Files that end in .tgz are compressed, too.
+
+        Raises:
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file is no tar archive, or is damaged.
+            FileReadError: a file cannot be read.
+            ArgumentError: there are compressed files and others, or an argument is out of range.
+        """
+        return cls(from_files.tar(paths, interleave, chunk_bytes, remote_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_parquet(
+        cls, paths: Paths, *, columns: Sequence[str] | None = None, remote_options: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Describe the rows of Parquet files, as dicts. Needs pyarrow.
+
+        Lists of numbers without nulls become arrays; other values are Python objects. Row groups are read as wholes: a
+        shuffle of all rows reads one for almost each row. Use ``.shuffle(together=8)`` instead.
+
+        Args:
+            paths, remote_options: as for `from_jsonl`.
+            columns: names of columns. Only their bytes are read. None: all.
+
+        Raises:
+            MissingExtraError: pyarrow is not installed.
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file is no Parquet file, or is damaged.
+            FileReadError: a file cannot be read.
+            ArgumentError: a file has no such column.
+        """
+        return cls(from_files.parquet(paths, columns, remote_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_array_record(cls, paths: Paths) -> Self:
+        """Describe the records of ArrayRecord files, as bytes. Needs array_record.
+
+        Args:
+            paths: of local files; otherwise as for `from_jsonl`.
+
+        Raises:
+            MissingExtraError: array_record is not installed.
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file is no ArrayRecord file, or is damaged.
+            ArgumentError: a path is a URL.
+        """
+        return cls(from_files.array_record(paths))
+
+    @classmethod
+    @suggest_arguments
+    def from_lance(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Describe the rows of a Lance table, as dicts like those of `from_parquet`. Needs pylance.
+
+        Lance has threads. Use it with the start method "spawn" or "forkserver".
+
+        Args:
+            path: path or URL, as Lance has it.
+            columns: names of columns; None: all.
+            version: of the table; None: the latest one at this call.
+            storage_options: of Lance, for URLs.
+
+        Raises:
+            MissingExtraError: pylance is not installed.
+            MissingFileError: there is no such table or version.
+            ArgumentError: it has no such column.
+        """
+        return cls(from_files.lance(path, columns, version, storage_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_iterables(cls, iterables: Sequence[Any], *, name: str = "iterables", interleave: int = 1) -> Self:
+        """Describe a source of iterables, each read in order by one logical shard; see `from_parts`.
+
+        Args:
+            iterables: objects with ``open(record)``, or iterables that can be begun again, such as instances of a class with
+                ``__iter__``. A resume goes through the latter from the beginning, up to the record.
+            name: for messages and descriptions.
+            interleave: see `from_parts`.
+
+        Raises:
+            ArgumentTypeError: one is neither, or an iterator, which cannot be begun again.
+        """
+        return cls.from_parts(from_files.iterable_parts(iterables), name=name, interleave=interleave)
 
     # Options of the whole dataset
 
@@ -219,18 +361,25 @@ class ComposedDataset:
         shift = size if shift is None else positive("shift", shift)
         return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
 
-    def shuffle(self, *, block: int | None = None, seed: int | None = None) -> Self:
+    def shuffle(self, *, block: int | None = None, together: int | None = None, seed: int | None = None) -> Self:
         """Put the elements into random order, another one in each epoch.
 
         Args:
             block: shuffle each block of so many consecutive elements by itself; in logical shards, of one shard. None: the
                 whole epoch, which needs random access.
+            together: for files that are read in chunks, directly behind `from_parquet`, `from_jsonl` and so on: put the
+                chunks in random order, and shuffle the records of so many chunks together. So each chunk is read about
+                once. Twice as many chunks are in memory.
             seed: of this stage; None: from the seed of the dataset.
 
         Raises:
-            ArgumentError: without `block`, the stream is endless, or runs in logical shards.
+            ArgumentClashError: `block` and `together` are both given.
+            ArgumentError: the input of ``shuffle(together=...)`` has no chunks. Or without `block`, the stream is
+                endless, or runs in logical shards.
         """
         seed = None if seed is None else not_negative("seed", seed)
+        if together is not None:
+            return self._then(from_files.chunk_shuffle(self._stage, positive("together", together), block, seed))
         if block is not None:
             return self._then(BlockShuffle(self._stage, positive("block", block), seed))
         if self._stage.is_sharded:

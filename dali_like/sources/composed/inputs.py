@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dali_like.errors import ArgumentError
+from dali_like.errors import ArgumentError, FileReadError
+from dali_like.sources.composed.chunked_files import opened
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
@@ -47,7 +48,7 @@ class Indexed(Stage):
 class _Indexed(RandomAccess):
     def __init__(self, stage: Indexed) -> None:
         self._stage = stage
-        self._source = stage.source
+        self._source = opened(stage.source)
         self.length: int = stage.length
 
     def at(self, position: int) -> Any:
@@ -63,15 +64,23 @@ class Part(Protocol):
     """A part of a source that is read in order, such as a compressed file."""
 
     def open(self, record: int) -> Iterator[Any]:
-        """Return an iterator over the records from number `record` on. An iterator with ``close()`` is closed."""
+        """Return an iterator over the records from number `record` on. An iterator with ``close()`` is closed.
+
+        If it raises, the walk continues with the next part. An exception of the iterator is that of one record: the part
+        is opened again behind it, unless it is a `dali_like.errors.FileReadError`.
+        """
 
 
 @dataclass(frozen=True)
 class Parts(Stage):
-    """Parts that are read in order. Shard s has the parts s, s + L, s + 2 L and so on, each one whole."""
+    """Parts that are read in order. Shard s has the parts s, s + L, s + 2 L and so on, each one whole.
+
+    `interleave` parts of a shard are open at a time, and give one record each in turn.
+    """
 
     parts: Sequence[Part]
     name: str
+    interleave: int = 1
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -87,7 +96,8 @@ class Parts(Stage):
 
     @property
     def text(self) -> str:
-        return f"{self.name}({len(self.parts)} parts)"
+        interleave = f", interleave={self.interleave}" if self.interleave > 1 else ""
+        return f"{self.name}({len(self.parts)} parts{interleave})"
 
     def evaluator(self, place: Place) -> Sharded:
         if len(self.parts) < place.num_shards:
@@ -104,43 +114,80 @@ class _Parts(Sharded):
         self._num_shards = num_shards
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        number, record = checked_state(state, (0, 0), is_pair)
-        return _PartsWalk(self._stage, self._stage.parts[shard :: self._num_shards], number, record)
+        parts = self._stage.parts[shard :: self._num_shards]
+        first = min(self._stage.interleave, len(parts))
+        begun, turn, places = checked_state(state, (first, 0, [(number, 0) for number in range(first)]), _is_state)
+        return _PartsWalk(self._stage, parts, begun, turn, places)
+
+
+def _is_state(state: Any) -> bool:
+    return isinstance(state, (list, tuple)) and len(state) == 3 and all(map(is_pair, state[2]))
+
+
+class _OpenPart:
+    """A part, the number of its next record, and the iterator, if it is open."""
+
+    def __init__(self, number: int, record: int) -> None:
+        self.number = number
+        self.record = record
+        self.iterator: Iterator[Any] | None = None
+
+    def close(self) -> None:
+        close = getattr(self.iterator, "close", None)
+        self.iterator = None
+        if close is not None:
+            close()
 
 
 class _PartsWalk(ShardWalk):
-    """The state is the number of the part among those of the shard, and the number of the record."""
+    """The state is the number of parts that have been begun, the turn, and for each of those that are open its number among
+    the parts of the shard and the number of its next record.
+    """
 
-    def __init__(self, stage: Parts, parts: Sequence[Part], number: int, record: int) -> None:
+    def __init__(
+        self, stage: Parts, parts: Sequence[Part], begun: int, turn: int, places: Sequence[tuple[int, int]]
+    ) -> None:
         self._stage = stage
         self._parts = parts
-        self._number, self._record = number, record
-        self._open: Iterator[Any] | None = None
+        self._begun = begun
+        self._turn = turn
+        self._open = [_OpenPart(number, record) for number, record in places]
 
     def __next__(self) -> Any:
-        while self._number < len(self._parts):
+        while self._open:
+            part = self._open[self._turn]
             try:
-                if self._open is None:
-                    self._open = iter(self._parts[self._number].open(self._record))
-                element = next(self._open)
+                if part.iterator is None:
+                    part.iterator = iter(self._parts[part.number].open(part.record))
+                element = next(part.iterator)
             except StopIteration:
-                self._close()
-                self._number, self._record = self._number + 1, 0
+                self._begin_next_part()
                 continue
             except Exception as error:  # a user's class may raise anything
-                note_place(error, self._stage, f"record {self._record} of {self._parts[self._number]}")
-                self._close()
-                self._record += 1
+                note_place(error, self._stage, f"record {part.record} of {self._parts[part.number]}")
+                if part.iterator is None or isinstance(error, FileReadError):
+                    self._begin_next_part()
+                else:
+                    part.close()
+                    self._pass(part)
                 raise
-            self._record += 1
+            self._pass(part)
             return element
         raise StopIteration
 
-    def state(self) -> list[int]:
-        return [self._number, self._record]
+    def state(self) -> list[Any]:
+        return [self._begun, self._turn, [[part.number, part.record] for part in self._open]]
 
-    def _close(self) -> None:
-        close = getattr(self._open, "close", None)
-        self._open = None
-        if close is not None:
-            close()
+    def _pass(self, part: _OpenPart) -> None:
+        part.record += 1
+        self._turn = (self._turn + 1) % len(self._open)
+
+    def _begin_next_part(self) -> None:
+        """Replace the part whose turn it is."""
+        self._open[self._turn].close()
+        if self._begun < len(self._parts):
+            self._open[self._turn] = _OpenPart(self._begun, 0)
+            self._begun += 1
+            return
+        del self._open[self._turn]
+        self._turn = self._turn % len(self._open) if self._open else 0

@@ -7,8 +7,10 @@ UTF-8 keep their bytes, as `os.fsdecode` returns them. The main process lists fi
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +32,11 @@ from dali_like.sources.remote_files import RemoteFiles
 
 __all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
 
-#: Files that a process keeps open for reading parts of them.
+#: Files that a process keeps open for reading parts of them, by default.
 _MOST_OPEN = 32
+#: Characters that make a path a pattern. In URLs, "?" begins a query.
+_WILDCARDS = re.compile(r"[*?[]")
+_WILDCARDS_OF_URLS = re.compile(r"[*[]")
 
 
 def is_url(path: str) -> bool:
@@ -53,15 +58,17 @@ class StoredFiles:
 
     Args:
         options: arguments of `RemoteFiles` for URLs, but for the URL: ``storage_options``, ``cache_dir`` and so on.
+        most_open: number of local files that a process keeps open for reading parts of them.
 
     Raises:
         ArgumentError: an option is unknown, or out of range. The latter is raised at the first use of a URL.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, options: Mapping[str, Any] | None = None, *, most_open: int = _MOST_OPEN) -> None:
         self._options = _checked(options)
         self._stores: dict[str, RemoteFiles] = {}
-        self._open = _OpenFiles()
+        self._most_open = most_open
+        self._open = _OpenFiles(most_open)
 
     async def read(
         self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
@@ -134,6 +141,27 @@ class StoredFiles:
         with _errors_of(folder), os.scandir(folder) as entries:
             return _by_bytes(entry.name for entry in entries if entry.is_file())
 
+    def matches(self, pattern: str) -> list[str]:
+        """Return the sorted paths of the files that match a shell pattern; a path without wildcards is returned as it is.
+
+        Args:
+            pattern: path or URL; ``**`` includes subfolders.
+
+        Raises:
+            MissingFileError: no file matches.
+        """
+        wildcard = (_WILDCARDS_OF_URLS if is_url(pattern) else _WILDCARDS).search(pattern)
+        if wildcard is None or (not is_url(pattern) and os.path.exists(pattern)):
+            return [pattern]
+        if is_url(pattern):
+            folder, _, _ = pattern[: wildcard.start()].rpartition("/")
+            found = [joined(folder, name) for name in self._remote_names(folder, pattern[len(folder) + 1 :])]
+        else:
+            found = [path for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path)]
+        if not found:
+            raise MissingFileError(f"no file matches {shown(pattern)}. Check the pattern", pattern)
+        return _by_bytes(found)
+
     def names_in_folders(self, root: str) -> dict[str, list[str]]:
         """Return the names of the files in each folder of a folder, all sorted by their bytes.
 
@@ -181,7 +209,8 @@ class StoredFiles:
         return {**self.__dict__, "_open": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _open=_OpenFiles())
+        self.__dict__.update(state)
+        self._open = _OpenFiles(self._most_open)
 
 
 def _read_open(
@@ -219,8 +248,9 @@ class _OpenFiles:
     Descriptors are read at given offsets, so a fork can share them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self._files: OrderedDict[str, _OpenFile] = OrderedDict()
+        self._most = most
         self._lock = threading.Lock()
 
     def file(self, path: str) -> _OpenFile:
@@ -229,7 +259,7 @@ class _OpenFiles:
             file = self._files.get(path)
             if file is None:
                 file = self._files[path] = _OpenFile(path)
-                while len(self._files) > _MOST_OPEN:
+                while len(self._files) > self._most:
                     self._files.popitem(last=False)
             else:
                 self._files.move_to_end(path)

@@ -55,7 +55,21 @@ def scan_archive(path: str, file: BinaryIO) -> list[list[Component]]:
     """
     samples: list[list[Component]] = []
     last_name = None
-    for member in _members(path, file):
+    for name, ext, member in members(path, file):
+        if name != last_name:
+            samples.append([])
+            last_name = name
+        samples[-1].append(Component(ext, member.offset_data, member.size))
+    return samples
+
+
+def members(path: str, file: BinaryIO) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
+    """Go through the files of a tar archive that belong to samples; see `scan_archive`.
+
+    Yields:
+        The name of the sample, the extension, and the header.
+    """
+    for member in _headers(path, file):
         if not member.isreg():
             continue
         if member.issparse():
@@ -66,16 +80,11 @@ def scan_archive(path: str, file: BinaryIO) -> list[list[Component]]:
                 member.offset,
             )
         name, ext = split_name(member.name)
-        if not name or name.endswith("/"):
-            continue
-        if name != last_name:
-            samples.append([])
-            last_name = name
-        samples[-1].append(Component(ext, member.offset_data, member.size))
-    return samples
+        if name and not name.endswith("/"):
+            yield name, ext, member
 
 
-def _members(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def _headers(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
     start = file.read(_BLOCK_BYTES)
     for magic, program in _COMPRESSED.items():
         if start.startswith(magic):

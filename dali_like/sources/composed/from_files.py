@@ -1,0 +1,151 @@
+"""Descriptions of files: the arguments of `ComposedDataset.from_jsonl` and its like, checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from dali_like.common.checks import positive
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
+from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.elementwise import Map
+from dali_like.sources.composed.inputs import Indexed, Part, Parts
+from dali_like.sources.composed.library_files import ArrayRecordFiles, LanceTable
+from dali_like.sources.composed.parquet_files import ParquetFiles
+from dali_like.sources.composed.sequential_files import (
+    CompressedLines,
+    CompressedTar,
+    IterablePart,
+    is_compressed,
+    parse_line,
+)
+from dali_like.sources.composed.span_files import LineFiles
+from dali_like.sources.composed.stage import Stage
+from dali_like.sources.composed.tar_files import TarFiles
+from dali_like.sources.readers.stored_files import StoredFiles, shown
+
+__all__ = ["CHUNK_BYTES", "Paths"]
+
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+#: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
+CHUNK_BYTES = 1 << 20
+#: Local files that a process keeps open for one source.
+_MOST_OPEN = 1
+
+
+def jsonl(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
+    """Return the stage of `ComposedDataset.from_jsonl`."""
+    files, found = _listed(paths, remote_options)
+    if _are_compressed(found, interleave):
+        return Map(_parts("jsonl", CompressedLines, files, found, interleave), parse_line)
+    return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+
+
+def tar(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
+    """Return the stage of `ComposedDataset.from_tar`."""
+    files, found = _listed(paths, remote_options)
+    if _are_compressed(found, interleave):
+        return _parts("tar", CompressedTar, files, found, interleave)
+    return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+
+
+def parquet(paths: Paths, columns: Sequence[str] | None, remote_options: Mapping[str, Any] | None) -> Stage:
+    """Return the stage of `ComposedDataset.from_parquet`."""
+    files, found = _listed(paths, remote_options)
+    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)))
+
+
+def array_record(paths: Paths) -> Stage:
+    """Return the stage of `ComposedDataset.from_array_record`."""
+    _, found = _listed(paths, None)
+    return _indexed("array_record", found, ArrayRecordFiles(found))
+
+
+def lance(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None,
+    version: int | None,
+    storage_options: Mapping[str, str] | None,
+) -> Stage:
+    """Return the stage of `ComposedDataset.from_lance`."""
+    return Indexed(LanceTable(os.fspath(path), _names(columns), version, storage_options), "lance")
+
+
+def iterable_parts(iterables: Sequence[Any]) -> list[Part]:
+    """Return the parts of `ComposedDataset.from_iterables`."""
+    return [_iterable_part(number, each) for number, each in enumerate(iterables)]
+
+
+def chunk_shuffle(stage: Stage, together: int, block: int | None, seed: int | None) -> Stage:
+    """Return the stage of ``shuffle(together=...)``."""
+    if block is not None:
+        raise ArgumentClashError("shuffle takes block or together, not both")
+    if not isinstance(stage, Indexed) or not isinstance(stage.source, ChunkedFiles):
+        raise ArgumentError(
+            f"shuffle(together=...) shuffles files that are read in chunks, and its input is {stage.text}. Use it directly "
+            "behind from_parquet, from_jsonl and so on; or shuffle in blocks: shuffle(block=1024)"
+        )
+    return ChunkShuffle(stage, together, seed)
+
+
+def _listed(paths: Paths, remote_options: Mapping[str, Any] | None) -> tuple[StoredFiles, list[str]]:
+    """Return the files of paths and patterns."""
+    files = StoredFiles(remote_options, most_open=_MOST_OPEN)
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
+    if not given:
+        raise ArgumentError("paths is empty: name at least one file")
+    return files, [path for pattern in given for path in files.matches(os.fspath(pattern))]
+
+
+def _are_compressed(paths: Sequence[str], interleave: int | None) -> bool:
+    compressed = [path for path in paths if is_compressed(path)]
+    others = [path for path in paths if not is_compressed(path)]
+    if compressed and others:
+        raise ArgumentError(
+            f"{shown(compressed[0])} is compressed and read in order, {shown(others[0])} has random access. Describe them "
+            "as two datasets, and combine these: ComposedDataset.concat(...)"
+        )
+    if others and interleave is not None:
+        raise ArgumentClashError(
+            "interleave= is for compressed files, and these have random access. Leave it out, and use .shuffle(together=8)"
+        )
+    return bool(compressed)
+
+
+def _parts(
+    name: str, part: Callable[[StoredFiles, str], Part], files: StoredFiles, paths: Sequence[str], interleave: int | None
+) -> Parts:
+    interleave = positive("interleave", 1 if interleave is None else interleave)
+    return Parts(tuple(part(files, path) for path in paths), name, interleave)
+
+
+def _indexed(name: str, paths: Sequence[str], source: ChunkedFiles) -> Indexed:
+    return Indexed(source, f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})")
+
+
+def _names(columns: Sequence[str] | None) -> list[str] | None:
+    if isinstance(columns, str):
+        raise ArgumentTypeError(f"columns is a list of names: columns=[{columns!r}]")
+    return None if columns is None else list(columns)
+
+
+def _iterable_part(number: int, iterable: Any) -> Part:
+    if callable(getattr(iterable, "open", None)):
+        part: Part = iterable
+        return part
+    if not hasattr(type(iterable), "__iter__"):
+        raise ArgumentTypeError(
+            f"iterables[{number}] is a {type(iterable).__qualname__}, which is no iterable and has no open(record)"
+        )
+    if iter(iterable) is iterable:
+        raise ArgumentTypeError(
+            f"iterables[{number}] is an iterator, which cannot be begun again. Pass an object whose __iter__ begins anew, "
+            "or one with open(record)"
+        )
+    return IterablePart(iterable, number)

@@ -1,0 +1,233 @@
+"""Rows of Parquet files. A chunk is a row group; only the bytes of the wanted columns are read."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dali_like.common.extras import optional
+from dali_like.errors import ArgumentError, BrokenFileError, FileReadError
+from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
+
+__all__ = ["ParquetFiles", "Rows"]
+
+_MAGIC = b"PAR1"
+#: Bytes at the end of a file that are read first. Most footers fit in.
+_TAIL_BYTES = 64 << 10
+#: Footers that a process keeps.
+_MOST_FOOTERS = 8
+#: Gaps between columns are read, too, if they are a smaller share of the bytes.
+_MOST_GAP = 1 / 20
+#: Remote footers that are read at the same time.
+_FOOTERS_AT_ONCE = 16
+
+
+class _RowGroup(NamedTuple):
+    file: int
+    number: int
+    num_rows: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+class ParquetFiles(ChunkedFiles):
+    """Rows as dicts: lists of numbers without nulls as arrays, other values as `pyarrow.Scalar.as_py` returns them.
+
+    Args:
+        files: to read with.
+        paths: of the files.
+        columns: names of columns; None: all.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        ArgumentError: a file has no such column.
+    """
+
+    has_single_records = False
+
+    def __init__(self, files: StoredFiles, paths: Sequence[str], columns: Sequence[str] | None) -> None:
+        _parquet()
+        self._files, self._paths, self._columns = files, list(paths), columns
+        self.is_remote = any(map(is_url, paths))
+        self._footers: OrderedDict[int, Any] = OrderedDict()
+        #: Footers that are on their way, by event loop and number of the file.
+        self._fetching: dict[tuple[Any, int], asyncio.Future[Any]] = {}
+        if self.is_remote:
+            with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
+                found = list(threads.map(self._read_footer, range(len(paths))))
+        else:
+            found = [self._read_footer(number) for number in range(len(paths))]
+        self._sizes = [size for size, _ in found]
+        self._groups = [group for number, (_, footer) in enumerate(found) for group in self._groups_of(number, footer)]
+        self.chunk_ends = np.cumsum([group.num_rows for group in self._groups], dtype=np.int64)
+        num_bytes = sum(stop - start for group in self._groups for start, stop in group.ranges)
+        self.mean_chunk_bytes = num_bytes // max(len(self._groups), 1)
+
+    def _groups_of(self, number: int, footer: Any) -> list[_RowGroup]:
+        names = footer.schema.to_arrow_schema().names
+        wanted = names if self._columns is None else self._columns
+        if missing := [name for name in wanted if name not in names]:
+            raise ArgumentError(
+                f"{shown(self._paths[number])} has no column {missing[0]!r}. It has the columns {', '.join(names)}"
+            )
+        groups = []
+        for i in range(footer.num_row_groups):
+            group = footer.row_group(i)
+            spans = []
+            for k in range(group.num_columns):
+                column = group.column(k)
+                path = column.path_in_schema
+                if any(path == name or path.startswith(f"{name}.") for name in wanted):
+                    start = min(offset for offset in (column.dictionary_page_offset, column.data_page_offset) if offset)
+                    spans.append((start, start + column.total_compressed_size))
+            groups.append(_RowGroup(number, i, group.num_rows, _merged(spans)))
+        return groups
+
+    async def read(self, first: int, last: int) -> Sequence[Any]:
+        group = self._groups[int(np.searchsorted(self.chunk_ends, first, "right"))]
+        path = self._paths[group.file]
+        if group.file not in self._footers and self.is_remote:
+            await self._fetch_footer(group.file)
+        reads = [self._files.read(path, start, stop) for start, stop in group.ranges]
+        datas = await asyncio.gather(*reads) if self.is_remote else [await each for each in reads]
+        pieces = _Pieces(path, self._sizes[group.file], [start for start, _ in group.ranges], datas)
+        try:
+            opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
+            return Rows(opened.read_row_group(group.number, columns=self._columns, use_threads=False))
+        except FileReadError:
+            raise
+        except (OSError, ValueError) as error:  # of pyarrow
+            start = group.ranges[0][0] if group.ranges else 0
+            raise BrokenFileError(
+                f"{shown(path)}: row group {group.number} at byte {start} is damaged: {error}. Write the file again",
+                path,
+                start,
+            ) from error
+
+    async def _fetch_footer(self, number: int) -> None:
+        """Read a footer once, also if several row groups of the file are read at the same time."""
+        key = asyncio.get_running_loop(), number
+        if key not in self._fetching:
+            self._fetching[key] = asyncio.ensure_future(asyncio.to_thread(self._footer, number))
+        try:
+            await asyncio.shield(self._fetching[key])
+        finally:
+            self._fetching.pop(key, None)
+
+    def decode(self, record: Any, index: int) -> Any:
+        return record()
+
+    def _footer(self, number: int) -> Any:
+        footer = self._footers.get(number)
+        if footer is None:
+            _, footer = self._read_footer(number)
+            self._footers[number] = footer
+            while len(self._footers) > _MOST_FOOTERS:
+                self._footers.popitem(last=False)
+        return footer
+
+    def _read_footer(self, number: int) -> tuple[int, Any]:
+        """Return the size of a file and its metadata."""
+        path = self._paths[number]
+        size = self._files.size(path)
+        tail = self._files.read_now(path, max(size - _TAIL_BYTES, 0), size).tobytes()
+        footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+        if tail[-4:] != _MAGIC or footer_bytes > size:
+            raise BrokenFileError(f"{shown(path)} is no Parquet file, or is truncated: it ends without a footer", path, size)
+        if footer_bytes > len(tail):
+            tail = self._files.read_now(path, size - footer_bytes, size).tobytes()
+        try:
+            return size, _parquet().read_metadata(io.BytesIO(_MAGIC + tail[-footer_bytes:]))
+        except (OSError, ValueError) as error:
+            raise BrokenFileError(f"{shown(path)}: the footer is damaged: {error}", path, size - footer_bytes) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_footers": OrderedDict(), "_fetching": {}}
+
+
+def _parquet() -> Any:
+    return optional("pyarrow.parquet", "from_parquet", "parquet")
+
+
+def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return ranges that contain all spans, together with small gaps."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if merged and start - merged[-1][1] <= _MOST_GAP * (stop - start):
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+class _Pieces(io.RawIOBase):
+    """A file of which only some ranges are there."""
+
+    def __init__(self, path: str, size: int, starts: list[int], datas: Sequence[Any]) -> None:
+        self._path, self._size, self._starts, self._datas = path, size, starts, datas
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        for start, data in zip(self._starts, self._datas, strict=True):
+            offset = self._position - start
+            if 0 <= offset < len(data):
+                part = memoryview(data)[offset : offset + len(buffer)]
+                buffer[: len(part)] = part
+                self._position += len(part)
+                return len(part)
+        raise BrokenFileError(f"{shown(self._path)}: byte {self._position} is in no column", self._path, self._position)
+
+
+class Rows(Sequence[Any]):
+    """The rows of a table of Arrow. An item is a function that returns the row."""
+
+    def __init__(self, table: Any) -> None:
+        self._num_rows = table.num_rows
+        self._columns = [(name, _values(table.column(name))) for name in table.column_names]
+
+    def __len__(self) -> int:
+        return int(self._num_rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return lambda: {name: values(index) for name, values in self._columns}
+
+
+def _values(column: Any) -> Any:
+    """Return a function from the index of a row to its value."""
+    import pyarrow as pa  # noqa: PLC0415  # optional
+
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # too long for one array
+        return lambda index: array[index].as_py()
+    kind = array.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if is_list and _is_number(kind.value_type) and not array.null_count and not array.values.null_count:
+        values, offsets = array.values.to_numpy(zero_copy_only=False), array.offsets.to_numpy().tolist()
+        return lambda index: values[offsets[index] : offsets[index + 1]].copy()
+    return lambda index: array[index].as_py()
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415  # optional
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))

@@ -1,0 +1,206 @@
+"""Parts that are read in order: compressed files, and iterables."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import itertools
+import json
+import lzma
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from dali_like.common.extras import installed, optional
+from dali_like.errors import BrokenFileError, DaliLikeError
+from dali_like.sources.composed.block_file import open_in_blocks
+from dali_like.sources.composed.span_files import broken_line
+from dali_like.sources.composed.tar_files import tar_samples
+from dali_like.sources.readers.stored_files import StoredFiles, shown
+from dali_like.sources.readers.webdataset_index import members
+
+__all__ = ["CompressedLines", "CompressedTar", "IterablePart", "Line", "is_compressed", "parse_line"]
+
+#: Bytes that a forward file can go back. A header of tar has 512.
+_MOST_AGAIN = 1024
+#: Bytes of a file that are passed over at a time.
+_PASSED_BYTES = 1 << 20
+_ENDINGS = (".gz", ".tgz", ".bz2", ".xz", ".zst")
+
+
+def is_compressed(path: str) -> bool:
+    """Return whether a file is compressed, by the end of its name."""
+    return path.endswith(_ENDINGS)
+
+
+class Line(NamedTuple):
+    """A line of a compressed file.
+
+    Attributes:
+        path: of the file.
+        number: of the line among those that are not empty.
+        offset: of its first byte in the decompressed file.
+        text: the line.
+    """
+
+    path: str
+    number: int
+    offset: int
+    text: bytes
+
+
+def parse_line(line: Line) -> Any:
+    """Return the value of a line of JSON.
+
+    Raises:
+        BrokenFileError: it is not JSON.
+    """
+    try:
+        return json.loads(line.text)
+    except ValueError as error:
+        raise broken_line(line.path, line.number, line.offset, error) from error
+
+
+@dataclass(frozen=True)
+class _Compressed:
+    files: StoredFiles
+    path: str
+
+    def __post_init__(self) -> None:
+        if self.path.endswith(".zst"):
+            _zstd_file()  # in time: not with the first record
+
+    @contextlib.contextmanager
+    def _decompressed(self) -> Iterator[BinaryIO]:
+        """Yield the open file once, and close it. Errors of decompressors become those of readers."""
+        try:
+            with open_in_blocks(self.files, self.path) as stored, _decompressor(self.path, stored) as file:
+                yield file
+        except DaliLikeError:
+            raise
+        except Exception as error:  # each decompressor has exceptions of its own
+            raise BrokenFileError(
+                f"{shown(self.path)} cannot be decompressed: {error or type(error).__name__}. It is damaged or truncated",
+                self.path,
+            ) from error
+
+    def __str__(self) -> str:
+        return shown(self.path)
+
+
+class CompressedLines(_Compressed):
+    """The lines of a compressed file that are not empty. A part of a source."""
+
+    def open(self, record: int) -> Iterator[Line]:
+        """Return an iterator over the lines from number `record` on."""
+        number = offset = 0
+        for text in self._lines():
+            if text.strip():
+                if number >= record:
+                    yield Line(self.path, number, offset, text)
+                number += 1
+            offset += len(text)
+
+    def _lines(self) -> Iterator[bytes]:
+        with self._decompressed() as file:
+            yield from file
+
+
+class CompressedTar(_Compressed):
+    """The samples of a compressed tar archive; see `dali_like.sources.composed.tar_files`. A part of a source."""
+
+    def open(self, record: int) -> Iterator[dict[str, Any]]:
+        """Return an iterator over the samples from number `record` on."""
+        return itertools.islice(tar_samples(self._members()), record, None)
+
+    def _members(self) -> Iterator[tuple[str, str, bytes]]:
+        with self._decompressed() as file:
+            forward = cast(BinaryIO, _ForwardFile(file))
+            for name, ext, member in members(self.path, forward):
+                forward.seek(member.offset_data)
+                data = forward.read(member.size)
+                if len(data) < member.size:
+                    raise BrokenFileError(
+                        f"{shown(self.path)}: {shown(member.name)} is truncated at byte {member.offset_data + len(data)} of "
+                        "the decompressed archive",
+                        self.path,
+                    )
+                yield name, ext, data
+
+
+@dataclass(frozen=True)
+class IterablePart:
+    """An iterable without an index: the records before the first wanted one are skipped. A part of a source."""
+
+    iterable: Iterable[Any]
+    number: int
+
+    def open(self, record: int) -> Iterator[Any]:
+        """Return an iterator over the records from number `record` on."""
+        iterator = iter(self.iterable)
+        for _ in itertools.islice(iterator, record):
+            pass
+        return iterator
+
+    def __str__(self) -> str:
+        return f"iterable {self.number}"
+
+
+class _ForwardFile:
+    """A file that is read in order: decompressors can hardly go back, or not at all. The last bytes can be read again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._position = 0
+        #: The bytes before the end of what has been read from the file.
+        self._recent = b""
+        self._end = 0
+
+    def read(self, size: int) -> bytes:
+        again = self._recent[len(self._recent) - (self._end - self._position) :] if self._position < self._end else b""
+        data = again[:size]
+        if len(data) < size:
+            more = self._file.read(size - len(data))
+            self._end += len(more)
+            self._recent = (self._recent + more)[-_MOST_AGAIN:] if len(more) < _MOST_AGAIN else more[-_MOST_AGAIN:]
+            data += more
+        self._position += len(data)
+        return data
+
+    def seek(self, position: int) -> None:
+        while self._end < position and self._read_on(position):
+            pass
+        self._position = min(position, self._end)
+        if self._end - self._position > len(self._recent):
+            raise OSError(f"cannot go back to byte {position} of {self._end}")
+
+    def _read_on(self, position: int) -> bool:
+        """Read a part of what lies before a position, and return whether there was any."""
+        self._position = self._end
+        return bool(self.read(min(position - self._end, _PASSED_BYTES)))
+
+    def tell(self) -> int:
+        return self._position
+
+
+def _decompressor(path: str, file: BinaryIO) -> BinaryIO:
+    """Return a file object with the decompressed contents."""
+    if path.endswith((".gz", ".tgz")):
+        kind: Any = gzip.GzipFile
+        return cast(BinaryIO, kind(fileobj=file))
+    kind = bz2.BZ2File if path.endswith(".bz2") else lzma.LZMAFile if path.endswith(".xz") else _zstd_file()
+    return cast(BinaryIO, kind(file))
+
+
+def _zstd_file() -> Any:
+    """Return a function that decompresses a file object.
+
+    Raises:
+        MissingExtraError: no module for it is installed.
+    """
+    if zstd := installed("compression.zstd"):  # from Python 3.14 on
+        return zstd.ZstdFile
+    zstandard = optional("zstandard", "reading files that end in .zst", "zstd")
+    return lambda file: io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))

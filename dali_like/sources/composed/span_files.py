@@ -1,0 +1,126 @@
+"""Files in which records lie one after the other, with an index of their boundaries: JSON Lines and tar archives."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import BrokenFileError
+from dali_like.sources.composed.block_file import open_in_blocks
+from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.readers.index_cache import cached_index
+from dali_like.sources.readers.stored_files import FileNames, StoredFiles, is_url, shown
+
+__all__ = ["LineFiles", "SpanFiles", "broken_line"]
+
+_SCAN_BYTES = 1 << 20
+
+
+class SpanFiles(ChunkedFiles):
+    """Records that lie one after the other. The index takes 8 bytes a record.
+
+    Args:
+        files: to read with.
+        paths: of the files.
+        chunk_bytes: about the size of a chunk.
+    """
+
+    has_single_records = True
+    #: The format, in names of indexes.
+    kind: str
+
+    def __init__(self, files: StoredFiles, paths: Sequence[str], chunk_bytes: int) -> None:
+        self._files, self._paths = files, FileNames(paths)
+        self.is_remote = any(map(is_url, paths))
+        self.mean_chunk_bytes = chunk_bytes
+        bounds = [self._bounds_of(path) for path in paths]
+        counts = [len(each) - 1 for each in bounds]
+        #: The number of the first record of each file, and of the end.
+        self._firsts = np.cumsum([0, *counts])
+        #: The first byte of each record, and the end of the last one, for one file after the other.
+        self._bounds = np.concatenate(bounds)
+        ends = [first + _chunk_ends(each, chunk_bytes) for first, each in zip(self._firsts, bounds, strict=False)]
+        self.chunk_ends = np.concatenate(ends)
+
+    def _bounds_of(self, path: str) -> NDArray[np.int64]:
+        def build() -> bytes:
+            with open_in_blocks(self._files, path) as file:
+                ends = np.asarray(self.scan(path, file), "<i8")
+            return np.concatenate([np.zeros(1, "<i8"), ends]).tobytes()
+
+        return np.frombuffer(cached_index(self._files, path, self.kind, build), "<i8").astype(np.int64)
+
+    @abstractmethod
+    def scan(self, path: str, file: BinaryIO) -> Any:
+        """Return the end of each record of a file, in bytes, ascending."""
+
+    async def read(self, first: int, last: int) -> Sequence[Any]:
+        number = self._file_of(first)
+        bounds = self._bounds[first + number : last + number + 1]
+        start = int(bounds[0])
+        data = (await self._files.read(self._paths[number], start, int(bounds[-1]))).data
+        cuts = (bounds - start).tolist()
+        return [data[begin:end] for begin, end in itertools.pairwise(cuts)]
+
+    def place_of(self, index: int) -> tuple[str, int, int]:
+        """Return the path of a record, its number in the file, and its first byte."""
+        number = self._file_of(index)
+        return self._paths[number], index - int(self._firsts[number]), int(self._bounds[index + number])
+
+    def _file_of(self, index: int) -> int:
+        return int(np.searchsorted(self._firsts, index, "right")) - 1
+
+
+def _chunk_ends(bounds: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64]:
+    """Return the number of records up to the end of each chunk: those that begin in the same `chunk_bytes` of the file."""
+    if len(bounds) == 1:
+        return np.zeros(0, np.int64)
+    begins = np.flatnonzero(np.diff(bounds[:-1] // chunk_bytes)) + 1
+    return np.append(begins, len(bounds) - 1).astype(np.int64)
+
+
+class LineFiles(SpanFiles):
+    """JSON Lines. Empty lines are no records."""
+
+    kind = "jsonl"
+
+    def scan(self, path: str, file: BinaryIO) -> NDArray[np.int64]:
+        return np.concatenate([np.zeros(0, np.int64), *_line_ends(file)])
+
+    def decode(self, record: Any, index: int) -> Any:
+        try:
+            return json.loads(bytes(record))
+        except ValueError as error:
+            raise broken_line(*self.place_of(index), error) from error
+
+
+def _line_ends(file: BinaryIO) -> Iterator[NDArray[np.int64]]:
+    """Go through a file, and yield the ends of its lines that are not empty."""
+    offset = 0
+    rest = b""  # the beginning of a line
+    while block := file.read(_SCAN_BYTES):
+        data = rest + block
+        text = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(text == ord("\n")) + 1
+        # A line is empty if it has nothing else than its end: "\n" or "\r\n".
+        lengths = np.diff(ends, prepend=0)
+        lengths[(lengths > 1) & (text[ends - 2] == ord("\r"))] -= 1
+        yield offset + ends[lengths > 1]
+        done = int(ends[-1]) if len(ends) else 0
+        rest = data[done:]
+        offset += done
+    if rest.strip():
+        yield np.array([offset + len(rest)])
+
+
+def broken_line(path: str, number: int, offset: int, error: ValueError) -> BrokenFileError:
+    """Return the exception to raise for a line that is not JSON."""
+    return BrokenFileError(
+        f"{shown(path)}: record {number} at byte {offset} is not JSON: {error}. Correct the line, or remove it", path, offset
+    )
