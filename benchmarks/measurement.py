@@ -54,6 +54,10 @@ class Measurement:
     """From ``iter()`` to the end of that epoch: the median."""
     added_bytes: int | None = None
     """Proportional set size of the whole tree at the end, without what this process had before the loader was made."""
+    tokens_per_s: float | None = None
+    """Tokens of packs, without padding."""
+    padding: float | None = None
+    """Share of padding in packs."""
 
     def to_json(self) -> str:
         """Return the measurement as one line of JSON."""

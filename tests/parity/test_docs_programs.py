@@ -13,6 +13,10 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.peers
 
 
-@pytest.mark.parametrize("document", [README, FROM_PYTORCH, DOCS / "how-to" / "pytorch.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "document",
+    [README, FROM_PYTORCH, DOCS / "coming-from-torchdata.md", DOCS / "how-to" / "pytorch.md"],
+    ids=lambda path: path.stem,
+)
 def test_programs_run(document: Path) -> None:
     run_program_of(document, "python torch")

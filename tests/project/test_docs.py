@@ -20,6 +20,7 @@ MIGRATING = DOCS / "migrating-from-dali.md"
 #: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
+    *(DOCS / "composed-datasets.md", DOCS / "coming-from-grain.md", DOCS / "coming-from-webdataset.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 

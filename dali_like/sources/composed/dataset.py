@@ -6,6 +6,7 @@ import itertools
 import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 from dali_like.common.checks import flag, not_negative, one_of, positive
@@ -256,7 +257,7 @@ class ComposedDataset:
         """The seed of all random stages."""
         return self._seed or 0
 
-    @property
+    @cached_property
     def shards(self) -> int | None:
         """The number of logical shards; None if every position has random access."""
         return (self._num_shards or DEFAULT_SHARDS) if self._stage.is_sharded else None
@@ -620,7 +621,7 @@ class ComposedDataset:
             raise TypeError(f"the length of this stream {why}")
         return self._stage.length
 
-    @property
+    @cached_property
     def length(self) -> int | None:
         """The number of elements in an epoch; None if the stream is endless, or its length is unknown."""
         return self._stage.length
@@ -646,12 +647,12 @@ class ComposedDataset:
             TypeError: the stream runs in logical shards.
             IndexError: the position is negative.
         """
-        if self._stage.is_sharded:
-            raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
         position = operator.index(position)
         if position < 0:
             raise IndexError(f"position {position} is negative")
         if self._elements is None:
+            if self.shards is not None:
+                raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
             self._elements = self.elements()
         return self._elements.at(0, position)
 

@@ -1,0 +1,115 @@
+"""Run the benchmarks of composed datasets: ``python -m benchmarks.composed [--quick] [--workloads a,b] [--systems a,b]``.
+
+Each run of a system on a workload is a separate process (`run_one`). The systems take turns, and their order rotates between
+repeats. Without Grain, dali_like is measured alone. The report goes to the terminal and, as Markdown, next to the CSV file;
+progress goes to standard error. The exit status is 1 if a run failed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from benchmarks.composed.systems import SYSTEMS
+from benchmarks.composed.workloads import WORKLOADS, Workload
+from benchmarks.measurement import Measurement
+from benchmarks.report import (
+    ALL_CPU,
+    FIRST_BATCH,
+    MAIN_CPU,
+    RATE,
+    Goal,
+    environment,
+    figure,
+    goal_table,
+    markdown,
+    noise,
+    publish,
+    spread,
+)
+from benchmarks.turns import in_turns, names, option_parser, parse_options, run_all, run_process
+
+__all__ = ["GOALS", "main", "tables"]
+
+TOKENS = figure("million tokens/s", "tokens_per_s", 1e-6)
+PADDING = figure("padding %", "padding", 1e2)
+ADDED = figure("memory added MiB", "added_bytes", 2**-20)
+
+_COLUMNS_OF_PART = {
+    "steady": (RATE, TOKENS, PADDING, MAIN_CPU, ALL_CPU, FIRST_BATCH),
+    "first": (FIRST_BATCH,),
+    "resume": (FIRST_BATCH,),
+    "memory": (ADDED, FIRST_BATCH),
+}
+
+GOALS = (
+    Goal(workload="mixture", column=RATE, peer="grain", at_least=4),
+    Goal(workload="packing", column=TOKENS, peer="grain", at_least=3),
+    Goal(workload="packing", column=PADDING, peer="grain", at_most=1),
+    Goal(workload="packing", column=TOKENS, peer="grain_64", at_least=3),
+    Goal(workload="packing", column=PADDING, peer="grain_64", at_most=1),
+    Goal(workload="start", column=FIRST_BATCH, peer="grain", at_most=0.1),
+    Goal(workload="resume", column=FIRST_BATCH, peer="grain", at_most=0.1),
+    Goal(workload="memory", column=ADDED, peer="grain", at_most=0.5),
+    Goal(workload="memory_packed", column=ADDED, peer="grain", at_most=0.5),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run everything, and write the CSV file and the report; return the exit status."""
+    parser = option_parser(
+        "python -m benchmarks.composed", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/composed.csv"
+    )
+    parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="A,B", help=", ".join(SYSTEMS))
+    options = parse_options(parser, arguments)
+    environment_text = environment()
+    print(environment_text, end="\n\n", flush=True)
+
+    wanted = options.systems
+    if importlib.util.find_spec("grain") is None:
+        print("Not installed: grain", end="\n\n", flush=True)
+        wanted = [system for system in wanted if not system.startswith("grain")]
+    planned = list(
+        in_turns(
+            options.workloads,
+            lambda name: [system for system in wanted if system in WORKLOADS[name].systems],
+            options.repeats,
+        )
+    )
+    measurements, failures = run_all(planned, partial(run_process, "benchmarks.composed.run_one", seconds=options.seconds))
+    return publish(options.csv, environment_text, tables(measurements), measurements, failures)
+
+
+def tables(measurements: Sequence[Measurement]) -> str:
+    """Return a table for each workload, and the goals of dali_like with forked and with spawned workers, in Markdown."""
+    parts = []
+    for workload in WORKLOADS.values():
+        runs = [each for each in measurements if each.workload == workload.name]
+        if runs:
+            parts += [_heading(workload, runs), _table(workload, runs), *noise(runs)]
+    for system in SYSTEMS[:2]:
+        if goals := goal_table(GOALS, system, measurements):
+            parts.append(f"### {system}: figures to reach\n\n{goals}")
+    return "\n\n".join(parts)
+
+
+def _heading(workload: Workload, runs: Sequence[Measurement]) -> str:
+    repeats = len({run.repeat for run in runs})
+    sources = f"{workload.num_sources} source" + "s" * (workload.num_sources > 1)
+    return f"### {workload.name}: {sources}, batches of {workload.batch_size}, median of {repeats} (range)"
+
+
+def _table(workload: Workload, runs: Sequence[Measurement]) -> str:
+    columns = [column for column in _COLUMNS_OF_PART[workload.part] if any(column.value(run) is not None for run in runs)]
+    rows = [
+        [system, *(spread([column.value(run) for run in runs if run.system == system]) for column in columns)]
+        for system in workload.systems
+        if any(run.system == system for run in runs)
+    ]
+    return markdown(["system", *(column.heading for column in columns)], rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Sources in memory, whose elements cost almost nothing, and checks of the batches made of them.
+
+The content of an element follows from its number, or from its length. So a batch can be checked in any order of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.workloads import WrongBatchError
+
+__all__ = ["LENGTH", "PACK_TOKENS", "Documents", "Images", "brighten", "check_images", "check_packs"]
+
+#: Elements of each source.
+LENGTH = 1_000_000
+PACK_TOKENS = 8_192
+SHORTEST, LONGEST = 10, 4_000
+
+#: A prime number of images, so that neighbors differ.
+_NUM_IMAGES = 251
+_NUM_LENGTHS = 1 << 12
+
+
+class Images:
+    """Images of 28 x 28 bytes of one color, with a number.
+
+    Args:
+        place: of the source among all sources.
+    """
+
+    def __init__(self, place: int) -> None:
+        self._begin = place * LENGTH
+        self._images = np.repeat(np.arange(_NUM_IMAGES, dtype=np.uint8), 28 * 28).reshape(-1, 28, 28)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: Any) -> dict[str, Any]:
+        number = self._begin + int(index)
+        return {"image": self._images[number % _NUM_IMAGES], "number": number}
+
+
+def brighten(element: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the element with its image inverted: the map of the benchmark."""
+    return {"image": 255 - element["image"], "number": element["number"]}
+
+
+class Documents:
+    """Documents of 10 to 4,000 tokens, evenly distributed: new arrays, as of a tokenizer. Token i of each is ``i + 1``."""
+
+    def __init__(self, place: int) -> None:
+        self._tokens = np.arange(1, LONGEST + 1, dtype=np.int32)
+        self._lengths = np.random.default_rng(place).integers(SHORTEST, LONGEST + 1, _NUM_LENGTHS)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
+        return {"tokens": self._tokens[: self._lengths[int(index) % _NUM_LENGTHS]].copy()}
+
+
+def check_images(batch: Mapping[str, Any], batch_size: int, num_sources: int) -> None:
+    """Compare every byte of a batch of images with its numbers.
+
+    Raises:
+        WrongBatchError: something differs, or a number occurs twice.
+    """
+    images, numbers = np.asarray(batch["image"]), np.asarray(batch["number"])
+    if images.shape != (batch_size, 28, 28) or images.dtype != np.uint8:
+        raise WrongBatchError(f"the images have the shape {images.shape} and dtype {images.dtype}")
+    if len(np.unique(numbers)) != batch_size or not ((numbers >= 0) & (numbers < num_sources * LENGTH)).all():
+        raise WrongBatchError(f"the numbers are {numbers.tolist()}")
+    if not (images == (255 - numbers % _NUM_IMAGES)[:, np.newaxis, np.newaxis]).all():
+        raise WrongBatchError("the images do not fit their numbers")
+
+
+def check_packs(batch: Mapping[str, Any], batch_size: int) -> None:
+    """Check that each segment of a batch of packs is a document from its beginning, with its positions, and the rest zeros.
+
+    Raises:
+        WrongBatchError: something differs.
+    """
+    tokens, segments, positions = (np.asarray(batch[name]) for name in ("tokens", "tokens_segment_ids", "tokens_positions"))
+    if tokens.shape != (batch_size, PACK_TOKENS):
+        raise WrongBatchError(f"the packs have the shape {tokens.shape}")
+    is_used = segments > 0
+    if not np.array_equal(tokens, np.where(is_used, positions + 1, 0)):
+        raise WrongBatchError("the tokens do not fit their positions")
+    begins = positions[:, 1:] == 0
+    if not np.array_equal(begins & is_used[:, 1:], (segments[:, 1:] != segments[:, :-1]) & is_used[:, 1:]):
+        raise WrongBatchError("the segments do not begin where the positions do")
+    if not (is_used[:, :-1] | ~is_used[:, 1:]).all():
+        raise WrongBatchError("there is padding within a pack")

@@ -1,0 +1,77 @@
+"""The workloads: sources, the kind of elements, and the measured part of a loader's life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from benchmarks.composed.sources import Documents, Images, check_images, check_packs
+
+__all__ = ["COMMON_SYSTEMS", "RESUMED_STEP", "WORKLOADS", "Workload", "weights"]
+
+COMMON_SYSTEMS = ("dali_like", "grain")
+RESUMED_STEP = 1_000_000
+
+Part = Literal["steady", "first", "resume", "memory"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One workload: a mixture of shuffled, repeated sources. Images are mapped, and documents packed.
+
+    Attributes:
+        part: the measured part. "steady": the rate after warm-up; "first": the time to the first batch; "resume": the time
+            from a state at step `RESUMED_STEP` to the next batch; "memory": memory added by the loader.
+        systems: systems that run it.
+        counted_packs: packs in which padding is counted, before the steady part.
+    """
+
+    name: str
+    part: Part
+    element: Literal["images", "documents"]
+    num_sources: int
+    batch_size: int
+    systems: tuple[str, ...] = COMMON_SYSTEMS
+    counted_packs: int = 0
+
+    def sources(self) -> list[Any]:
+        """Return the sources."""
+        make = Images if self.element == "images" else Documents
+        return [make(place) for place in range(self.num_sources)]
+
+    @property
+    def check(self) -> Callable[[Mapping[str, Any]], None]:
+        """Raises `benchmarks.workloads.WrongBatchError` unless a batch is right."""
+        if self.element == "images":
+            return partial(check_images, batch_size=self.batch_size, num_sources=self.num_sources)
+        return partial(check_packs, batch_size=self.batch_size)
+
+
+def weights(num_sources: int) -> list[int]:
+    """Return the weights of the sources: n, n - 1, ..., 1."""
+    return list(range(num_sources, 0, -1))
+
+
+_STARTS = (*COMMON_SYSTEMS, "dali_like_spawn")
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(name="mixture", part="steady", element="images", num_sources=8, batch_size=256),
+        Workload(
+            name="packing",
+            part="steady",
+            element="documents",
+            num_sources=1,
+            batch_size=8,
+            systems=(*COMMON_SYSTEMS, "grain_64"),
+            counted_packs=4_096,
+        ),
+        Workload(name="start", part="first", element="images", num_sources=8, batch_size=256, systems=_STARTS),
+        Workload(name="resume", part="resume", element="images", num_sources=8, batch_size=256, systems=_STARTS),
+        Workload(name="memory", part="memory", element="images", num_sources=35, batch_size=256, systems=_STARTS),
+        Workload(name="memory_packed", part="memory", element="documents", num_sources=35, batch_size=8, systems=_STARTS),
+    )
+}
