@@ -49,6 +49,41 @@ def pipeline():
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().shape == (2, 4, 4, 3)
 """,
+    "parquet": """
+import pyarrow
+import pyarrow.parquet
+from dali_like.data import ComposedDataset
+
+pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2, 3]}), "t.parquet")
+assert [int(row["x"]) for row in ComposedDataset.from_parquet("t.parquet")] == [1, 2, 3]
+""",
+    "array-record": """
+from array_record.python.array_record_module import ArrayRecordWriter
+from dali_like.data import ComposedDataset
+
+writer = ArrayRecordWriter("t.array_record", "group_size:1")
+for record in (b"one", b"two"):
+    writer.write(record)
+writer.close()
+assert [bytes(record) for record in ComposedDataset.from_array_record("t.array_record")] == [b"one", b"two"]
+""",
+    "lance": """
+import lance
+import pyarrow
+from dali_like.data import ComposedDataset
+
+lance.write_dataset(pyarrow.table({"x": [1, 2, 3]}), "t.lance")
+assert [int(row["x"]) for row in ComposedDataset.from_lance("t.lance")] == [1, 2, 3]
+""",
+    "zstd": """
+import zstandard
+from pathlib import Path
+from dali_like.data import ComposedDataset
+
+Path("t.jsonl.zst").write_bytes(zstandard.compress(b'{"x": 1}\\n{"x": 2}\\n'))
+dataset = ComposedDataset.from_jsonl("t.jsonl.zst").with_options(shards=1)
+assert [record["x"] for record in dataset] == [1, 2]
+""",
     "pytorch": """
 import torch
 from dali_like.plugin.pytorch import DataLoader

@@ -13,7 +13,6 @@ import pytest
 from dali_like import fn
 from dali_like.errors import ArgumentError, ArgumentTypeError, BrokenFileError, FileReadError, MissingFileError
 from dali_like.readers import FileNames, StoredFiles
-from dali_like.sources.readers import stored_files
 from dali_like.sources.readers.stored_files import joined
 from tests.http_store import HttpStore, http_store
 
@@ -54,11 +53,10 @@ def test_parts_of_files(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.offset) == (path, 10)
 
 
-def test_only_some_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_files, "_MOST_OPEN", 2)
+def test_only_some_files_stay_open(tmp_path: Path) -> None:
     names = [f"{i}" for i in range(5)]
     make_files(tmp_path, *names)
-    files = StoredFiles()
+    files = StoredFiles(most_open=2)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         for name in names:
