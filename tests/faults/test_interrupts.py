@@ -341,7 +341,7 @@ class TestAnInterruptAtEachPoint:
                 break
 
     def test_of_the_start_leaves_a_pipeline_that_can_be_used(self) -> None:
-        for point in itertools.count(step=STRIDE):
+        for point in itertools.count(step=2 * STRIDE):
             with closing(make("fork")) as pipe:
                 has_come, _ = interrupt_at(point, pipe.build)
                 assert iteration_of(pipe.run()) == 0
@@ -350,7 +350,7 @@ class TestAnInterruptAtEachPoint:
                 break
 
     def test_of_the_start_leaves_nothing_behind(self) -> None:
-        for point in itertools.count(step=STRIDE):
+        for point in itertools.count(STRIDE, step=2 * STRIDE):  # between the points of the test above
             pipe = make("fork")
             has_come, _ = interrupt_at(point, pipe.build)
             del pipe

@@ -138,7 +138,6 @@ def test_folders(root: Path) -> None:
         {"filenames": ["plain.mp4"], "labels": [1, 2]},
         {"filenames": ["missing.mp4"]},
         {"filenames": ["plain.mp4"], "sequence_length": 24},
-        {"filenames": ["plain.mp4"], "sequence_length": 0},
         {"filenames": ["plain.mp4"], "pad_mode": "x"},
         {"filenames": ["plain.mp4"], "pad_mode": "constant", "fill_value": [300], "sequence_length": 24},
         {"filenames": ["plain.mp4"], "pad_mode": "constant", "fill_value": [1, 2], "sequence_length": 24},
