@@ -605,6 +605,21 @@ def begin_and_rest(pool: PlayedPool) -> None:
     pool.rest()
 
 
+def test_an_end_that_has_been_read_is_not_waited_for() -> None:
+    """The forkserver, and its reserve that was never forked, have ended between two looks."""
+    processes = SimpleNamespace(_reserve=SimpleNamespace(is_announced=False), _forkserver=object(), _lost=None)
+
+    def read_news() -> None:
+        processes._forkserver = processes._reserve = None
+
+    def wait(timeout_s: float) -> bool:
+        pytest.fail("waits for processes that have ended")
+
+    processes.read_news, processes.events = read_news, SimpleNamespace(wait=wait)
+
+    assert not _Processes.wait_for_reserve(processes)  # type: ignore[arg-type]
+
+
 def test_an_announcement_that_has_been_read_is_not_waited_for() -> None:
     """The start of a pool reads the reserve's announcement, and then waits for nothing else."""
     reserve = SimpleNamespace(is_announced=False)

@@ -253,6 +253,8 @@ class _Processes:
             self.read_news()
             if self._reserve is not None and self._reserve.is_announced:
                 break  # before the next wait: nothing else may happen
+            if self._forkserver is None and self._reserve is None and self._lost is None:
+                break  # all have ended, so nothing else will happen
             # A forkserver that ends closes its own socket before the reserve's. So if it does not end, forking has failed.
             is_ending = self._lost is not None or (self._forkserver is not None and self._forkserver.is_at_end)
             if has_failed and not is_ending:
