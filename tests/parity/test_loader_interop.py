@@ -29,7 +29,7 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
-from dali_like.data.options import OwnOptions  # noqa: E402
+from dali_like.data.options import OwnOptions  # noqa: E402, RANK_NAMES
 from dali_like.data.sample_schema import schema_of  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
@@ -75,7 +75,10 @@ def test_its_signature_is_pytorchs_and_ours() -> None:
     assert [(each.name, each.kind, each.default) for each in common] == [
         (each.name, each.kind, each.default) for each in theirs.values()
     ]
-    assert {name: ours[name].default for name in list(ours)[len(theirs) :]} == OwnOptions()._asdict()
+    assert {name: ours[name].default for name in list(ours)[len(theirs) :]} == {
+        **OwnOptions()._asdict(),
+        **dict.fromkeys(RANK_NAMES),
+    }
 
 
 # Its attributes
