@@ -81,9 +81,12 @@ class ShardProgress:
         self.states.update(answer.states)
         self.ended.update(answer.ended)
 
-    def is_dropped(self, num_elements: int) -> bool:
-        """Whether a batch with so many elements is left out."""
-        return not num_elements or (self.sampler.drop_last and num_elements < (self.sampler.batch_size or 1))
+    def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
+        """Whether a batch is left out. Elements skipped after errors do not make it a smaller last one."""
+        num_elements = sum(len(answer.found) for answer in answers)
+        num_skipped = sum(answer.num_skipped for answer in answers)
+        is_smaller = num_elements + num_skipped < (self.sampler.batch_size or 1)
+        return not num_elements or (self.sampler.drop_last and is_smaller)
 
 
 class ShardSerialIterator(SerialIterator):
@@ -129,7 +132,7 @@ class ShardSerialIterator(SerialIterator):
         try:
             answer = self._fetcher.take_positions(request, local)
             self.progress.note(answer)
-            if self.progress.is_dropped(len(answer.elements)):
+            if self.progress.is_dropped([answer]):
                 return _EMPTY
             self._counters.samples += len(answer.elements)
             self._counters.batches += 1
@@ -218,7 +221,6 @@ class ShardWorkerIterator(WorkerIterator):
             key = BatchKey(0, self._number, self._num_begun, 0, 1, worker, workers.next_turn(), text, len(mine) + 1)
             workers.submit(key, self._pending)
             parts.append(_Part(self._pending[-1], mine))
-        self._counters.samples += sum(map(len, places.values()))
         return _Group(parts, len(positions))
 
     def _next(self) -> Any:
@@ -247,6 +249,7 @@ class ShardWorkerIterator(WorkerIterator):
         answers = [outcome for outcome in outcomes if isinstance(outcome, PositionsAnswer)]
         for answer in answers:
             self.progress.note(answer)
+            self._counters.samples += len(answer.found)
         failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
         if failure is not None:
             return failure
@@ -283,7 +286,7 @@ class ShardWorkerIterator(WorkerIterator):
             workers.warn_about_restarts()
 
     def _assembled(self, group: _Group, answers: list[PositionsAnswer], workers: LoaderWorkers) -> Any:
-        if self.progress.is_dropped(sum(answer.num_elements for answer in answers)):
+        if self.progress.is_dropped(answers):
             return _EMPTY
         if len(answers) == 1 and answers[0].is_collated:
             return answers[0].elements[0]
