@@ -102,6 +102,7 @@ class ShardSerialIterator(SerialIterator):
     ) -> None:
         assert isinstance(indices, PositionIterator)
         self.progress = ShardProgress(options, indices)
+        self._drawn: Any = None
         super().__init__(options, state, indices, fetcher, counters)
 
     @property
@@ -109,21 +110,29 @@ class ShardSerialIterator(SerialIterator):
         return self.progress.states
 
     def _next(self) -> Any:
+        """Return the next batch, or raise the exception in its place. After an interrupt, the next call makes it again."""
         if self.state.is_over:
             raise StopIteration
         while not self.progress.is_at_end:
-            number = self.state.yielded
-            try:
-                drawn = next(self._indices)
-            except StopIteration:
+            if self._drawn is None:
+                self._drawn = next(self._indices, None)
+            if self._drawn is None:
                 break
-            self.state.deliver(number)
-            positions = [drawn] if not self._options.batched else drawn
-            batch = self._make_batch(number, self.progress.remaining(positions))
+            positions = self._drawn if self._options.batched else [self._drawn]
+            try:
+                batch = self._make_batch(self.state.yielded, self.progress.remaining(positions))
+            except Exception:
+                self._pass_batch()
+                raise
+            self._pass_batch()
             if batch is not _EMPTY:
                 return batch
         self.state.is_over = True
         raise StopIteration
+
+    def _pass_batch(self) -> None:
+        self._drawn = None
+        self.state.deliver(self.state.yielded)
 
     def _make_batch(self, number: int, positions: Sequence[int]) -> Any:
         local, meter = LocalRequest(), self._counters.meter

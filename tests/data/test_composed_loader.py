@@ -403,6 +403,33 @@ def test_a_state_behind_an_error_does_not_repeat_it(workers: int) -> None:
     assert list(resumed) == [[6, 7]]
 
 
+class InterruptOnce:
+    """Returns numbers. At 5, it interrupts the program once, as Ctrl-C does."""
+
+    has_interrupted = False
+
+    def __call__(self, number: int) -> int:
+        if number == 5 and not self.has_interrupted:
+            self.has_interrupted = True
+            signal.raise_signal(signal.SIGINT)
+        return number
+
+
+@pytest.mark.parametrize("kind", SHARDED)
+def test_an_interrupt_loses_no_batch(kind: str) -> None:
+    each = loader(dataset_of(kind, 8).map(InterruptOnce()), 2)
+    batches = iter(each)
+    delivered = [next(batches), next(batches)]
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+
+    state = each.state_dict()
+    delivered += batches
+
+    assert delivered == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert state["position"] == 4
+
+
 @pytest.mark.parametrize("kind", SHARDED)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_state_outlives_the_iterator(kind: str, workers: int) -> None:
