@@ -297,6 +297,7 @@ class ShardWorkerIterator(WorkerIterator):
     def _assembled(self, group: _Group, answers: list[PositionsAnswer], workers: LoaderWorkers) -> Any:
         if self.progress.is_dropped(answers):
             return _EMPTY
+        self._counters.batches += 1
         if len(answers) == 1 and answers[0].is_collated:
             return answers[0].elements[0]
         elements = [_EMPTY] * group.size

@@ -663,11 +663,12 @@ def test_a_pickled_loader_continues_with_its_epochs(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SHARDED)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_statistics_count_elements(kind: str, workers: int) -> None:
+def test_statistics_count_elements_and_batches(kind: str, workers: int) -> None:
     each = loader(dataset_of(kind, 9), 4, workers)
     list(each)
 
-    assert each.statistics().sources[0].samples == 9
+    (dataset,) = each.statistics().sources
+    assert (dataset.samples, dataset.batches) == (9, 3)
 
 
 def test_nothing_is_left_behind() -> None:
