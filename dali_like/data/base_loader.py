@@ -110,7 +110,8 @@ class BaseDataLoader:
 
         The state of a `ComposedDataset` is that of `dali_like.sources.composed.states`. It can be loaded with other numbers
         of ranks and workers, and another batch size. With logical shards, each rank saves the states of its own shards, and
-        all of them are loaded together.
+        all of them are loaded together. With ``torch.distributed.checkpoint.save({"loader": loader})``, the state of each
+        shard is one key. Each rank of any other number then loads the keys of its own shards.
 
         An iterable dataset is iterated again up to the position, unless its iterators, or the dataset itself, have
         ``state_dict`` and ``load_state_dict``, as in ``torchdata``. The worker calls ``state_dict`` after each batch; the

@@ -66,7 +66,7 @@ class LoaderCounters:
         loop: measures the program's loop over the batches.
         meter: measures the dataset in the main process, without workers.
         samples: number of samples in the batches that were begun.
-        batches: number of batches made without workers.
+        batches: number of batches made without workers; with logical shards, of all batches.
         replaced: number of samples replaced in these.
     """
 
@@ -123,7 +123,7 @@ def statistics_of(
         f"dataset {type(options.dataset).__qualname__}",
         unit="batch" if options.batched and getattr(options.dataset, "__getitems__", None) else "sample",
         place="workers" if counts.readings else "main process",
-        batches=counts.batches,
+        batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,
         made_bytes=counts.made_bytes,
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),

@@ -291,6 +291,7 @@ class Fetcher:
         elements, epoch, states = self._elements, wanted.epoch, wanted.states
         take = _measured(lambda position: elements.at(epoch, position, states), request)
         answer = PositionsAnswer([], [], {}, [])
+        num_skipped = 0
         last: dict[int, int] = {}
         for index, position in enumerate(wanted.positions):
             if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
@@ -308,13 +309,14 @@ class Fetcher:
                     raise
                 if not callable(self.on_error):
                     note_replacement(request.cell, f"position {position}", "nothing", error)
+                    num_skipped += 1
                     continue
                 element = self._replace(f"position {position}", position, error, request)
             answer.elements.append(element)
             answer.found.append(index)
         for shard, position in last.items():
             answer.states[shard] = elements.state(epoch, shard, position + 1, states)
-        return answer
+        return answer._replace(num_skipped=num_skipped)
 
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""

@@ -83,7 +83,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             and its earlier samples, and equal PyTorch's bit for bit. The generators of the workers start again after the
             death of a worker, and after resuming within an epoch.
         on_error: reaction to an exception of the dataset. "raise": the iterator raises it. "skip": another sample replaces
-            the failed one. A callable: its result replaces the failed sample.
+            the failed one; a `ComposedDataset` with logical shards leaves the failed one out. A callable: its result
+            replaces the failed sample.
         worker_restarts: how often per minute to replace each dead worker, and the process that starts them. 0: never;
             None: always.
         prefetch_epochs: whether workers begin the next epoch before the program does. The sampler is iterated earlier then,

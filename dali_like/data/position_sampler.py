@@ -75,8 +75,10 @@ class PositionSampler(Sampler[Any]):
         return range(0) if self.dataset.shards is None else owned_shards(self.dataset.shards, self.rank)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterator."""
+        """Set the epoch of the next iterator. A position that was loaded for another epoch is dropped."""
         self.epoch = not_negative("epoch", epoch)
+        if self._start is not None and self._start["epoch"] != self.epoch:
+            self._start = None
 
     def __iter__(self) -> PositionIterator:
         start, self._start = self._start, None
@@ -112,6 +114,7 @@ class PositionSampler(Sampler[Any]):
         """
         shard_states(state, self.owned)
         self._start = dict(state)
+        self.epoch = state["epoch"]
 
     def state(
         self, begun: PositionIterator | None, num_batches: int, is_over: bool, states: Mapping[int, ShardState]
@@ -121,13 +124,14 @@ class PositionSampler(Sampler[Any]):
         Args:
             states: the latest known states of the logical shards of this rank.
         """
-        if begun is None or is_over:
-            if self._start is not None:
-                return self._start
-            epoch, position, states, counts = self.epoch, 0, {}, None
-        else:
+        dataset, start = self.dataset, self._start
+        if begun is not None and not is_over:
             epoch, position, counts = begun.epoch, begun.begin + num_batches * self.step, begun.counts
-        dataset = self.dataset
+        elif start is not None:
+            epoch, position, counts = start["epoch"], start["position"], start.get("counts")
+            states = shard_states(start, self.owned)
+        else:
+            epoch, position, counts, states = self.epoch, 0, None, {}
         known = {shard: states.get(shard, ShardState(0, None)) for shard in self.owned}
         state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, known, self.rank)
         return state if counts is None else {**state, "counts": counts}

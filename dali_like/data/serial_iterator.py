@@ -28,6 +28,7 @@ class SerialIterator(LoaderIterator):
     ) -> None:
         super().__init__(options, state, indices, counters)
         self._fetcher = fetcher
+        self._interrupted: SamplesRequest | None = None
         if options.is_iterable:
             self._fetcher.open_walk(0, state.shared_seed, state.reported_by(0))
             state.note_reported(fetcher.reported_state(0))
@@ -47,11 +48,12 @@ class SerialIterator(LoaderIterator):
                 self.state.note_reported(self._fetcher.reported_state(0))
             raise
         finally:
-            if not self.state.is_over:
+            if not self.state.is_over and self._interrupted is None:
                 self._note_delivered(number)
 
     def _make(self, number: int) -> Any:
-        fetcher, request, local = self._fetcher, self._request_for(number), LocalRequest()
+        fetcher, local = self._fetcher, LocalRequest()
+        request, self._interrupted = self._interrupted or self._request_for(number), None
         self._count(request)
         meter = self._counters.meter
         local.watch = watch = meter.begin()
@@ -65,6 +67,9 @@ class SerialIterator(LoaderIterator):
             else:
                 where = f"batch {number}"
             add_note(error, f"raised by {fetcher.name} for {where}")
+            raise
+        except BaseException:  # an interrupt: the next call makes the same batch
+            self._interrupted = request if isinstance(request, SamplesRequest) else None
             raise
         else:
             self._counters.batches += 1

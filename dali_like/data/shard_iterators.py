@@ -81,9 +81,12 @@ class ShardProgress:
         self.states.update(answer.states)
         self.ended.update(answer.ended)
 
-    def is_dropped(self, num_elements: int) -> bool:
-        """Whether a batch with so many elements is left out."""
-        return not num_elements or (self.sampler.drop_last and num_elements < (self.sampler.batch_size or 1))
+    def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
+        """Whether a batch is left out. Elements skipped after errors do not make it a smaller last one."""
+        num_elements = sum(len(answer.found) for answer in answers)
+        num_skipped = sum(answer.num_skipped for answer in answers)
+        is_smaller = num_elements + num_skipped < (self.sampler.batch_size or 1)
+        return not num_elements or (self.sampler.drop_last and is_smaller)
 
 
 class ShardSerialIterator(SerialIterator):
@@ -99,6 +102,7 @@ class ShardSerialIterator(SerialIterator):
     ) -> None:
         assert isinstance(indices, PositionIterator)
         self.progress = ShardProgress(options, indices)
+        self._drawn: Any = None
         super().__init__(options, state, indices, fetcher, counters)
 
     @property
@@ -106,21 +110,29 @@ class ShardSerialIterator(SerialIterator):
         return self.progress.states
 
     def _next(self) -> Any:
+        """Return the next batch, or raise the exception in its place. After an interrupt, the next call makes it again."""
         if self.state.is_over:
             raise StopIteration
         while not self.progress.is_at_end:
-            number = self.state.yielded
-            try:
-                drawn = next(self._indices)
-            except StopIteration:
+            if self._drawn is None:
+                self._drawn = next(self._indices, None)
+            if self._drawn is None:
                 break
-            self.state.deliver(number)
-            positions = [drawn] if not self._options.batched else drawn
-            batch = self._make_batch(number, self.progress.remaining(positions))
+            positions = self._drawn if self._options.batched else [self._drawn]
+            try:
+                batch = self._make_batch(self.state.yielded, self.progress.remaining(positions))
+            except Exception:
+                self._pass_batch()
+                raise
+            self._pass_batch()
             if batch is not _EMPTY:
                 return batch
         self.state.is_over = True
         raise StopIteration
+
+    def _pass_batch(self) -> None:
+        self._drawn = None
+        self.state.deliver(self.state.yielded)
 
     def _make_batch(self, number: int, positions: Sequence[int]) -> Any:
         local, meter = LocalRequest(), self._counters.meter
@@ -129,7 +141,7 @@ class ShardSerialIterator(SerialIterator):
         try:
             answer = self._fetcher.take_positions(request, local)
             self.progress.note(answer)
-            if self.progress.is_dropped(len(answer.elements)):
+            if self.progress.is_dropped([answer]):
                 return _EMPTY
             self._counters.samples += len(answer.elements)
             self._counters.batches += 1
@@ -218,7 +230,6 @@ class ShardWorkerIterator(WorkerIterator):
             key = BatchKey(0, self._number, self._num_begun, 0, 1, worker, workers.next_turn(), text, len(mine) + 1)
             workers.submit(key, self._pending)
             parts.append(_Part(self._pending[-1], mine))
-        self._counters.samples += sum(map(len, places.values()))
         return _Group(parts, len(positions))
 
     def _next(self) -> Any:
@@ -247,6 +258,7 @@ class ShardWorkerIterator(WorkerIterator):
         answers = [outcome for outcome in outcomes if isinstance(outcome, PositionsAnswer)]
         for answer in answers:
             self.progress.note(answer)
+            self._counters.samples += len(answer.found)
         failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
         if failure is not None:
             return failure
@@ -283,8 +295,9 @@ class ShardWorkerIterator(WorkerIterator):
             workers.warn_about_restarts()
 
     def _assembled(self, group: _Group, answers: list[PositionsAnswer], workers: LoaderWorkers) -> Any:
-        if self.progress.is_dropped(sum(answer.num_elements for answer in answers)):
+        if self.progress.is_dropped(answers):
             return _EMPTY
+        self._counters.batches += 1
         if len(answers) == 1 and answers[0].is_collated:
             return answers[0].elements[0]
         elements = [_EMPTY] * group.size

@@ -172,6 +172,8 @@ def _checked(state: Any, where: str) -> dict[str, Any]:
     check(without_counts, _STATE, where, _invalid)
     if "counts" in state:
         check(state["counts"], _COUNTED_STATE, f"{where}: counts", _invalid)
+        if len(state["counts"]) != state["shards"]:
+            raise _invalid(f"{where}: {len(state['counts'])} counts, but {state['shards']} logical shards")
     return dict(state)
 
 

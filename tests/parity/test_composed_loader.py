@@ -1,0 +1,152 @@
+"""Loaders of composed datasets with PyTorch: tensors, ranks of torch.distributed, distributed checkpoints."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+
+import dali_like.data  # noqa: E402
+from dali_like.data import ComposedDataset  # noqa: E402
+from dali_like.plugin.pytorch import DataLoader  # noqa: E402
+from tests.parity.same import assert_same  # noqa: E402
+
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]
+
+SHARDS = 4
+COUNT = 48
+
+
+def is_kept(number: int) -> bool:
+    return True
+
+
+def sample(number: int) -> dict[str, Any]:
+    return {"image": np.full((2, 3), number, np.float32), "label": number, "name": str(number)}
+
+
+def sharded() -> ComposedDataset:
+    return ComposedDataset.source(range(COUNT)).filter(is_kept).with_options(shards=SHARDS)
+
+
+def random_access() -> ComposedDataset:
+    return ComposedDataset.source(range(COUNT))
+
+
+def in_ranks(count: int, folder: Path, function: Callable[[int, Path], Any]) -> None:
+    """Call a function in each rank of a new process group."""
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=_as_rank, args=(rank, count, folder, function)) for rank in range(count)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    errors = [path.read_text() for path in folder.glob(f"error-{count}-*")]
+    assert not errors, errors[0]
+    assert [each.exitcode for each in ranks] == [0] * count
+
+
+def _as_rank(rank: int, count: int, folder: Path, function: Callable[[int, Path], Any]) -> None:
+    try:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{folder}/ranks-{count}", rank=rank, world_size=count)
+        function(rank, folder)
+        dist.destroy_process_group()
+    except BaseException:
+        (folder / f"error-{count}-{rank}").write_text(traceback.format_exc())
+        raise
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("make", [sharded, random_access])
+def test_batches_are_those_of_our_loader_as_tensors(make: Callable[[], ComposedDataset], workers: int) -> None:
+    dataset = make().map(sample)
+    options: dict[str, Any] = {"batch_size": 5, "num_workers": workers, "shard_id": 0, "num_shards": 1}
+
+    tensors = list(DataLoader(dataset, **options))
+    arrays = list(dali_like.data.DataLoader(dataset, **options))
+
+    assert len(tensors) == len(arrays) == 10
+    for batch, expected in zip(tensors, arrays, strict=True):
+        assert_same(batch, {name: torch.as_tensor(value) if name != "name" else value for name, value in expected.items()})
+
+
+@pytest.mark.parametrize("make", [sharded, random_access])
+def test_batches_of_random_access_are_those_of_pytorch(make: Callable[[], ComposedDataset]) -> None:
+    ours = list(DataLoader(make().map(sample), batch_size=5))
+
+    theirs = list(torch.utils.data.DataLoader([sample(number) for number in range(COUNT)], batch_size=5))
+
+    assert_same(ours, theirs)
+
+
+def test_states_are_the_same_as_those_of_our_loader() -> None:
+    loaders = [DataLoader(sharded(), batch_size=3), dali_like.data.DataLoader(sharded(), batch_size=3)]
+    for each in loaders:
+        next(iter(each))
+
+    assert loaders[0].state_dict() == loaders[1].state_dict()
+
+
+def test_the_rank_is_that_of_the_process_group(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
+    try:
+        state = DataLoader(sharded(), batch_size=2).state_dict()
+    finally:
+        dist.destroy_process_group()
+
+    assert (state["rank"], state["num_ranks"]) == (0, 1)
+
+
+def test_a_distributed_checkpoint_has_one_key_for_each_shard(tmp_path: Path) -> None:
+    loader = DataLoader(sharded(), batch_size=6)
+    next(iter(loader))
+
+    dcp.save({"loader": loader}, checkpoint_id=tmp_path)
+
+    keys = dcp.FileSystemReader(tmp_path).read_metadata().state_dict_metadata
+    assert {f"loader.states.{shard}" for shard in range(SHARDS)} <= set(keys)
+    resumed = DataLoader(sharded(), batch_size=3)
+    dcp.load({"loader": resumed}, checkpoint_id=tmp_path)
+    assert next(iter(resumed)).tolist() == [6, 7, 8]
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="this PyTorch has no gloo")
+def test_a_distributed_checkpoint_serves_other_numbers_of_ranks(tmp_path: Path) -> None:
+    in_ranks(2, tmp_path, _save)
+    in_ranks(4, tmp_path, _load)
+
+
+def _loader(batch_size: int) -> Any:
+    return DataLoader(sharded(), batch_size=batch_size, shard_rest="uneven")
+
+
+def _save(rank: int, folder: Path) -> None:
+    loader = _loader(3)
+    batches = iter(loader)
+    assert [next(batches).tolist() for _ in range(2)] == [
+        [rank, rank + 2, rank + 4],
+        [rank + 6, rank + 8, rank + 10],
+    ]
+    dcp.save({"loader": loader}, checkpoint_id=folder / "checkpoint")
+
+
+def _load(rank: int, folder: Path) -> None:
+    loader = _loader(2)
+    dcp.load({"loader": loader}, checkpoint_id=folder / "checkpoint")
+    assert [number for batch in loader for number in batch.tolist()] == list(range(12 + rank, COUNT, 4))
+    assert loader.state_dict()["epoch"] == 1
