@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
 from dali_like.data.loader import DataLoader as NumpyLoader  # noqa: E402
-from dali_like.data.options import check_before_iteration  # noqa: E402, OWN_NAMES
+from dali_like.data.options import OWN_NAMES, check_before_iteration  # noqa: E402
 from tests.parity.covering import covering_rows  # noqa: E402
 from tests.parity.torch_side import generator  # noqa: E402
 

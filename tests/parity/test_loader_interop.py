@@ -29,7 +29,7 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
-from dali_like.data.options import OwnOptions  # noqa: E402, RANK_NAMES
+from dali_like.data.options import RANK_NAMES, OwnOptions  # noqa: E402
 from dali_like.data.sample_schema import schema_of  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
