@@ -44,8 +44,8 @@ class LoaderIterator(Iterator[Any]):
         #: PyTorch's iterators have this attribute, and some programs read it.
         self._has_warned = False
         self._num_yielded = state.yielded + len(state.ahead)
-        if isinstance(indices, PositionIterator):
-            self._num_yielded += indices.begin  # of a resumed epoch
+        if (positions := self.positions) is not None:
+            self._num_yielded += positions.begin  # of a resumed epoch
 
     def __iter__(self) -> Self:
         return self

@@ -18,7 +18,6 @@ from dali_like.common.checks import Check, error_policy, flag, not_negative, or_
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
 from dali_like.data.datasets import IterableDataset
-from dali_like.data.position_sampler import PositionSampler
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
@@ -346,7 +345,7 @@ def check_before_iteration(loader: Any) -> None:
 
 def why_empty(options: LoaderOptions) -> str:
     """Return why a loader has no batches, and what to do, for a warning."""
-    if isinstance(options.index_sampler, PositionSampler):
+    if is_composed(options.dataset):
         return (
             "the stream has no elements for this rank, or too few for a batch. Check the stages of the dataset, batch_size, "
             "drop_last and shard_rest"

@@ -57,6 +57,7 @@ class PositionSampler(Sampler[Any]):
         if shard_rest not in (None, *_RESTS):
             raise ArgumentError(f"shard_rest must be one of {', '.join(map(repr, _RESTS))}, not {shard_rest!r}")
         self.dataset = dataset
+        self.length = dataset.length  # read here: stages keep it, and a later change would look like another dataset
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.rank = rank
@@ -164,7 +165,7 @@ class PositionIterator(SamplerIterator[Any]):
         self._sampler = sampler
         self._taken = 0
         dataset = sampler.dataset
-        self._length = dataset.length
+        self._length = sampler.length
         if dataset.shards is not None and sampler.rest in ("count", "pad") and not dataset.is_endless:
             if self.counts is None:
                 self.counts = dataset.count_outputs(epoch)

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -682,3 +683,11 @@ def test_nothing_is_left_behind() -> None:
 
 def with_large_array(number: int) -> Any:
     return np.full(100_000, number)
+
+
+def test_persistent_workers_serve_datasets_that_cannot_be_pickled() -> None:
+    lock = threading.Lock()  # cannot be pickled, so that the parts of the dataset are compared
+    parts = [numbers(8, shards=None).map(lambda number: (lock.locked(), os.getpid())) for _ in range(2)]
+    each = loader(ComposedDataset.mix(parts, block=4), 4, 1, persistent_workers=True)
+
+    assert joined(each) == joined(each)

@@ -678,7 +678,8 @@ class ComposedDataset:
         return checked
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_elements": None}
+        """Return the description alone: copies, and hashes of them, do not depend on earlier use."""
+        return {"_stage": self._stage, "_seed": self._seed, "_num_shards": self._num_shards, "_elements": None}
 
     def __repr__(self) -> str:
         return "\n".join(self.description)
