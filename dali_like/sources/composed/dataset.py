@@ -288,7 +288,10 @@ class ComposedDataset:
         return self._then(Filter(self._stage, _callable(function), positive("most_rejected", most_rejected)))
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Self:
-        """Replace each element by the items of the iterable that a function returns. The stream then runs in shards."""
+        """Replace each element by the items of the iterable that a function returns. The stream then runs in shards.
+
+        After a million elements in a row without items in a shard, `dali_like.errors.EmptyFilterError` is raised.
+        """
         return self._then(FlatMap(self._stage, _callable(function)))
 
     def enumerate(self, start: int = 0) -> Self:

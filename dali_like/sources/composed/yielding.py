@@ -12,6 +12,9 @@ from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, i
 
 __all__ = ["Filter", "FlatMap"]
 
+#: Inputs of a flat_map in a row that may have no items.
+_MOST_EMPTY = 1_000_000
+
 
 @dataclass(frozen=True)
 class ShardStage(Stage):
@@ -119,7 +122,7 @@ class _FlatMapWalk(ShardWalk):
         self._to_skip = taken
 
     def __next__(self) -> Any:
-        while True:
+        for _ in range(_MOST_EMPTY):
             if self._items is None:
                 self._before, self._taken = self._source.state(), 0
                 element = next(self._source)
@@ -140,6 +143,10 @@ class _FlatMapWalk(ShardWalk):
             else:
                 self._taken += 1
                 return item
+        raise EmptyFilterError(
+            f"stage {self._stage.text} has returned no item for {_MOST_EMPTY} inputs in a row in shard {self._shard}. Check "
+            "the function"
+        )
 
     def state(self) -> list[Any]:
         if self._items is None and not self._to_skip:
