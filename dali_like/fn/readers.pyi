@@ -560,8 +560,8 @@ def video(
         enable_frame_num: return the number of the first frame of each sequence.
         enable_timestamps: return the time of each frame.
         skip_vfr_check, additional_decode_surfaces: without effect.
-        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos again
-            and again unless all of them fit.
+        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
+            again and again unless all of them fit.
 
     Returns:
         The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
@@ -656,8 +656,8 @@ def video_resize(
         enable_frame_num: return the number of the first frame of each sequence.
         enable_timestamps: return the time of each frame.
         skip_vfr_check, additional_decode_surfaces: without effect.
-        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos again
-            and again unless all of them fit.
+        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
+            again and again unless all of them fit.
         size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: see ``fn.resize``.
         mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: likewise.
         interp_type, min_filter, mag_filter, antialias: likewise.

@@ -343,8 +343,8 @@ class VideoFramesReader(VideoFilesReader):
         image_type: color space of the frames: RGB or YCbCr.
         enable_frame_num: return the number of the first frame of each sequence.
         enable_timestamps: return the time of each frame.
-        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos again
-            and again unless all of them fit.
+        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
+            again and again unless all of them fit.
 
     Returns:
         The frames, of shape (frames, height, width, 3), dtype UINT8 and layout FHWC. Then the label, of shape (1,) and dtype
@@ -456,8 +456,8 @@ _PLAIN = """{first}
         enable_frame_num: return the number of the first frame of each sequence.
         enable_timestamps: return the time of each frame.
         skip_vfr_check, additional_decode_surfaces: without effect.
-        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos again
-            and again unless all of them fit.
+        decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
+            again and again unless all of them fit.
 
     Returns:
         The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
