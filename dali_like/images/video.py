@@ -121,8 +121,7 @@ class VideoDecoder:
     def close(self) -> None:
         """Close the file. Happens by itself when nothing refers to the decoder."""
         self._forget_position()
-        if self._container is not None:
-            self._container.close()
+        self._close_container()
         self._file.close()
 
     def __del__(self) -> None:
@@ -130,6 +129,7 @@ class VideoDecoder:
             self.close()
 
     def _open(self) -> None:
+        self._close_container()
         self._file.seek(0)
         try:
             self._container = self._av.open(self._file, mode="r", buffer_size=_BUFFER_BYTES)
@@ -141,6 +141,11 @@ class VideoDecoder:
         self._stream = stream
         stream.codec_context.thread_count = 1  # the workers are the threads
         self._forget_position()
+
+    def _close_container(self) -> None:
+        """Close the container. An open one and its streams refer to each other, so only the garbage collector frees them."""
+        if self._container is not None:
+            self._container.close()
 
     def _count(self) -> int:
         """Return the number of frames: from the header, if it has one for each frame."""
@@ -215,7 +220,6 @@ class VideoDecoder:
             if self._number is not None and self._number <= number:
                 return
             key -= 1  # containers find frames by the time of decoding, which is before that of presentation
-        self._container.close()
         self._open()
         self._pictures = self._container.decode(self._stream)
 

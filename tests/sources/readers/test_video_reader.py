@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import pickle
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from dali_like import Pipeline, fn, ops
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError, DecodeError, MissingFileError, NoInputError
+from dali_like.images.video import VideoDecoder
 from dali_like.sources.readers.video_reader import VideoReader, _OpenVideos
 from dali_like.types import FLOAT, YCbCr
 
@@ -136,6 +139,20 @@ def test_open_videos_are_bounded() -> None:
     cache.put("large", large := _Video(500))  # type: ignore[arg-type]
     assert videos[3].closed
     assert not large.closed
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "b.mkv"])
+def test_a_closed_decoder_leaves_nothing_to_the_garbage_collector(name: str, root: Path) -> None:
+    frames = np.empty((3, 32, 48, 3), np.uint8)
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.closing(VideoDecoder((root / name).open("rb"))) as video:
+            video.decode([9, 4, 0], frames)
+        del video
+        assert not [each for each in gc.get_objects() if type(each).__module__.startswith("av.container")]
+    finally:
+        gc.enable()
 
 
 def test_memory_stays_flat_over_many_files(root: Path, tmp_path: Path) -> None:
