@@ -86,7 +86,9 @@ def arguments_of_all(
         preserve: read even if the outputs are unused.
         on_error: "raise", "skip", or a function that returns a replacement; see ``fn.external_source``.
         remote_options: a dict of arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs.
-        bytes_per_sample_hint, dont_use_mmap, initial_fill, lazy_init: without effect.
+        lazy_init: list files and read indexes at the first run, or when `Pipeline.reader_meta` asks for them, and start the
+            workers at the first run. Default: `Pipeline.build` does so, and raises the errors.
+        bytes_per_sample_hint, dont_use_mmap, initial_fill: without effect.
         read_ahead, skip_cached_images, tensor_init_bytes: without effect.
     """
 
@@ -191,7 +193,7 @@ def _stream_of(cls: Any, values: Mapping[str, Any], common: Mapping[str, Any]) -
     reader.remote_options = common["remote_options"]
     _ = reader.files  # made here, so that wrong options raise now
     again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
-    return ReaderStream(reader, options, again)
+    return ReaderStream(reader, options, again, is_lazy=common["lazy_init"])
 
 
 def _source_options(reader: Reader, common: Mapping[str, Any]) -> Any:

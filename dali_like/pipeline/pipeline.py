@@ -309,14 +309,21 @@ class Pipeline:
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so if it has not been done.
 
-        It does not wait for the workers: the first `run` raises the errors of their start.
+        It does not wait for the workers: the first `run` raises the errors of their start. If a reader has
+        ``lazy_init=True``, it only defines the graph, and the first `run` does the rest.
 
         Raises:
             DefinitionError: the pipeline has no outputs, or illegal ones.
             ArgumentError, CudaForkError, DeviceError, MissingExtraError, PicklingError: see `start_py_workers`.
         """
         with self._call:
-            self._build()
+            self._check_open()
+            if self._runtime is not None or not self._has_lazy_readers():
+                self._build()
+
+    def _has_lazy_readers(self) -> bool:
+        readers = (node.external.reader for node in self._make_graph().sources)
+        return any(reader is not None and reader.is_lazy for reader in readers)
 
     def _build(self) -> Executor:
         return self._start().build()

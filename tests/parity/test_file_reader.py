@@ -119,3 +119,17 @@ def test_errors(case: str, root: Path) -> None:
     for dali in (nvidia.dali, dali_like):
         with pytest.raises(RuntimeError):
             read(dali, root, WRONG[case])
+
+
+@pytest.mark.parametrize("lazy_init", [False, True])
+def test_lazy_init_leaves_errors_to_the_first_use(lazy_init: bool, tmp_path: Path) -> None:
+    for dali in (nvidia.dali, dali_like):
+        pipe = dali.Pipeline(1, 1, None)
+        with pipe:
+            pipe.set_outputs(*dali.fn.readers.file(file_root=str(tmp_path / "missing"), lazy_init=lazy_init))
+        if lazy_init:
+            pipe.build()
+        with pytest.raises(RuntimeError):
+            (pipe.run if lazy_init else pipe.build)()
+        if dali is dali_like:
+            pipe.close()

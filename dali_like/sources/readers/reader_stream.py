@@ -25,15 +25,19 @@ class ReaderStream:
         reader: the reader.
         options: the order of samples.
         arguments: the arguments from which ``fn`` can make the same reader again.
+        is_lazy: whether `Pipeline.build` leaves the preparation of the reader to the first run.
 
     Attributes:
-        reader, options, arguments: as given.
+        reader, options, arguments, is_lazy: as given.
     """
 
-    def __init__(self, reader: Reader, options: ReaderOptions, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, reader: Reader, options: ReaderOptions, arguments: Mapping[str, Any], *, is_lazy: bool = False
+    ) -> None:
         self.reader = reader
         self.options = options
         self.arguments = arguments
+        self.is_lazy = is_lazy
         self._size: int | None = None
 
     @property

@@ -203,3 +203,37 @@ def test_files_are_read_into_the_batch(tmp_path: Path) -> None:
     with pipeline_with(fn.readers.file, 2, files=[str(tmp_path / "a")] * 2) as pipe:
         pipe.run()
         assert pipe.run()[0].is_dense_tensor()
+
+
+def test_lazy_init_leaves_the_files_to_the_first_run(root: Path) -> None:
+    options = {"file_root": root / "later", "lazy_init": True}
+    with pipeline_with(fn.readers.file, 1, of_pipeline={"py_num_workers": 1}, **options) as pipe:
+        pipe.build()
+        with pytest.raises(MissingFileError, match="later does not exist"):
+            pipe.reader_meta()
+        assert pipe.py_worker_pids == []
+        make_files(root, "later/a/1.jpg")
+        assert samples_of(pipe, 1) == [b"later/a/1.jpg"]
+        assert len(pipe.py_worker_pids) == 1
+
+
+def test_lazy_init_does_not_defer_a_start_of_the_workers(root: Path) -> None:
+    options = {"file_root": root / "later", "lazy_init": True}
+    of_pipeline = {"py_num_workers": 1}
+    with (
+        pipeline_with(fn.readers.file, 1, of_pipeline=of_pipeline, **options) as pipe,
+        pytest.raises(MissingFileError, match="later does not exist"),
+    ):
+        pipe.start_py_workers()
+
+
+def test_lazy_init_is_serialized(root: Path) -> None:
+    with pipeline_with(fn.readers.file, 1, file_root=root / "later", lazy_init=True) as pipe:
+        text = pipe.serialize()
+    other = Pipeline.deserialize(text)
+    try:
+        other.build()
+        make_files(root, "later/a/1.jpg")
+        assert samples_of(other, 1) == [b"later/a/1.jpg"]
+    finally:
+        other.close()
