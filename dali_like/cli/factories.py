@@ -84,17 +84,32 @@ def factory_of(options: argparse.Namespace) -> Factory:
     Raises:
         ArgumentError: there is no such module, or no such function in it.
     """
-    where, _, name = options.pipeline.rpartition(":")
-    if not where or not name:
-        raise ArgumentError(f"{options.pipeline!r} does not name a pipeline: use module:function or file.py:function")
-    module = _module(where)
-    function = getattr(module, name, None)
+    function = object_of(options.pipeline, "function", lambda found: callable(found) or isinstance(found, Pipeline))
     if isinstance(function, Pipeline):
         raise ArgumentError(f"{options.pipeline} is a pipeline, and several are needed: name the function that makes it")
-    if not callable(function):
-        functions = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise ArgumentError(with_suggestion(f"{where} has no function {name}", name, functions))
-    return Factory(function, name, dict(map(_argument, options.given)))
+    return Factory(function, options.pipeline.rpartition(":")[2], dict(map(_argument, options.given)))
+
+
+def object_of(text: str, what: str, accepts: Callable[[Any], bool]) -> Any:
+    """Return the object that ``module:name`` or ``file.py:name`` names.
+
+    Args:
+        text: the name.
+        what: the kind of object, for messages.
+        accepts: whether an object is of that kind.
+
+    Raises:
+        ArgumentError: there is no such module, or no such object in it.
+    """
+    where, _, name = text.rpartition(":")
+    if not where or not name:
+        raise ArgumentError(f"{text!r} does not name a {what}: use module:{what} or file.py:{what}")
+    module = _module(where)
+    found = getattr(module, name, None)
+    if not accepts(found):
+        others = [each for each, value in vars(module).items() if accepts(value) and not each.startswith("_")]
+        raise ArgumentError(with_suggestion(f"{where} has no {what} {name}", name, others))
+    return found
 
 
 def _module(where: str) -> ModuleType:

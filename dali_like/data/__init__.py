@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dali_like.sources.composed.dataset import ComposedDataset, ComposedIterator
     from dali_like.sources.composed.states import merge_states
     from dali_like.sources.permutation import BlockPermutation, Permutation
+    from dali_like.sources.shared_objects import SharedDict, SharedList
 
 __all__ = [
     "ArrayDataset",
@@ -85,6 +86,8 @@ __all__ = [
     "ShardedBatchSampler",
     "SamplerIterator",
     "SequentialSampler",
+    "SharedDict",
+    "SharedList",
     "StackDataset",
     "Subset",
     "SubsetRandomSampler",
@@ -121,6 +124,7 @@ _PLACES = {
     "dali_like.sources.composed.dataset": ("ComposedDataset", "ComposedIterator"),
     "dali_like.sources.composed.states": ("merge_states",),
     "dali_like.sources.permutation": ("BlockPermutation", "Permutation"),
+    "dali_like.sources.shared_objects": ("SharedDict", "SharedList"),
     "dali_like.data.samplers": (
         "BatchSampler",
         "DistributedSampler",

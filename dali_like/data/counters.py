@@ -115,6 +115,7 @@ def statistics_of(
     )
     from dali_like.monitor.process_memory import memory_of  # noqa: PLC0415
     from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics  # noqa: PLC0415
+    from dali_like.sources.introspection import large_containers  # noqa: PLC0415
 
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
@@ -127,6 +128,7 @@ def statistics_of(
         samples=counters.samples,
         made_bytes=counts.made_bytes,
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
+        large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
     )
     statistics = Statistics(
         seconds=seconds_since(counters.loop.begin_ns),
@@ -142,6 +144,10 @@ def statistics_of(
     if not memory:
         return statistics
     return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
+
+
+def _has_processes(options: LoaderOptions) -> bool:
+    return options.num_workers != 0 and options.start_method != "thread"
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:

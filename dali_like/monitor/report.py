@@ -105,6 +105,9 @@ class Report:
             if source.slowest:
                 slow = ", ".join(map(_slow, source.slowest[:_MOST_SLOW]))
                 yield f"slowest calls of {_shortened(source.name)}: {slow}"
+        for container in (container for source in now.sources for container in source.large_containers):
+            kind = "SharedDict" if ", a dict of" in container else "SharedList"
+            yield f"copied by each worker: {container}; share it: dali_like.data.{kind}(...)"
         memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
         killed = f"killed by the kernel, out of memory: {now.oom_kills}; " if now.oom_kills else ""
         yield (

@@ -156,6 +156,8 @@ class SourceStatistics:
         delayed_s: upper estimate of the time within `busy_s` that was lost to other processes on the CPUs. The rest is
             waiting, for disks or networks.
         ring: the slots of the source.
+        large_containers: lists and dicts of the source with 100,000 objects or more, of which each worker has a copy;
+            `SharedList` and `SharedDict` of `dali_like.data` avoid that.
     """
 
     name: str
@@ -174,6 +176,7 @@ class SourceStatistics:
     cpu_s: float = _adds_up(0.0)
     delayed_s: float = _adds_up(0.0)
     ring: RingStatistics = RingStatistics()
+    large_containers: tuple[str, ...] = ()
 
     def completed_by(self, whole: SourceStatistics) -> SourceStatistics:
         """Fill in the callback figures of a part without measured calls, in proportion to the whole."""

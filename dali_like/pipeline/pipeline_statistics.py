@@ -13,6 +13,7 @@ from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
 from dali_like.pipeline.runtime import PoolKind
+from dali_like.sources.introspection import large_containers
 
 if TYPE_CHECKING:
     from dali_like.pipeline.runtime import Runtime
@@ -94,7 +95,13 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
         if kind is PoolKind.WORKERS and (pool := runtime.process_pool) is not None:
             is_bound = external.kind is not None and external.kind.in_order and not external.sharded
             bare = source_statistics(pool.assemblers[index], "workers", pool, index)
-            sources.append(measured(replace(bare, is_bound=is_bound), pool.readings[index]))
+            large = (
+                ()
+                if runtime.arguments.py_start_method == "thread"
+                else large_containers(external.kind and external.kind.callback, "source")
+            )
+            known = replace(bare, is_bound=is_bound, large_containers=large)
+            sources.append(measured(known, pool.readings[index]))
         elif kind is PoolKind.GPU and (gpu := runtime.gpu_pool) is not None:
             bare = SourceStatistics(external.name, "main process", "batch" if external.batch else "sample")
             sources.append(measured(bare, [gpu.readings[index]]))

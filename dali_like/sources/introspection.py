@@ -6,11 +6,16 @@ import contextlib
 import dis
 import functools
 import inspect
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from types import CodeType, MemberDescriptorType
+from types import CodeType, MemberDescriptorType, ModuleType
 from typing import Any
+
+#: Limits of the search for large containers.
+_MANY_OBJECTS = 100_000
+_MOST_PARTS = 500
 
 #: Cache of the names of global variables by code: each epoch of a loader asks again, and the search is slow.
 _names: weakref.WeakKeyDictionary[CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
@@ -42,6 +47,29 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         yield from _items_of(value)
         yield from _attributes_of(value)
+
+
+def large_containers(value: Any, name: str) -> tuple[str, ...]:
+    """Describe lists and dicts of a source with at least 100,000 objects, for advice to share their memory.
+
+    Forked workers copy the pages of such objects by reading them, spawned workers unpickle them. Lists of lists count once.
+
+    Args:
+        value: the source, or the dataset.
+        name: its name in the descriptions.
+    """
+    found: list[str] = []
+    ahead, seen = deque([(name, value)]), {id(value)}
+    while ahead and len(seen) < _MOST_PARTS:
+        path, part = ahead.popleft()
+        if isinstance(part, (list, dict)) and len(part) >= _MANY_OBJECTS:
+            found.append(f"{path}, a {type(part).__name__} of {len(part):,} objects")
+        elif not isinstance(part, (ModuleType, type)):
+            for suffix, inner in itertools.islice(parts_of(part), _MOST_PARTS):
+                if id(inner) not in seen:
+                    seen.add(id(inner))
+                    ahead.append((path + suffix, inner))
+    return tuple(found)
 
 
 def _items_of(value: Any) -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ import pytest
 
 from dali_like import __version__, cli
 from dali_like.cli import doctor
-from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, worker_start
+from dali_like.cli.doctor import dataset, findings, gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
 from dali_like.engine.memory import system_calls
@@ -498,3 +498,29 @@ def test_gpus_that_change_bytes(device: SimulatedDevice, monkeypatch: pytest.Mon
 
 def test_page_locking_is_not_tried_without_a_gpu() -> None:
     assert gpu.page_locking(lambda: 0).verdict == "note"
+
+
+# A dataset
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("long", "copied by each worker: long, a list of 100,000 objects"),
+        ("loader", "copied by each worker: loader.names, a dict of 100,000 objects"),
+        ("short", "short has no list or dict of 100,000 objects or more"),
+    ],
+)
+def test_large_containers_of_a_dataset_are_named(tmp_path: Path, name: str, found: str) -> None:
+    (tmp_path / "my_data.py").write_text(
+        "from types import SimpleNamespace\n"
+        "long, short = [0] * 100_000, [0]\n"
+        "loader = SimpleNamespace(dataset=SimpleNamespace(names=dict.fromkeys(range(100_000))))\n"
+    )
+
+    assert dataset.check_of(f"{tmp_path}/my_data.py:{name}")().found == found
+
+
+def test_a_missing_dataset_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "tests.cli.test_doctor:nothing"]) == 2
+    assert "tests.cli.test_doctor has no dataset nothing" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from dali_like import __version__
-from dali_like.cli.doctor import gpu, kernel, libraries, machine, worker_start
+from dali_like.cli.doctor import dataset, gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
@@ -29,13 +29,17 @@ CHECKS: tuple[Check, ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments; see `dali_like.cli.Command`."""
+    parser.add_argument(
+        "dataset", nargs="?", help="also examine a dataset, loader or source: module:name or file.py:name of the object"
+    )
     parser.add_argument("--verbose", action="store_true", help="also show passed checks and absent optional components")
     parser.add_argument("--json", action="store_true", help="print all findings as JSON, for programs")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run all checks and print the report; see `dali_like.cli.Command`."""
-    found = list(examine(CHECKS))
+    checks = CHECKS if options.dataset is None else (*CHECKS, dataset.check_of(options.dataset))
+    found = list(examine(checks))
     print(_as_json(found) if options.json else _as_text(found, shows_all=options.verbose))
     return int(any(finding.verdict is Verdict.FAILURE for finding in found))
 
