@@ -373,3 +373,29 @@ def _convert_ycbcr(call: OperatorCall, image: Array, image_type: DALIImageType, 
         return _transform(call, rgb, _TO_YCBCR, _YCBCR_OFFSET, image.dtype)
     matrix = _FROM_YCBCR[::-1] if output_type == BGR else _FROM_YCBCR
     return _transform(call, image, matrix, np.zeros(3, np.float32), image.dtype, before=-_YCBCR_OFFSET)
+
+
+# Histograms
+
+
+@operator(module="experimental", layouts="HW HWC CHW FHW FHWC FCHW", strided=True)
+def equalize(call: OperatorCall, image: Array) -> Array:
+    """Equalize the histogram of each channel: spread its values over the whole range.
+
+    Args:
+        image: uint8.
+    """
+    if image.dtype != np.uint8:
+        raise SampleError(f"images must be of dtype uint8, not {image.dtype}; convert them with fn.cast")
+    out = call.empty(image.shape, image.dtype)
+    if not image.size:
+        return out
+    cv2 = opencv()
+    is_planar = not call.layout.endswith("C")
+    shape = image.shape[-2:] if is_planar else image.shape[-3:]
+    for pixels, target in zip(image.reshape(-1, *shape), out.reshape(-1, *shape), strict=True):
+        if is_planar:
+            cv2.equalizeHist(pixels, dst=target)
+        else:
+            merge([cv2.equalizeHist(plane) for plane in planes(pixels)], target)
+    return out

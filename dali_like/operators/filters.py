@@ -11,6 +11,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.operators._convolving import convolve, convolve_volume, spatial_axes
 from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators.axes import axes_of, for_each_axis, layout_with_axes
 from dali_like.operators.conversion import convert
@@ -37,7 +38,7 @@ def _check_blur(given: Mapping[str, Any]) -> None:
 def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
     if layout:
         try:
-            count = _blurred_axes(layout, (1,) * len(layout))[1]
+            count = spatial_axes(layout, (1,) * len(layout)).ndim
         except SampleError as error:
             raise ArgumentError(str(error)) from None
         _for_each_axis(given["sigma"], given["window_size"], count)
@@ -69,41 +70,22 @@ def gaussian_blur(
     result = image.dtype if dtype is None else dtype
     if result not in (image.dtype, np.float32):
         raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
-    leading, count, channels = _blurred_axes(call.layout, image.shape)
-    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, count), strict=True)]
+    axes = spatial_axes(call.layout, image.shape)
+    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, axes.ndim), strict=True)]
     out = call.empty(image.shape, result)
     if not image.size:
         return out
-    shape = (leading, *(1,) * (2 - count), *image.shape[image.ndim - count - (channels > 0) :])
+    shape = axes.split(image.shape, 2)
     direct = image.dtype in (np.uint8, np.float32)
     source = image if direct else image.astype(np.float32)
     for pixels, target in zip(source.reshape(shape), out.reshape(shape), strict=True):
-        if count == 3:
-            target[...] = convert(_blur_volume(pixels, kernels), result)
+        if axes.ndim == 3:
+            target[...] = convert(convolve_volume(pixels, kernels), result)
         elif direct:
-            _blur_plane(pixels, kernels, target)
+            convolve(pixels, kernels, target)
         else:
-            target[...] = convert(_blur_plane(pixels, kernels, np.empty(pixels.shape, np.float32)), result)
+            target[...] = convert(convolve(pixels, kernels, np.empty(pixels.shape, np.float32)), result)
     return out
-
-
-def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
-    """Return the number of stacked images, of blurred axes per image, and of trailing channels.
-
-    0 channels: the last axis is blurred.
-    """
-    if not layout:
-        if not 0 < len(shape) <= 3:
-            raise SampleError(f"data without a layout must have from 1 to 3 dimensions, not {len(shape)}")
-        return 1, len(shape), 0
-    inner = layout.removesuffix("C")
-    first = len(inner) - len(inner.lstrip("CF"))
-    axes = inner[first:]
-    if not axes or len(axes) > 3 or set(axes) & set("CF"):
-        raise SampleError(
-            f"only channel-first and channel-last layouts of one to three axes, frames first, can be blurred, not {layout!r}"
-        )
-    return math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0
 
 
 def _for_each_axis(sigma: Floats, window_size: Ints, count: int) -> tuple[Sequence[float], Sequence[int]]:
@@ -126,29 +108,6 @@ def _kernel(sigma: float, size: int) -> Array:
     total = np.float32(2) * weights[:radius].cumsum(dtype=np.float32)[-1:].sum() + np.float32(1)
     kernel: Array = weights * (np.float32(1) / total)
     return kernel
-
-
-_WHOLE = np.ones(1, np.float32)
-
-
-def _blur_plane(pixels: Array, kernels: Sequence[Array], out: Array) -> Array:
-    """Blur the first two axes, or the second one if there is a single kernel."""
-    cv2 = opencv()
-    depth = cv2.CV_8U if out.dtype == np.uint8 else cv2.CV_32F
-    vertical = kernels[-2] if len(kernels) > 1 else _WHOLE
-    shape = pixels.shape[:2] if pixels.ndim < 3 or pixels.shape[2] == 1 else pixels.shape
-    target = out.reshape(shape)
-    cv2.sepFilter2D(pixels.reshape(shape), depth, kernels[-1], vertical, dst=target, borderType=cv2.BORDER_REFLECT_101)
-    return out
-
-
-def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
-    """Blur the first three axes."""
-    slices = np.empty(pixels.shape, np.float32)
-    for source, target in zip(pixels, slices, strict=True):
-        _blur_plane(source, kernels, target)
-    rows = slices.reshape(len(slices), -1)
-    return _blur_plane(rows, (kernels[0], _WHOLE), np.empty(rows.shape, np.float32)).reshape(slices.shape)
 
 
 # JPEG

@@ -33,6 +33,9 @@ TABLE = {
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
         "test_color.py test_filters.py test_normalizing.py",
     ),
+    "convolutions": ("experimental.filter", "test_convolutions.py"),
+    "histograms": ("experimental.equalize", "test_color.py"),
+    "filling": ("zeros ones full zeros_like ones_like full_like", "test_filling.py"),
     "sequences": ("per_frame", "test_frames.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "

@@ -122,3 +122,17 @@ def test_arguments_for_each_sample():
         }
 
     assert_alike(define, IMAGES["uint8"], [np.float32(0.3), np.float32(1.2)], layouts=["HWC"])
+
+
+def test_equalized_histograms():
+    equalize = {"HWC": RGB_PIXELS, "CHW": RGB_PIXELS.transpose(2, 0, 1), "HW": GRAY_PIXELS[..., 0] // 3 + 40}
+    videos = {f"F{layout}": np.stack([image, image[::-1] // 2]) for layout, image in equalize.items()}
+    plain = {"": SMALL, " ": SMALL[None], "  ": SMALL[..., 0]}
+    even = np.full((4, 5, 2), 7, np.uint8)
+    images = {**equalize, **videos, **plain, "HWC ": even}
+
+    assert_alike(
+        lambda library, *nodes: {str(i): library.fn.experimental.equalize(node) for i, node in enumerate(nodes)},
+        *([image] for image in images.values()),
+        layouts=[layout.strip() for layout in images],
+    )
