@@ -56,6 +56,11 @@ def spatial_axes(layout: str, shape: Sequence[int]) -> SpatialAxes:
     return SpatialAxes(math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0)
 
 
+def stacked_shape(layout: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape with one axis for frames and leading channels: (count, height, width), or with more channels."""
+    return spatial_axes(layout, shape).split(shape, 2)
+
+
 def convolve(pixels: Array, windows: Sequence[Array], out: Array) -> Array:
     """Convolve the first two axes with a window each, or the second one if there is a single window.
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, SampleError
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._convolving import CORRELATED, SpatialAxes, correlate, spatial_axes
+from dali_like.operators._convolving import CORRELATED, SpatialAxes, convolve, convolve_volume, correlate, spatial_axes
 from dali_like.operators.axes import for_each_axis
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Ints, PerFrame, at_least
+from dali_like.operators.parameters import Floats, Ints, PerFrame, at_least, between, count
 
 _Border: TypeAlias = Literal["reflect_101", "reflect_1001", "wrap", "clamp", "constant"]
 #: Borders as `numpy.pad` calls them.
@@ -108,3 +110,99 @@ def _anchors(anchor: Ints, shape: Sequence[int]) -> Sequence[int]:
     if any(number >= size for number, size in zip(anchors, shape, strict=True)):
         raise SampleError(f"anchor must lie within the filter of shape {tuple(shape)}, not at {list(anchors)}")
     return [size // 2 if number < 0 else number for number, size in zip(anchors, shape, strict=True)]
+
+
+# Laplacian
+
+_Sizes: TypeAlias = Annotated[Ints, count(1, 2, 3), between(1, 31)]
+
+
+def _check_laplacian(given: Mapping[str, Any]) -> None:
+    if given.get("normalized_kernel") and "scale" in given:
+        raise ArgumentClashError("scale and normalized_kernel=True exclude each other")
+    for name, least in (("window_size", 3), ("smoothing_size", 1)):
+        if isinstance(given.get(name), tuple):
+            _check_sizes(name, given[name], least)
+
+
+def _check_sizes(name: str, sizes: Ints, least: int) -> None:
+    if any(size < least or size % 2 == 0 for size in sizes):
+        raise ArgumentError(f"{name} must be odd numbers from {least} to 31, not {list(sizes)}")
+
+
+@operator(check=_check_laplacian, strided=True)
+def laplacian(
+    call: OperatorCall,
+    data: Array,
+    *,
+    dtype: np.dtype[Any] | None = None,
+    normalized_kernel: bool = False,
+    scale: PerFrame[Annotated[Floats, count(1, 2, 3)]] = (1.0,),
+    smoothing_size: PerFrame[_Sizes] | None = None,
+    window_size: PerFrame[_Sizes] = (3,),
+) -> Array:
+    """Compute the Laplacian of images, volumes and signals: the sum of the second derivatives along their axes.
+
+    A derivative is a convolution with a derivative window along its axis, and with smoothing windows along the others. All
+    axes except "F" and "C" count. Channels must come first or last, frames first. Values are mirrored at the edges. Sums are
+    computed in single precision; integers are rounded and saturate.
+
+    Args:
+        data: any dtype.
+        dtype: FLOAT, or the type of the data, which is the default.
+        normalized_kernel: whether to scale each derivative by ``2 ** (n + 2 - s)``, with n axes and the sum s of the lengths
+            of its windows.
+        scale: factor for each derivative: one for all axes, or one for each.
+        smoothing_size: lengths of the smoothing windows, odd numbers: one for all axes, or one for each; 1: not smoothed.
+            Default: for each derivative, the length of its derivative window.
+        window_size: lengths of the derivative windows, odd numbers from 3 on: one for all axes, or one for each.
+    """
+    result = data.dtype if dtype is None else dtype
+    if result not in (data.dtype, np.float32):
+        raise ArgumentError(f"dtype must be FLOAT or that of the input, {data.dtype}, not {result}")
+    axes = spatial_axes(call.layout, data.shape)
+    partials = _derivatives(axes.ndim, window_size, smoothing_size, None if normalized_kernel else scale)
+    out = call.empty(data.shape, result)
+    if not data.size:
+        return out
+    source = data if data.dtype in (np.uint8, np.float32) else data.astype(np.float32)
+    filtered = convolve_volume if axes.ndim == 3 else _convolved
+    shape = axes.split(data.shape, 2)
+    for pixels, target in zip(source.reshape(shape), out.reshape(shape), strict=True):
+        total = np.zeros(pixels.shape, np.float32)
+        for factor, windows in partials:
+            total += factor * filtered(pixels, windows)
+        convert(total, result, target)
+    return out
+
+
+def _convolved(pixels: Array, windows: Sequence[Array]) -> Array:
+    return convolve(pixels, windows, np.empty(pixels.shape, np.float32))
+
+
+def _derivatives(
+    ndim: int, window_size: Ints, smoothing_size: Ints | None, scale: Floats | None
+) -> list[tuple[np.float32, list[Array]]]:
+    """Return the factor and the windows of the derivative along each axis.
+
+    Args:
+        scale: None: normalized.
+    """
+    _check_sizes("window_size", window_size, 3)
+    _check_sizes("smoothing_size", smoothing_size or (1,), 1)
+    sizes = for_each_axis("window_size", window_size, ndim)
+    partials = []
+    for axis, size in enumerate(sizes):
+        lengths = [*for_each_axis("smoothing_size", smoothing_size or (size,), ndim)]
+        lengths[axis] = size
+        windows = [_binomial(length) for length in lengths]
+        windows[axis] = np.convolve(_binomial(size - 2), np.array([1, -2, 1], np.float32))
+        factor = 2.0 ** (ndim + 2 - sum(lengths)) if scale is None else for_each_axis("scale", scale, ndim)[axis]
+        partials.append((np.float32(factor), windows))
+    return partials
+
+
+@functools.lru_cache(32)
+def _binomial(length: int) -> Array:
+    """Return the binomial coefficients, a window that smooths."""
+    return np.array([math.comb(length - 1, i) for i in range(length)], np.float32)

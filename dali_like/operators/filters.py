@@ -11,11 +11,11 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._convolving import convolve, convolve_volume, spatial_axes
+from dali_like.operators._convolving import convolve, convolve_volume, spatial_axes, stacked_shape
 from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators.axes import axes_of, for_each_axis, layout_with_axes
 from dali_like.operators.conversion import convert
-from dali_like.operators.description import operator
+from dali_like.operators.description import IMAGES, operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count
 
 # Blurring
@@ -110,6 +110,44 @@ def _kernel(sigma: float, size: int) -> Array:
     return kernel
 
 
+# Median
+
+
+@operator(module="experimental", layouts="HW HWC FHWC CHW FCHW", strided=True)
+def median_blur(
+    call: OperatorCall, input: Array, *, window_size: PerSample[Annotated[Ints, count(1, 2), at_least(1)]] = (3, 3)
+) -> Array:
+    """Replace each element by the median of its surroundings, in each channel.
+
+    Args:
+        input: images of any dtype. Outside, they continue with the nearest edge element.
+        window_size: width and height of the surroundings, odd numbers; one number for both.
+    """
+    width, height = for_each_axis("window_size", window_size, 2)
+    if width % 2 == 0 or height % 2 == 0:
+        raise ArgumentError(f"window_size must be odd numbers, not {list(window_size)}")
+    out = call.empty(input.shape, input.dtype)
+    if not input.size:
+        return out
+    shape = stacked_shape(call.layout, input.shape)
+    by_opencv = width == height > 1 and (input.dtype == np.uint8 or (width <= 5 and input.dtype in (np.uint16, np.float32)))
+    for pixels, target in zip(input.reshape(shape), out.reshape(shape), strict=True):
+        if by_opencv and (pixels.ndim == 2 or pixels.shape[2] <= 4):
+            target[...] = opencv().medianBlur(pixels, width).reshape(target.shape)
+        else:
+            _median(pixels, height, width, target)
+    return out
+
+
+def _median(pixels: Array, height: int, width: int, out: Array) -> None:
+    edges = [(height // 2,) * 2, (width // 2,) * 2, *[(0, 0)] * (pixels.ndim - 2)]
+    padded = np.pad(pixels, edges, "edge")
+    for top, row in enumerate(out):
+        windows = np.lib.stride_tricks.sliding_window_view(padded[top : top + height], (height, width), (0, 1))
+        flat = windows.reshape(*row.shape, height * width)
+        row[...] = np.partition(flat, height * width // 2, axis=-1)[..., height * width // 2]
+
+
 # JPEG
 
 
@@ -134,6 +172,39 @@ def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: Pe
 
 
 # Erasing
+
+
+@operator(layouts=IMAGES, strided=True)
+def grid_mask(
+    call: OperatorCall,
+    image: Array,
+    *,
+    angle: PerSample[Annotated[float, FINITE]] = 0.0,
+    ratio: PerSample[Annotated[float, FINITE]] = 0.5,
+    shift_x: PerSample[Annotated[float, FINITE]] = 0.0,
+    shift_y: PerSample[Annotated[float, FINITE]] = 0.0,
+    tile: PerSample[Annotated[int, at_least(1)]] = 100,
+) -> Array:
+    """Set squares of a regular grid to zero, as in the augmentation "GridMask".
+
+    Args:
+        image: any dtype.
+        angle: rotation of the grid about the upper left corner, in radians.
+        ratio: side of the squares, as a fraction of `tile`.
+        shift_x, shift_y: translation of the rotated grid, in pixels.
+        tile: distance between the squares, from the beginning of one to the next, in pixels.
+    """
+    y, x = np.ogrid[: image.shape[call.layout.index("H")], : image.shape[call.layout.index("W")]]
+    cos, sin, per_pixel = np.cos(np.float32(angle)), np.sin(np.float32(angle)), np.float32(1) / np.float32(tile)
+    x, y = x.astype(np.float32), y.astype(np.float32)  # single precision, in the same order as DALI
+    across = (x * cos - y * sin - np.float32(shift_x)) * per_pixel
+    down = (x * sin + y * cos - np.float32(shift_y)) * per_pixel
+    is_masked = (across - np.floor(across) < np.float32(ratio)) & (down - np.floor(down) < np.float32(ratio))
+    extents = [extent if letter in "HW" else 1 for letter, extent in zip(call.layout, image.shape, strict=True)]
+    out = call.empty(image.shape, image.dtype)
+    np.copyto(out, image)
+    np.copyto(out, 0, where=is_masked.reshape(extents))
+    return out
 
 
 def _check_erase(given: Mapping[str, Any]) -> None:

@@ -153,3 +153,90 @@ def test_wrong_filters(match, window, fill, arguments):
         return library.fn.experimental.filter(data, weights, *([] if fill is None else [fill_value]), **given)
 
     assert_both_refuse(define, [image], [np.uint8(0) if fill is None else fill], layouts=["HWC"], match=match)
+
+
+LAPLACIANS = (
+    {},
+    {"window_size": 5},
+    {"window_size": [3, 7]},
+    {"smoothing_size": 1},
+    {"window_size": [5, 7], "smoothing_size": [3, 1]},
+    {"window_size": 9, "smoothing_size": 3, "normalized_kernel": True},
+    {"window_size": [3, 5], "normalized_kernel": True},
+    {"scale": [0.3, -0.7]},
+    {"scale": 0.01, "window_size": 5},
+)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32"])
+def test_laplacians(dtype):
+    """DALI computes with half precision if the data has it."""
+    images = [(image * 100).astype(dtype) for image in (NOISE, NOISE[3:, :4])]
+    exact, single = {"float16": (2.0**7, 2.0**7), "float32": (2.0**-9, 2.0**-9)}.get(dtype, (1, 2.0**-9))
+
+    def define(library: Any, data: Any) -> dict[str, Any]:
+        fn, kind = library.fn, library.types.FLOAT
+        same = {f"same {given}": fn.laplacian(data, **given) for given in LAPLACIANS}
+        return same | {f"float {given}": fn.laplacian(data, dtype=kind, **given) for given in LAPLACIANS}
+
+    assert_alike(define, images, layouts=["HWC"], bounds={"same": exact, "float": single})
+
+
+def test_laplacians_of_layouts():
+    shapes = {
+        "CHW": (3, 9, 11),
+        "FHWC": (2, 9, 11, 3),
+        "FCHW": (2, 3, 9, 11),
+        "CFHW": (3, 2, 9, 11),
+        "HW": (9, 11),
+        "W": (9,),
+    }
+    volumes = {"DHW": (5, 6, 7), "DHWC": (5, 9, 11, 2), "CDHW": (2, 5, 9, 11), "FDHWC": (2, 5, 4, 3, 2), "": (3, 4, 5)}
+    data = [[RNG.integers(0, 256, shape, np.uint8)] for shape in (shapes | volumes).values()]
+
+    def define(library: Any, *nodes: Any) -> dict[str, Any]:
+        kind = library.types.FLOAT
+        outputs = {str(i): library.fn.laplacian(node, dtype=kind) for i, node in enumerate(nodes)}
+        return outputs | {
+            f"{i} axes": library.fn.laplacian(node, window_size=[3, 5, 7], smoothing_size=[5, 1, 3], scale=[1.0, 0.5, 2.0])
+            for i, node in enumerate(nodes)
+            if i >= len(shapes)
+        }
+
+    assert_alike(define, *data, layouts=[*shapes, *volumes], bounds=2**-9)
+
+
+def test_laplacians_of_samples_and_frames():
+    videos = [RNG.integers(0, 256, (3, 9, 11, 2), np.uint8) for _ in range(2)]
+    windows, smoothings = [np.int32([3]), np.int32([3, 5])], [np.int32([1, 3]), np.int32([5])]
+    scales = [np.float32([1]), np.float32([0.5, 2])]
+    of_frames = [np.int32([[3], [5], [7]]), np.int32([[5], [3], [3]])]
+
+    def define(library: Any, video: Any, window: Any, smoothing: Any, scale: Any, frames: Any) -> dict[str, Any]:
+        fn, kind = library.fn, library.types.FLOAT
+        return {
+            "samples": fn.laplacian(video, window_size=window, smoothing_size=smoothing, scale=scale, dtype=kind),
+            "frames": fn.laplacian(video, window_size=fn.per_frame(frames), normalized_kernel=True, dtype=kind),
+        }
+
+    assert_alike(define, videos, windows, smoothings, scales, of_frames, layouts=["FHWC"], bounds=2**-9)
+
+
+@pytest.mark.parametrize(
+    ("match", "arguments"),
+    [
+        ("window_size must be odd numbers from 3", {"window_size": 4}),
+        ("window_size must be odd numbers from 3", {"window_size": 1}),
+        ("window_size must be", {"window_size": 33}),
+        ("smoothing_size must be odd numbers from 1", {"smoothing_size": [1, 2]}),
+        ("smoothing_size must be", {"smoothing_size": 0}),
+        ("window_size must have", {"window_size": [3, 5, 7]}),
+        ("scale must have", {"scale": [1.0, 2.0, 3.0]}),
+        ("scale must be", {"scale": []}),
+        ("exclude each other", {"scale": 1.0, "normalized_kernel": True}),
+    ],
+)
+def test_wrong_laplacians(match, arguments):
+    image = np.zeros((9, 11, 3), np.uint8)
+
+    assert_both_refuse(lambda library, data: library.fn.laplacian(data, **arguments), [image], layouts=["HWC"], match=match)
