@@ -56,9 +56,19 @@ TABLE = {
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
+#: Groups of operators on images.
+WITH_PICTURES = [
+    "decoding",
+    "geometry",
+    "color and filters",
+    "convolutions",
+    "blurs and grids",
+    "histograms and mosaics",
+    "noise",
+]
 #: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
+WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "experimental.debayer"}
+PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():
