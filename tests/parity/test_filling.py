@@ -19,8 +19,8 @@ def test_zeros_and_ones():
     def define(library: Any, image: Any, shape: Any) -> dict[str, Any]:
         fn, types = library.fn, library.types
         outputs = {}
-        for name in ("zeros", "ones"):
-            make, like = getattr(fn, name), getattr(fn, f"{name}_like")
+        for make, like in ((fn.zeros, fn.zeros_like), (fn.ones, fn.ones_like)):
+            name = make.__name__
             shapes = {"scalar": None, "empty": [], "number": 5, "two": [2, 3], "none": [0, 3], "samples": shape}
             outputs |= {f"{name} {what}": make(shape=value) for what, value in shapes.items() if value is not None}
             outputs |= {f"{name} {dtype}": make(shape=[2], dtype=getattr(types, dtype)) for dtype in DTYPES}

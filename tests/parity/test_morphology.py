@@ -75,15 +75,16 @@ def test_morphology_of_samples_and_frames():
 
     def define(library: Any, video: Any, mask: Any, frames: Any) -> dict[str, Any]:
         fn = library.fn
-        dilate = fn.experimental.dilate
-        return {"samples": dilate(video, mask_size=mask), "frames": dilate(video, mask_size=fn.per_frame(frames))}
+        dilate, erode = fn.experimental.dilate, fn.experimental.erode
+        return {"samples": dilate(video, mask_size=mask), "frames": erode(video, mask_size=fn.per_frame(frames))}
 
     found = run_one(dali_like, define, [videos, masks, of_frames], ["FHWC"])
     for i, video in enumerate(videos):
         for j, frame in enumerate(video):
             for name, size in (("samples", masks[i]), ("frames", of_frames[i][j])):
                 kernel = cv2.getStructuringElement(cv2.MORPH_RECT, size.tolist())
-                np.testing.assert_array_equal(found[name].samples[i][j], cv2.dilate(frame, kernel))
+                morphed = cv2.dilate(frame, kernel) if name == "samples" else cv2.erode(frame, kernel)
+                np.testing.assert_array_equal(found[name].samples[i][j], morphed)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float32"])
