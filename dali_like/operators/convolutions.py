@@ -65,28 +65,35 @@ def filter_data(
     axes = spatial_axes(call.layout, data.shape)
     _check_inputs(axes, data, filter, fill_value)
     anchors = _anchors(anchor, filter.shape)
-    shape = list(data.shape)
-    if mode == "valid":
-        first = data.ndim - axes.ndim - (axes.channels > 0)
-        positions = [extent - size + 1 for extent, size in zip(data.shape[first:], filter.shape, strict=False)]
-        shape[first : first + axes.ndim] = positions
-        if min(positions) < 1:
-            raise SampleError(f"the filter of shape {filter.shape} is larger than the data of shape {data.shape}")
-    out = call.empty(tuple(shape), result)
+    out = call.empty(data.shape if mode == "same" else _shape_inside(axes, data.shape, filter.shape), result)
     if not out.size:
         return out
-    stack = data.reshape((*axes.split(data.shape, 3), 1)[:5])
     window = filter.reshape(-1, *filter.shape[-2:])
+    stack = _as_volumes(axes, data)
     if mode == "same":
-        inside = [(0, 0)] * (4 - axes.ndim)
-        widths = [(anchor, size - anchor - 1) for anchor, size in zip(anchors, filter.shape, strict=True)]
+        widths = [(at, size - at - 1) for at, size in zip(anchors, filter.shape, strict=True)]
         fill = {} if fill_value is None or border != "constant" else {"constant_values": fill_value}
-        stack = np.pad(stack, [*inside, *widths, (0, 0)], _PADDING[border], **fill)
+        stack = np.pad(stack, [*[(0, 0)] * (4 - axes.ndim), *widths, (0, 0)], _PADDING[border], **fill)
     if stack.dtype not in CORRELATED:
         stack = stack.astype(np.float32)
-    exact = result if len(window) == 1 and result in (stack.dtype, np.float32) else np.dtype(np.float32)
-    convert(correlate(stack, window, exact), result, out.reshape((*axes.split(out.shape, 3), 1)[:5]))
+    is_exact = len(window) == 1 and result == stack.dtype
+    sums = correlate(stack, window, result if is_exact else np.dtype(np.float32))
+    convert(sums, result, _as_volumes(axes, out))
     return out
+
+
+def _as_volumes(axes: SpatialAxes, data: Array) -> Array:
+    """Return the data with the axes (stacked volumes, depth, height, width, channels)."""
+    return data.reshape((*axes.split(data.shape, 3), 1)[:5])
+
+
+def _shape_inside(axes: SpatialAxes, shape: tuple[int, ...], window: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the positions of a window inside the data."""
+    first = len(shape) - axes.ndim - (axes.channels > 0)
+    positions = [extent - size + 1 for extent, size in zip(shape[first:], window, strict=False)]
+    if min(positions) < 1:
+        raise SampleError(f"the filter of shape {window} is larger than the data of shape {shape}")
+    return (*shape[:first], *positions, *shape[first + axes.ndim :])
 
 
 def _check_inputs(axes: SpatialAxes, data: Array, filter: Array, fill_value: Array | None) -> None:

@@ -30,7 +30,7 @@ def batch_permutation(call: OperatorCall, *, allow_repetitions: bool = False, no
         numbers += no_fixed_points & (numbers >= own)
     else:
         numbers = rng.permutation(count)
-        while no_fixed_points and (numbers == own).any():  # succeeds with a probability of more than a third
+        while no_fixed_points and (numbers == own).any():  # each time with a probability of a third or more
             numbers = rng.permutation(count)
     return [np.asarray(number) for number in numbers.astype(np.int32)]
 
