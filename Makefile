@@ -88,6 +88,7 @@ described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tools.operator_stubs
 	$(TEST_ENV)/bin/python -m tools.operator_pages
 	$(TEST_ENV)/bin/python -m tools.reader_pages
+	$(TEST_ENV)/bin/python -m tools.dali_functions
 	$(TEST_ENV)/bin/python -m tools.operator_pictures
 
 bench: .venv/peers/.ready

@@ -63,9 +63,10 @@ def pages() -> dict[str, str]:
 
 
 def _index(groups: Mapping[str, list[Description]]) -> str:
-    lines = [_NOTE, "# Operators", "", "As in `nvidia.dali.fn`, on the CPU.", "", "| group | operators |", "|---|---|"]
+    see = "As in `nvidia.dali.fn`, on the CPU. See [the table of DALI's functions](dali_functions.md) for missing ones."
+    lines = [_NOTE, "# Operators", "", see, "", "| group | operators |", "|---|---|"]
     for module, members in groups.items():
-        links = ", ".join(f"[`fn.{member.path}`]({_name_of(module)}.md#{_anchor(member)})" for member in members)
+        links = ", ".join(f"[`fn.{member.path}`]({link_to(member)})" for member in members)
         lines.append(f"| {_name_of(module).replace('_', ' ')} | {links} |")
     lines.append("| expressions | [arithmetic, comparisons, logic, `math.*`, indices](../arithmetic.md), constants |")
     return "\n".join([*lines, "", _COMMON, ""])
@@ -182,8 +183,9 @@ def _name_of(module: str) -> str:
     return module.rpartition(".")[2]
 
 
-def _anchor(description: Description) -> str:
-    return f"fn{description.path.replace('.', '')}"
+def link_to(description: Description) -> str:
+    """Return the link to an operator's section, from the folder of the pages."""
+    return f"{_name_of(description.function.__module__)}.md#fn{description.path.replace('.', '')}"
 
 
 def _first_line(module: ModuleType) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "decoders.image_crop": {"crop": [80, 95], "crop_pos_x": 0.6, "crop_pos_y": 0.2},
     "decoders.image_random_crop": {"seed": 4},
     "decoders.image_slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
+    "experimental.dilate": {"mask_size": [7, 7]},
+    "experimental.equalize": {},
+    "experimental.erode": {"mask_size": [5, 5]},
+    "experimental.filter": {"border": "clamp"},
+    "experimental.median_blur": {"window_size": [9, 9]},
+    "grid_mask": {"tile": 30, "angle": 0.5},
+    "laplacian": {"smoothing_size": 1, "window_size": 3},
+    "noise.gaussian": {"stddev": 30.0},
+    "noise.salt_and_pepper": {"prob": 0.1},
+    "noise.shot": {"factor": 30.0},
     "erase": {"anchor": [30, 60], "shape": [40, 50]},
     "flip": {},
     "gaussian_blur": {"sigma": 3.0},
@@ -49,6 +59,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
     "warp_affine": {"matrix": [1.0, 0.4, -26.0, 0.1, 1.0, -7.0], "fill_value": 255},
 }
+#: Inputs behind the photograph.
+_INPUTS: Mapping[str, Sequence[Any]] = {"experimental.filter": [np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)]}
 _HEIGHT = 130
 _GAP = 12
 
@@ -68,7 +80,7 @@ def draw(path: str) -> Array:
     pipe = Pipeline(batch_size=1, seed=1)
     with pipe:
         node = external_source(lambda info: given, batch=False, layout="" if is_decoder else "HWC")
-        pipe.set_outputs(make_function(description_of(path))(node, **EXAMPLES[path]))
+        pipe.set_outputs(make_function(description_of(path))(node, *_INPUTS.get(path, ()), **EXAMPLES[path]))
     try:
         result = np.array(pipe.run()[0].at(0))
     finally:

@@ -13,6 +13,7 @@ from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
 from dali_like.fn import experimental as experimental
 from dali_like.fn import io as io
+from dali_like.fn import noise as noise
 from dali_like.fn import random as random
 from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
@@ -628,6 +629,55 @@ def color_space_conversion(
     ...
 
 @overload
+def laplacian(
+    data: DataNode | _Constant,
+    /,
+    *,
+    dtype: _DataType | None = None,
+    normalized_kernel: bool = False,
+    scale: _Floats | DataNode = (1.0,),
+    smoothing_size: _Ints | DataNode | None = None,
+    window_size: _Ints | DataNode = (3,),
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Compute the Laplacian of images, volumes and signals: the sum of the second derivatives along their axes.
+
+    A derivative is a convolution with a derivative window along its axis, and with smoothing windows along the others. All
+    axes except "F" and "C" count. Channels must come first or last, frames first. Values are mirrored at the edges. Sums are
+    computed in single precision; integers are rounded and saturate.
+
+    Args:
+        data: any dtype.
+        dtype: FLOAT, or the type of the data, which is the default.
+        normalized_kernel: whether to scale each derivative by ``2 ** (n + 2 - s)``, with n axes and the sum s of the lengths
+            of its windows.
+        scale: factor for each derivative: one for all axes, or one for each.
+        smoothing_size: lengths of the smoothing windows, odd numbers: one for all axes, or one for each; 1: not smoothed.
+            Default: for each derivative, the length of its derivative window.
+        window_size: lengths of the derivative windows, odd numbers from 3 on: one for all axes, or one for each.
+    """
+
+@overload
+def laplacian(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType | None = None,
+    normalized_kernel: bool = False,
+    scale: _Floats | DataNode = (1.0,),
+    smoothing_size: _Ints | DataNode | None = None,
+    window_size: _Ints | DataNode = (3,),
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def flip(
     image: DataNode | _Constant,
     /,
@@ -929,6 +979,163 @@ def peek_image_shape(
 ) -> list[DataNode]:
     ...
 
+def zeros(
+    *,
+    shape: _Ints | DataNode | None = None,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return an array of zeros.
+
+    Args:
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result.
+    """
+
+def ones(
+    *,
+    shape: _Ints | DataNode | None = None,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return an array of ones.
+
+    Args:
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result.
+    """
+
+@overload
+def zeros_like(
+    data_like: DataNode | _Constant,
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return an array of zeros with the shape of another array.
+
+    Args:
+        data_like: array whose shape the result has; its values are ignored.
+        dtype: data type of the result. Default: that of `data_like`.
+    """
+
+@overload
+def zeros_like(
+    data_like: _Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def ones_like(
+    data_like: DataNode | _Constant,
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return an array of ones with the shape of another array.
+
+    Args:
+        data_like: array whose shape the result has; its values are ignored.
+        dtype: data type of the result. Default: that of `data_like`.
+    """
+
+@overload
+def ones_like(
+    data_like: _Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def full(
+    fill_value: DataNode | _Constant,
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Repeat a value, or an array, to a shape.
+
+    Args:
+        fill_value: a number, or an array that is broadcast to the shape as in NumPy. The result has its dtype.
+        shape: shape of the result. Default: a single number.
+    """
+
+@overload
+def full(
+    fill_value: _Sequence[DataNode],
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def full_like(
+    data_like: DataNode | _Constant,
+    fill_value: DataNode | _Constant,
+    /,
+    *,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Repeat a value, or an array, to the shape of another array.
+
+    Args:
+        data_like: array whose shape and dtype the result has; its values are ignored.
+        fill_value: a number, or an array that is broadcast to the shape as in NumPy. It is rounded and saturates if the
+            result has integers.
+    """
+
+@overload
+def full_like(
+    data_like: _Sequence[DataNode],
+    fill_value: _Sequence[DataNode] | _Constant,
+    /,
+    *,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
 @overload
 def gaussian_blur(
     image: DataNode | _Constant,
@@ -995,6 +1202,48 @@ def jpeg_compression_distortion(
     /,
     *,
     quality: int | DataNode = 50,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def grid_mask(
+    image: DataNode | _Constant,
+    /,
+    *,
+    angle: float | DataNode = 0.0,
+    ratio: float | DataNode = 0.5,
+    shift_x: float | DataNode = 0.0,
+    shift_y: float | DataNode = 0.0,
+    tile: int | DataNode = 100,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Set squares of a regular grid to zero, as in the augmentation "GridMask".
+
+    Args:
+        image: any dtype.
+        angle: rotation of the grid about the upper left corner, in radians.
+        ratio: side of the squares, as a fraction of `tile`.
+        shift_x, shift_y: translation of the rotated grid, in pixels.
+        tile: distance between the squares, from the beginning of one to the next, in pixels.
+    """
+
+@overload
+def grid_mask(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    angle: float | DataNode = 0.0,
+    ratio: float | DataNode = 0.5,
+    shift_x: float | DataNode = 0.0,
+    shift_y: float | DataNode = 0.0,
+    tile: int | DataNode = 100,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -1202,6 +1451,55 @@ def normalize(
     scale: float = 1.0,
     shift: float = 0.0,
     dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+def batch_permutation(
+    *,
+    allow_repetitions: bool = False,
+    no_fixed_points: bool = False,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Draw the numbers of the samples of the batch in random order, one number for each sample.
+
+    Args:
+        allow_repetitions: whether numbers are drawn independently, so that some may repeat and others be missing.
+        no_fixed_points: whether no sample gets its own number. It has no effect on a batch of one sample.
+    """
+
+@overload
+def permute_batch(
+    input: DataNode | _Constant,
+    /,
+    *,
+    indices: _Ints | DataNode,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return samples of the batch in another order.
+
+    Args:
+        input: any dtype.
+        indices: number of the sample of the batch to return, for each sample: a list with as many numbers as samples, or a
+            node, for example of `batch_permutation`. Numbers may repeat.
+    """
+
+@overload
+def permute_batch(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    indices: _Ints | DataNode,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

@@ -141,6 +141,47 @@ def normal(
     ...
 
 @overload
+def beta(
+    shape_like: DataNode | _Constant | None = None,
+    /,
+    *,
+    alpha: float | DataNode = 1.0,
+    beta: float | DataNode = 1.0,
+    shape: _Ints | DataNode | None = None,
+    dtype: _DataType | None = None,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Draw numbers from 0 to 1 that follow a beta distribution.
+
+    Args:
+        shape_like: the result has the shape of this input; its values are ignored.
+        alpha, beta: parameters of the distribution.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result: FLOAT, the default, or FLOAT64.
+    """
+
+@overload
+def beta(
+    shape_like: _Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    alpha: float | DataNode = 1.0,
+    beta: float | DataNode = 1.0,
+    shape: _Ints | DataNode | None = None,
+    dtype: _DataType | None = None,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def choice(
     a: DataNode | _Constant,
     shape_like: DataNode | _Constant | None = None,

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
+from dali_like.operators.axes import for_each_axis
 from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import FINITE, PerFrame
+from dali_like.operators.parameters import FINITE, Ints, PerFrame, between, count
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 _IMAGES = "HWC FHWC DHWC"
@@ -373,3 +374,83 @@ def _convert_ycbcr(call: OperatorCall, image: Array, image_type: DALIImageType, 
         return _transform(call, rgb, _TO_YCBCR, _YCBCR_OFFSET, image.dtype)
     matrix = _FROM_YCBCR[::-1] if output_type == BGR else _FROM_YCBCR
     return _transform(call, image, matrix, np.zeros(3, np.float32), image.dtype, before=-_YCBCR_OFFSET)
+
+
+# Histograms
+
+
+@operator(module="experimental", layouts="HW HWC CHW FHW FHWC FCHW", strided=True)
+def equalize(call: OperatorCall, image: Array) -> Array:
+    """Equalize the histogram of each channel: spread its values over the whole range.
+
+    Args:
+        image: uint8.
+    """
+    if image.dtype != np.uint8:
+        raise SampleError(f"images must be of dtype uint8, not {image.dtype}; convert them with fn.cast")
+    out = call.empty(image.shape, image.dtype)
+    if not image.size:
+        return out
+    cv2 = opencv()
+    is_planar = not call.layout.endswith("C")
+    shape = image.shape[-2:] if is_planar else image.shape[-3:]
+    for pixels, target in zip(image.reshape(-1, *shape), out.reshape(-1, *shape), strict=True):
+        if is_planar:
+            cv2.equalizeHist(pixels, dst=target)
+        else:
+            merge([cv2.equalizeHist(plane) for plane in planes(pixels)], target)
+    return out
+
+
+# Color filter arrays
+
+#: OpenCV's names of the arrays, by the position of blue.
+_BAYER = {(0, 0): "BG", (0, 1): "GB", (1, 0): "GR", (1, 1): "RG"}
+_Algorithm: TypeAlias = Literal["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"]
+_ALGORITHMS: Mapping[_Algorithm, str] = {
+    "bilinear_ocv": "RGB",
+    "edgeaware_ocv": "RGB_EA",
+    "vng_ocv": "RGB_VNG",
+    "gray_ocv": "GRAY",
+}
+
+
+def _colored_layout(layout: str, _: Mapping[str, Any]) -> str:
+    return layout if layout.endswith("C") else f"{layout}C"
+
+
+@operator(module="experimental", layouts="HW HWC FHW FHWC", output_layout=_colored_layout)
+def debayer(
+    call: OperatorCall,
+    image: Array,
+    *,
+    algorithm: _Algorithm = "bilinear_ocv",
+    blue_position: PerFrame[Annotated[Ints, count(1, 2), between(0, 1)]],
+) -> Array:
+    """Compute RGB images from the images of a sensor with a color filter array (Bayer pattern).
+
+    Args:
+        image: uint8 or uint16, with one channel and an even height and width.
+        algorithm: "bilinear_ocv", "edgeaware_ocv", "vng_ocv" (only uint8), or "gray_ocv", which returns gray images with one
+            channel.
+        blue_position: row and column of blue in the 2x2 tiles that begin in the second row and column of the image, as in
+            OpenCV: (0, 0) is BGGR, (0, 1) is GBRG, (1, 0) is GRBG, (1, 1) is RGGB. One number for both.
+    """
+    if image.dtype != np.uint8 and (image.dtype != np.uint16 or algorithm == "vng_ocv"):
+        allowed = "uint8" if algorithm == "vng_ocv" else "uint8 or uint16"
+        raise SampleError(f"images must be of dtype {allowed} for algorithm={algorithm!r}, not {image.dtype}")
+    if call.layout.endswith("C"):
+        if image.shape[-1] != 1:
+            raise SampleError(f"images must have one channel, not {image.shape[-1]}")
+        image = image[..., 0]
+    if image.shape[-2] % 2 or image.shape[-1] % 2:
+        raise SampleError(f"height and width must be even, not {image.shape[-2]} and {image.shape[-1]}")
+    out = call.empty((*image.shape, 1 if algorithm == "gray_ocv" else 3), image.dtype)
+    if not out.size:
+        return out
+    cv2 = opencv()
+    row, column = for_each_axis("blue_position", blue_position, 2)
+    code = getattr(cv2, f"COLOR_Bayer{_BAYER[row, column]}2{_ALGORITHMS[algorithm]}")
+    for pixels, target in zip(image.reshape(-1, *image.shape[-2:]), out.reshape(-1, *out.shape[-3:]), strict=True):
+        cv2.demosaicing(pixels, code, dst=target)
+    return out

@@ -250,7 +250,9 @@ class BoundOperator:
             besides = description.for_frames(layouts[0], frames[0].inputs[0].shape, [frame.values for frame in frames])
         made = [
             description.function(
-                OperatorCall(call.info, layouts), *map(np.ascontiguousarray, frame.inputs), **{**frame.values, **besides}
+                OperatorCall(call.info, layouts),
+                *(np.asarray(array, order="C") for array in frame.inputs),
+                **{**frame.values, **besides},
             )
             for frame in frames
         ]

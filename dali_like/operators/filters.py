@@ -11,10 +11,11 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.operators._convolving import convolve, convolve_volume, spatial_axes, stacked_shape
 from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators.axes import axes_of, for_each_axis, layout_with_axes
 from dali_like.operators.conversion import convert
-from dali_like.operators.description import operator
+from dali_like.operators.description import IMAGES, operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count
 
 # Blurring
@@ -37,7 +38,7 @@ def _check_blur(given: Mapping[str, Any]) -> None:
 def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
     if layout:
         try:
-            count = _blurred_axes(layout, (1,) * len(layout))[1]
+            count = spatial_axes(layout, (1,) * len(layout)).ndim
         except SampleError as error:
             raise ArgumentError(str(error)) from None
         _for_each_axis(given["sigma"], given["window_size"], count)
@@ -69,41 +70,22 @@ def gaussian_blur(
     result = image.dtype if dtype is None else dtype
     if result not in (image.dtype, np.float32):
         raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
-    leading, count, channels = _blurred_axes(call.layout, image.shape)
-    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, count), strict=True)]
+    axes = spatial_axes(call.layout, image.shape)
+    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, axes.ndim), strict=True)]
     out = call.empty(image.shape, result)
     if not image.size:
         return out
-    shape = (leading, *(1,) * (2 - count), *image.shape[image.ndim - count - (channels > 0) :])
+    shape = axes.split(image.shape, 2)
     direct = image.dtype in (np.uint8, np.float32)
     source = image if direct else image.astype(np.float32)
     for pixels, target in zip(source.reshape(shape), out.reshape(shape), strict=True):
-        if count == 3:
-            target[...] = convert(_blur_volume(pixels, kernels), result)
+        if axes.ndim == 3:
+            target[...] = convert(convolve_volume(pixels, kernels), result)
         elif direct:
-            _blur_plane(pixels, kernels, target)
+            convolve(pixels, kernels, target)
         else:
-            target[...] = convert(_blur_plane(pixels, kernels, np.empty(pixels.shape, np.float32)), result)
+            target[...] = convert(convolve(pixels, kernels, np.empty(pixels.shape, np.float32)), result)
     return out
-
-
-def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
-    """Return the number of stacked images, of blurred axes per image, and of trailing channels.
-
-    0 channels: the last axis is blurred.
-    """
-    if not layout:
-        if not 0 < len(shape) <= 3:
-            raise SampleError(f"data without a layout must have from 1 to 3 dimensions, not {len(shape)}")
-        return 1, len(shape), 0
-    inner = layout.removesuffix("C")
-    first = len(inner) - len(inner.lstrip("CF"))
-    axes = inner[first:]
-    if not axes or len(axes) > 3 or set(axes) & set("CF"):
-        raise SampleError(
-            f"only channel-first and channel-last layouts of one to three axes, frames first, can be blurred, not {layout!r}"
-        )
-    return math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0
 
 
 def _for_each_axis(sigma: Floats, window_size: Ints, count: int) -> tuple[Sequence[float], Sequence[int]]:
@@ -128,27 +110,42 @@ def _kernel(sigma: float, size: int) -> Array:
     return kernel
 
 
-_WHOLE = np.ones(1, np.float32)
+# Median
 
 
-def _blur_plane(pixels: Array, kernels: Sequence[Array], out: Array) -> Array:
-    """Blur the first two axes, or the second one if there is a single kernel."""
-    cv2 = opencv()
-    depth = cv2.CV_8U if out.dtype == np.uint8 else cv2.CV_32F
-    vertical = kernels[-2] if len(kernels) > 1 else _WHOLE
-    shape = pixels.shape[:2] if pixels.ndim < 3 or pixels.shape[2] == 1 else pixels.shape
-    target = out.reshape(shape)
-    cv2.sepFilter2D(pixels.reshape(shape), depth, kernels[-1], vertical, dst=target, borderType=cv2.BORDER_REFLECT_101)
+@operator(module="experimental", layouts="HW HWC FHWC CHW FCHW", strided=True)
+def median_blur(
+    call: OperatorCall, input: Array, *, window_size: PerSample[Annotated[Ints, count(1, 2), at_least(1)]] = (3, 3)
+) -> Array:
+    """Replace each element by the median of its surroundings, in each channel.
+
+    Args:
+        input: images of any dtype. Outside, they continue with the nearest edge element.
+        window_size: width and height of the surroundings, odd numbers; one number for both.
+    """
+    width, height = for_each_axis("window_size", window_size, 2)
+    if width % 2 == 0 or height % 2 == 0:
+        raise ArgumentError(f"window_size must be odd numbers, not {list(window_size)}")
+    out = call.empty(input.shape, input.dtype)
+    if not input.size:
+        return out
+    shape = stacked_shape(call.layout, input.shape)
+    by_opencv = width == height > 1 and (input.dtype == np.uint8 or (width <= 5 and input.dtype in (np.uint16, np.float32)))
+    for pixels, target in zip(input.reshape(shape), out.reshape(shape), strict=True):
+        if by_opencv and (pixels.ndim == 2 or pixels.shape[2] <= 4):
+            target[...] = opencv().medianBlur(pixels, width).reshape(target.shape)
+        else:
+            _median(pixels, height, width, target)
     return out
 
 
-def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
-    """Blur the first three axes."""
-    slices = np.empty(pixels.shape, np.float32)
-    for source, target in zip(pixels, slices, strict=True):
-        _blur_plane(source, kernels, target)
-    rows = slices.reshape(len(slices), -1)
-    return _blur_plane(rows, (kernels[0], _WHOLE), np.empty(rows.shape, np.float32)).reshape(slices.shape)
+def _median(pixels: Array, height: int, width: int, out: Array) -> None:
+    edges = [(height // 2,) * 2, (width // 2,) * 2, *[(0, 0)] * (pixels.ndim - 2)]
+    padded = np.pad(pixels, edges, "edge")
+    for top, row in enumerate(out):
+        windows = np.lib.stride_tricks.sliding_window_view(padded[top : top + height], (height, width), (0, 1))
+        flat = windows.reshape(*row.shape, height * width)
+        row[...] = np.partition(flat, height * width // 2, axis=-1)[..., height * width // 2]
 
 
 # JPEG
@@ -175,6 +172,39 @@ def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: Pe
 
 
 # Erasing
+
+
+@operator(layouts=IMAGES, strided=True)
+def grid_mask(
+    call: OperatorCall,
+    image: Array,
+    *,
+    angle: PerSample[Annotated[float, FINITE]] = 0.0,
+    ratio: PerSample[Annotated[float, FINITE]] = 0.5,
+    shift_x: PerSample[Annotated[float, FINITE]] = 0.0,
+    shift_y: PerSample[Annotated[float, FINITE]] = 0.0,
+    tile: PerSample[Annotated[int, at_least(1)]] = 100,
+) -> Array:
+    """Set squares of a regular grid to zero, as in the augmentation "GridMask".
+
+    Args:
+        image: any dtype.
+        angle: rotation of the grid about the upper left corner, in radians.
+        ratio: side of the squares, as a fraction of `tile`.
+        shift_x, shift_y: translation of the rotated grid, in pixels.
+        tile: distance between the squares, from the beginning of one to the next, in pixels.
+    """
+    y, x = np.ogrid[: image.shape[call.layout.index("H")], : image.shape[call.layout.index("W")]]
+    cos, sin, per_pixel = np.cos(np.float32(angle)), np.sin(np.float32(angle)), np.float32(1) / np.float32(tile)
+    x, y = x.astype(np.float32), y.astype(np.float32)  # single precision, in the same order as DALI
+    across = (x * cos - y * sin - np.float32(shift_x)) * per_pixel
+    down = (x * sin + y * cos - np.float32(shift_y)) * per_pixel
+    is_masked = (across - np.floor(across) < np.float32(ratio)) & (down - np.floor(down) < np.float32(ratio))
+    extents = [extent if letter in "HW" else 1 for letter, extent in zip(call.layout, image.shape, strict=True)]
+    out = call.empty(image.shape, image.dtype)
+    np.copyto(out, image)
+    np.copyto(out, 0, where=is_masked.reshape(extents))
+    return out
 
 
 def _check_erase(given: Mapping[str, Any]) -> None:

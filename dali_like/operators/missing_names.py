@@ -1,58 +1,57 @@
-"""Operators of DALI that do not exist here, with their alternatives, for the error at the access of a missing name."""
+"""Functions of DALI, and why some do not exist here.
+
+The file ``dali_functions.txt`` lists them. It is read for the error at the access of a missing name, and for the page of the
+documentation.
+"""
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from dali_like.common.suggestions import with_suggestion
 
-__all__ = ["attribute_error"]
+__all__ = ["Missing", "attribute_error", "dali_functions"]
 
 _WRITE = "write it as a function of one sample, with the decorator dali_like.operator or fn.python_function"
-_ON_GPU = "it is an operator for the GPU: compute it with PyTorch or CuPy on the batch, behind the pipeline"
-_AUDIO = "decode with fn.decoders.audio, transform in the source, for example with librosa, or " + _WRITE
-_CONSTANT = "pass a number, an array or types.Constant(value, shape=...) where a node is expected"
-_MATRIX = "compute the matrix in the source or by fn.python_function, and pass it to fn.warp_affine(matrix=...)"
-_BOXES = "compute boxes in the source or by fn.python_function, together with the image if both change"
-_CURRENT = "it is fn.{0} here, without `experimental`"
 
-#: DALI's operators by alternative: names in ``fn``, separated by spaces. A dot at the end marks a module.
-_ALTERNATIVES = {
-    _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
-    "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
-    _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
-    "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
-    _CONSTANT: "full full_like ones ones_like zeros zeros_like",
-    _MATRIX: "transforms. transform_translation transforms.combine transforms.crop transforms.rotation transforms.scale "
-    "transforms.shear transforms.translation",
-    _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder coord_flip coord_transform multi_paste random_bbox_crop "
-    "roi_random_crop segmentation. segmentation.random_mask_pixel segmentation.random_object_bbox "
-    "segmentation.select_masks ssd_random_crop",
-    "use fn.resize, then fn.crop and fn.flip": "fast_resize_crop_mirror resize_crop_mirror experimental.tensor_resize",
-    "add numbers of fn.random.normal or fn.random.uniform to the images": "noise. noise.gaussian noise.salt_and_pepper "
-    "noise.shot",
-    "draw it in the source from info.rng()": "random.beta random_crop_generator batch_permutation permute_batch",
-    "use indices in brackets: node[i, begin:end]": "element_extract sequence_rearrange subscript_dim_check tensor_subscript "
-    "hidden. hidden.arithmetic_generic_op hidden.constant hidden.subscript_dim_check hidden.tensor_subscript "
-    "hidden.transform_translation",
-    "use the operators of Python: node + 1": "arithmetic_generic_op",
-    "use node.property(key)": "get_property",
-    "use fn.python_function": "dl_tensor_python_function dump_image",
-    "its operators are in fn itself, if they exist here": "experimental.decoders.",
-    _WRITE: "grid_mask jitter laplacian sphere water",
-}
-_EXPERIMENTAL = "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape resize"
+
+class Missing(NamedTuple):
+    """Why a function of DALI does not exist here.
+
+    Attributes:
+        reason: "internal" (no part of DALI's documentation), "deprecated alias", or "GPU only".
+        alternative: what to do, without a full stop.
+    """
+
+    reason: str
+    alternative: str
+
+
+@functools.cache
+def dali_functions() -> Mapping[str, Missing | None]:
+    """Return the functions of ``nvidia.dali.fn`` by name; None for those that exist here."""
+    text = Path(__file__).with_name("dali_functions.txt").read_text(encoding="utf-8")
+    rows = (line.partition(": ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: Missing(*why.split("; ", 1)) if why else None for name, _, why in rows}
 
 
 def _alternatives() -> dict[str, str]:
-    """Return the alternatives by plain names; see `_plain`."""
-    found = {_plain(path): alternative for alternative, names in _ALTERNATIVES.items() for path in names.split()}
-    return found | {_plain(f"experimental.{name}"): _CURRENT.format(name) for name in _EXPERIMENTAL.split()}
+    """Return the alternatives of missing functions and of missing modules, by plain names; see `_plain`."""
+    found: dict[str, str] = {}
+    for path, missing in dali_functions().items():
+        if missing is not None:
+            found[_plain(path)] = missing.alternative
+            found.setdefault(_plain(path.rpartition(".")[0]), missing.alternative)
+    return found
 
 
 def _plain(path: str) -> str:
     """Return a form that functions of ``fn`` and classes of ``ops`` share."""
-    return path.rstrip(".").replace("_", "").lower()
+    return path.replace("_", "").lower()
 
 
 def attribute_error(module: str, name: str) -> AttributeError:

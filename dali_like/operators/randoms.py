@@ -11,7 +11,19 @@ from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import ASCENDING, FINITE, SOME, Floats, Ints, PerSample, at_least, between, count
+from dali_like.operators.parameters import (
+    ASCENDING,
+    FINITE,
+    SOME,
+    Floats,
+    Ints,
+    PerSample,
+    above,
+    at_least,
+    between,
+    count,
+    one_of_types,
+)
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -101,6 +113,27 @@ def normal(
     """
     extents = _shape(shape_like, shape)
     return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
+
+
+@operator(module="random", random=True, output_layout="")
+def beta(
+    call: OperatorCall,
+    shape_like: Array | None = None,
+    *,
+    alpha: PerSample[Annotated[float, above(0)]] = 1.0,
+    beta: PerSample[Annotated[float, above(0)]] = 1.0,
+    shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
+    dtype: Annotated[np.dtype[Any], one_of_types("float32 float64")] | None = None,
+) -> Array:
+    """Draw numbers from 0 to 1 that follow a beta distribution.
+
+    Args:
+        shape_like: the result has the shape of this input; its values are ignored.
+        alpha, beta: parameters of the distribution.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result: FLOAT, the default, or FLOAT64.
+    """
+    return _as_dtype(call.rng().beta(alpha, beta, _shape(shape_like, shape)), dtype)
 
 
 def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:

@@ -250,21 +250,27 @@ def reader_member(module_name: str, name: str) -> Any:
     return None
 
 
-def add_older_names(module_name: str) -> None:
-    """Add the deprecated names of readers to ``fn`` or ``ops``, such as ``fn.file_reader`` and ``ops.FileReader``."""
+def older_reader_names() -> Mapping[str, Description]:
+    """Return the readers that have deprecated names in ``fn`` by these names, such as "file_reader"."""
+    found = {}
     for description in own_reader_descriptions().values():
         where, _, name = description.path.rpartition(".")
         if where != "readers" or name in _NEWER:
             continue
         first, _, rest = name.partition("_") if name == "video_resize" else (name, "", "")
-        older = f"{first}_reader_{rest}" if rest else f"{name}_reader"
-        made: Any
+        found[f"{first}_reader_{rest}" if rest else f"{name}_reader"] = description
+    return found
+
+
+def add_older_names(module_name: str) -> None:
+    """Add the deprecated names of readers to ``fn`` or ``ops``, such as ``fn.file_reader`` and ``ops.FileReader``."""
+    module = sys.modules[module_name]
+    for older, description in older_reader_names().items():
         if module_name == "dali_like.fn":
-            made = deprecated_function(older, make_function(description, apply_reader), description)
+            setattr(module, older, deprecated_function(older, make_function(description, apply_reader), description))
         else:
-            older = class_name(older)
-            made = deprecated_class(older, make_class(description, apply_reader))
-        setattr(sys.modules[module_name], older, made)
+            name = class_name(older)
+            setattr(module, name, deprecated_class(name, make_class(description, apply_reader)))
 
 
 def _members(module_name: str) -> list[tuple[Description, str]]:

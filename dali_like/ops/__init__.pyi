@@ -13,6 +13,7 @@ from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
 from dali_like.ops import experimental as experimental
 from dali_like.ops import io as io
+from dali_like.ops import noise as noise
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
@@ -901,6 +902,73 @@ class ColorSpaceConversion:
         ...
     
 
+class Laplacian:
+    """Compute the Laplacian of images, volumes and signals: the sum of the second derivatives along their axes.
+
+    A derivative is a convolution with a derivative window along its axis, and with smoothing windows along the others. All
+    axes except "F" and "C" count. Channels must come first or last, frames first. Values are mirrored at the edges. Sums are
+    computed in single precision; integers are rounded and saturate.
+
+    Args:
+        data: any dtype.
+        dtype: FLOAT, or the type of the data, which is the default.
+        normalized_kernel: whether to scale each derivative by ``2 ** (n + 2 - s)``, with n axes and the sum s of the lengths
+            of its windows.
+        scale: factor for each derivative: one for all axes, or one for each.
+        smoothing_size: lengths of the smoothing windows, odd numbers: one for all axes, or one for each; 1: not smoothed.
+            Default: for each derivative, the length of its derivative window.
+        window_size: lengths of the derivative windows, odd numbers from 3 on: one for all axes, or one for each.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType | None = ...,
+        normalized_kernel: bool = ...,
+        scale: _Floats | DataNode = ...,
+        smoothing_size: _Ints | DataNode | None = ...,
+        window_size: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        normalized_kernel: bool = ...,
+        scale: _Floats | DataNode = ...,
+        smoothing_size: _Ints | DataNode | None = ...,
+        window_size: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        normalized_kernel: bool = ...,
+        scale: _Floats | DataNode = ...,
+        smoothing_size: _Ints | DataNode | None = ...,
+        window_size: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Flip:
     """Mirror images and volumes.
 
@@ -1322,6 +1390,246 @@ class PeekImageShape:
         ...
     
 
+class Zeros:
+    """Return an array of zeros.
+
+    Args:
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+
+class Ones:
+    """Return an array of ones.
+
+    Args:
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+
+class ZerosLike:
+    """Return an array of zeros with the shape of another array.
+
+    Args:
+        data_like: array whose shape the result has; its values are ignored.
+        dtype: data type of the result. Default: that of `data_like`.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data_like: DataNode | _Constant,
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data_like: _Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class OnesLike:
+    """Return an array of ones with the shape of another array.
+
+    Args:
+        data_like: array whose shape the result has; its values are ignored.
+        dtype: data type of the result. Default: that of `data_like`.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data_like: DataNode | _Constant,
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data_like: _Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Full:
+    """Repeat a value, or an array, to a shape.
+
+    Args:
+        fill_value: a number, or an array that is broadcast to the shape as in NumPy. The result has its dtype.
+        shape: shape of the result. Default: a single number.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        fill_value: DataNode | _Constant,
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        fill_value: _Sequence[DataNode],
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class FullLike:
+    """Repeat a value, or an array, to the shape of another array.
+
+    Args:
+        data_like: array whose shape and dtype the result has; its values are ignored.
+        fill_value: a number, or an array that is broadcast to the shape as in NumPy. It is rounded and saturates if the
+            result has integers.
+    """
+    def __init__(
+        self,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data_like: DataNode | _Constant,
+        fill_value: DataNode | _Constant,
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data_like: _Sequence[DataNode],
+        fill_value: _Sequence[DataNode] | _Constant,
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class GaussianBlur:
     """Blur images, volumes and signals.
 
@@ -1417,6 +1725,66 @@ class JpegCompressionDistortion:
         /,
         *,
         quality: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class GridMask:
+    """Set squares of a regular grid to zero, as in the augmentation "GridMask".
+
+    Args:
+        image: any dtype.
+        angle: rotation of the grid about the upper left corner, in radians.
+        ratio: side of the squares, as a fraction of `tile`.
+        shift_x, shift_y: translation of the rotated grid, in pixels.
+        tile: distance between the squares, from the beginning of one to the next, in pixels.
+    """
+    def __init__(
+        self,
+        *,
+        angle: float | DataNode = ...,
+        ratio: float | DataNode = ...,
+        shift_x: float | DataNode = ...,
+        shift_y: float | DataNode = ...,
+        tile: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        angle: float | DataNode = ...,
+        ratio: float | DataNode = ...,
+        shift_x: float | DataNode = ...,
+        shift_y: float | DataNode = ...,
+        tile: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        angle: float | DataNode = ...,
+        ratio: float | DataNode = ...,
+        shift_x: float | DataNode = ...,
+        shift_y: float | DataNode = ...,
+        tile: int | DataNode = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -1701,6 +2069,84 @@ class Normalize:
         scale: float = ...,
         shift: float = ...,
         dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class BatchPermutation:
+    """Draw the numbers of the samples of the batch in random order, one number for each sample.
+
+    Args:
+        allow_repetitions: whether numbers are drawn independently, so that some may repeat and others be missing.
+        no_fixed_points: whether no sample gets its own number. It has no effect on a batch of one sample.
+    """
+    def __init__(
+        self,
+        *,
+        allow_repetitions: bool = ...,
+        no_fixed_points: bool = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        allow_repetitions: bool = ...,
+        no_fixed_points: bool = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+
+class PermuteBatch:
+    """Return samples of the batch in another order.
+
+    Args:
+        input: any dtype.
+        indices: number of the sample of the batch to return, for each sample: a list with as many numbers as samples, or a
+            node, for example of `batch_permutation`. Numbers may repeat.
+    """
+    def __init__(
+        self,
+        *,
+        indices: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        indices: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        indices: _Ints | DataNode = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,

@@ -193,6 +193,65 @@ class Normal:
         ...
     
 
+class Beta:
+    """Draw numbers from 0 to 1 that follow a beta distribution.
+
+    Args:
+        shape_like: the result has the shape of this input; its values are ignored.
+        alpha, beta: parameters of the distribution.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result: FLOAT, the default, or FLOAT64.
+    """
+    def __init__(
+        self,
+        *,
+        alpha: float | DataNode = ...,
+        beta: float | DataNode = ...,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        shape_like: DataNode | _Constant | None = None,
+        /,
+        *,
+        alpha: float | DataNode = ...,
+        beta: float | DataNode = ...,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        shape_like: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        alpha: float | DataNode = ...,
+        beta: float | DataNode = ...,
+        shape: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Choice:
     """Draw elements of an array, with replacement.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,16 @@ def test_no_pixels():
         return [fn.hsv(image, hue=5), fn.brightness(image), gray]
 
     assert [result.shape for result in results(define, NOISE[:0])] == [(0, 30, 3), (0, 30, 3), (0, 30, 1)]
+
+
+@pytest.mark.parametrize(("position", "tile"), [((0, 0), "RGGB"), ((0, 1), "GRBG"), ((1, 0), "GBRG"), ((1, 1), "BGGR")])
+@pytest.mark.parametrize("algorithm", ["bilinear_ocv", "edgeaware_ocv", "vng_ocv"])
+def test_an_even_color_behind_a_filter_array(position, tile, algorithm):
+    """The tile of the first row and column has blue in the opposite corner."""
+    color = {"R": 200, "G": 120, "B": 40}
+    mosaic = np.tile(np.array([color[letter] for letter in tile], np.uint8).reshape(2, 2), (6, 7))
+
+    define = functools.partial(fn.experimental.debayer, blue_position=position, algorithm=algorithm)
+    ((images,),) = run(define, [mosaic], layouts=["HW"])
+
+    np.testing.assert_array_equal(images[0], np.broadcast_to(np.uint8([200, 120, 40]), (12, 14, 3)))

@@ -33,6 +33,15 @@ TABLE = {
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
         "test_color.py test_filters.py test_normalizing.py",
     ),
+    "convolutions": ("experimental.filter laplacian", "test_convolutions.py"),
+    "blurs and grids": (
+        "experimental.median_blur experimental.dilate experimental.erode grid_mask",
+        "test_morphology.py test_filters.py",
+    ),
+    "noise": ("noise.gaussian noise.salt_and_pepper noise.shot", "test_noises.py"),
+    "batches": ("batch_permutation permute_batch", "test_permutations.py"),
+    "histograms and mosaics": ("experimental.equalize experimental.debayer", "test_color.py"),
+    "filling": ("zeros ones full zeros_like ones_like full_like", "test_filling.py"),
     "sequences": ("per_frame", "test_frames.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
@@ -40,16 +49,26 @@ TABLE = {
         "reductions.variance reductions.std_dev",
         "test_arrays.py test_reductions.py",
     ),
-    "random": ("random.uniform random.normal random.coin_flip random.choice", "test_randoms.py"),
+    "random": ("random.uniform random.normal random.coin_flip random.choice random.beta", "test_randoms.py"),
     "files": ("io.file.read", "test_file_access.py"),
     "audio": ("decoders.audio", "test_audio.py"),
     "videos": ("experimental.decoders.video", "test_video_reader.py"),
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
+#: Groups of operators on images.
+WITH_PICTURES = [
+    "decoding",
+    "geometry",
+    "color and filters",
+    "convolutions",
+    "blurs and grids",
+    "histograms and mosaics",
+    "noise",
+]
 #: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
+WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "experimental.debayer"}
+PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.image_files import GRAY_PIXELS, RGB_PIXELS
+from tests.parity.alike import assert_both_refuse
 from tests.parity.side_by_side import assert_alike
 
 SMALL = RGB_PIXELS[:20, ::2]
@@ -122,3 +123,82 @@ def test_arguments_for_each_sample():
         }
 
     assert_alike(define, IMAGES["uint8"], [np.float32(0.3), np.float32(1.2)], layouts=["HWC"])
+
+
+def test_equalized_histograms():
+    equalize = {"HWC": RGB_PIXELS, "CHW": RGB_PIXELS.transpose(2, 0, 1), "HW": GRAY_PIXELS[..., 0] // 3 + 40}
+    videos = {f"F{layout}": np.stack([image, image[::-1] // 2]) for layout, image in equalize.items()}
+    plain = {"": SMALL, " ": SMALL[None], "  ": SMALL[..., 0]}
+    even = np.full((4, 5, 2), 7, np.uint8)
+    images = {**equalize, **videos, **plain, "HWC ": even}
+
+    assert_alike(
+        lambda library, *nodes: {str(i): library.fn.experimental.equalize(node) for i, node in enumerate(nodes)},
+        *([image] for image in images.values()),
+        layouts=[layout.strip() for layout in images],
+    )
+
+
+MOSAIC = (RGB_PIXELS[:40, :60, 1] // 2) + RGB_PIXELS[:40, :60, 0] // 3
+POSITIONS = [[0, 0], [0, 1], [1, 0], [1, 1], 1]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_color_filter_arrays(dtype):
+    mosaic = MOSAIC.astype(dtype) * (1 if dtype == "uint8" else 200)
+    videos, plain = [np.stack([mosaic, mosaic[::-1]])] * 2, [mosaic, mosaic[:20, :10]]
+    algorithms = ["bilinear_ocv", "edgeaware_ocv", "gray_ocv", *(["vng_ocv"] if dtype == "uint8" else [])]
+
+    def define(library: Any, image: Any, channel: Any, video: Any, bare: Any, place: Any, places: Any) -> dict[str, Any]:
+        debayer, per_frame = library.fn.experimental.debayer, library.fn.per_frame
+        outputs = {
+            f"{algorithm} {position}": debayer(image, blue_position=position, algorithm=algorithm)
+            for algorithm in algorithms
+            for position in POSITIONS
+        }
+        return outputs | {
+            "channel": debayer(channel, blue_position=place),
+            "video": debayer(video, blue_position=place),
+            "frames": debayer(video, blue_position=per_frame(places)),
+            "bare": debayer(bare, blue_position=[0, 1]),
+        }
+
+    assert_alike(
+        define,
+        plain,
+        [image[..., None] for image in plain],
+        videos,
+        plain,
+        [np.int32([0, 1]), np.int32([1, 0])],
+        [np.int32([[0, 1], [1, 1]]), np.int32([[0, 0], [1, 0]])],
+        layouts=["HW", "HWC", "FHW", ""],
+    )
+
+
+@pytest.mark.parametrize(
+    ("match", "image", "arguments"),
+    [
+        ("one channel", RGB_PIXELS, {}),
+        ("must be even", MOSAIC[:3, :, None], {}),
+        ("uint8 or uint16", MOSAIC[..., None].astype(np.int16), {}),
+        ("dtype uint8", MOSAIC[..., None].astype(np.uint16), {"algorithm": "vng_ocv"}),
+        ("algorithm must be one of", MOSAIC[..., None], {"algorithm": "default_npp"}),
+        ("blue_position must be", MOSAIC[..., None], {"blue_position": [0, 2]}),
+        ("blue_position must be", MOSAIC[..., None], {"blue_position": [0, 0, 0]}),
+    ],
+)
+def test_wrong_color_filter_arrays(match, image, arguments):
+    given = {"blue_position": [0, 0], **arguments}
+
+    assert_both_refuse(
+        lambda library, data: library.fn.experimental.debayer(data, **given), [image], layouts=["HWC"], match=match
+    )
+
+
+def test_other_dtypes_are_not_equalized():
+    assert_both_refuse(
+        lambda library, data: library.fn.experimental.equalize(data),
+        [RGB_PIXELS.astype(np.uint16)],
+        layouts=["HWC"],
+        match="uint8, not uint16; convert",
+    )

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dali_like
 from tests.image_files import GRAY_PIXELS, RGB_PIXELS
-from tests.parity.side_by_side import assert_alike
+from tests.parity.alike import assert_both_refuse
+from tests.parity.side_by_side import assert_alike, run_one
 
 SMALL = RGB_PIXELS[:20, ::2]
 BLURS = (
@@ -163,4 +165,55 @@ def test_erased_regions_of_each_sample():
         [np.float32([9, 8]), np.float32([2, 2, 4, 4])],
         [np.float32([1, 2, 3]), np.float32([9, 8, 7])],
         layouts=["HWC"],
+    )
+
+
+GRIDS = (
+    {},
+    {"tile": 20},
+    {"tile": 10, "ratio": 0.7},
+    {"tile": 20, "ratio": 0.3},
+    {"tile": 17, "ratio": 0.4, "angle": 0.5, "shift_x": 3.5, "shift_y": -40.0},
+    {"tile": 7, "shift_x": -3.0},
+    {"tile": 30, "angle": -2.0},
+    {"tile": 13, "ratio": 0.77, "angle": 3.9, "shift_x": 100.3, "shift_y": 7.1},
+    {"tile": 5, "ratio": 1.5},
+    {"tile": 1, "ratio": 0.0},
+)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32"])
+def test_grid_masks(dtype):
+    given = [np.float32(value) for value in (0.2, 1.3)], [np.int32(9), np.int32(30)]
+
+    def define(library: Any, image: Any, angle: Any, tile: Any) -> dict[str, Any]:
+        outputs = {f"{grid}": library.fn.grid_mask(image, **grid) for grid in GRIDS}
+        return outputs | {"samples": library.fn.grid_mask(image, angle=angle, tile=tile, ratio=angle, shift_x=angle)}
+
+    assert_alike(define, [image.astype(dtype) + 1 for image in (RGB_PIXELS, SMALL)], *given, layouts=["HWC"])
+
+
+@pytest.mark.parametrize("layout", ["CHW", "FHWC", "FCHW"])
+def test_grid_masks_of_other_layouts(layout):
+    """DALI takes the first two axes for height and width, whatever the layout."""
+    images = [np.stack([RGB_PIXELS, RGB_PIXELS[::-1]]) + 1, RGB_PIXELS[None, :40] + 1]
+    if layout == "CHW":
+        images = [image[0].transpose(2, 0, 1) for image in images]
+    elif layout == "FCHW":
+        images = [image.transpose(0, 3, 1, 2) for image in images]
+
+    def define(library: Any, image: Any) -> dict[str, Any]:
+        return {"it": library.fn.grid_mask(image, tile=16, angle=0.3)}
+
+    plain = run_one(dali_like, define, [[RGB_PIXELS + 1, RGB_PIXELS[:40] + 1]], ["HWC"])["it"].samples
+    for image, mask, result in zip(images, plain, run_one(dali_like, define, [images], [layout])["it"].samples, strict=True):
+        is_masked = ~mask.any(-1)
+        np.testing.assert_array_equal(
+            result, np.where(is_masked if layout in ("CHW", "FCHW") else is_masked[..., None], 0, image)
+        )
+
+
+def test_wrong_grids():
+    assert_both_refuse(
+        lambda library, image: library.fn.grid_mask(image, tile=0), [SMALL], layouts=["HWC"], match="tile must be"
     )

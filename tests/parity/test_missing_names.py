@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Iterator
 
@@ -9,10 +10,12 @@ import pytest
 
 pytest.importorskip("nvidia.dali")
 
+import nvidia.dali.backend
 import nvidia.dali.fn
 import nvidia.dali.ops
 
 from dali_like import fn, ops
+from dali_like.operators.missing_names import Missing, dali_functions
 
 pytestmark = pytest.mark.peers
 
@@ -52,3 +55,25 @@ def test_operator_exists_or_has_an_alternative(ours: types.ModuleType, path: str
     if not exists(ours, path):
         with pytest.raises(AttributeError, match="DALI has"):
             access()
+
+
+def test_the_table_lists_all_functions() -> None:
+    assert [*dali_functions()] == sorted(names(nvidia.dali.fn))
+
+
+@pytest.mark.parametrize(("path", "missing"), dali_functions().items())
+def test_reasons_of_the_table(path: str, missing: Missing | None) -> None:
+    """If this fails for a function that exists, remove the reason behind its name in dali_functions.txt."""
+    assert exists(fn, path) == (missing is None)
+    if missing is None:
+        return
+    function = operator.attrgetter(path)(nvidia.dali.fn)
+    schema = nvidia.dali.backend.GetSchema(function._schema_name)
+    on_cpu = function._schema_name in nvidia.dali.backend.RegisteredCPUOps()
+    reasons = {
+        "internal": schema.IsDocHidden() and not schema.IsDeprecated(),
+        "deprecated alias": schema.IsDeprecated(),
+        "GPU only": not on_cpu,
+        "not yet": True,
+    }
+    assert reasons[missing.reason]

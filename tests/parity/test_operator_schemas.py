@@ -51,6 +51,10 @@ OTHER_DEFAULTS = {
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
     ("warp_affine", "matrix"): "an empty list",
+    ("zeros_like", "dtype"): "None is the dtype of the input, as without the argument in DALI",
+    ("ones_like", "dtype"): "likewise",
+    ("experimental.debayer", "algorithm"): "None is bilinear_ocv on the CPU",
+    ("noise.shot", "factor"): "DALI uses 12, not the 20 of its schema: see test_noises.py",
     ("one_hot", "axis"): "None is -1; but then a number in an array gets no further dimension",
 }
 #: Of every operator.

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dali_like
+from tests.parity.alike import assert_both_refuse
 from tests.parity.side_by_side import run_one
 
 COUNT = 20_000
@@ -25,6 +27,9 @@ def define(library: Any, like: Any) -> dict[str, Any]:
         "normal double": random.normal(dtype=types.FLOAT64),
         "uniform rounded": random.uniform(range=[0.0, 2.0], shape=[COUNT], dtype=types.INT32),
         "uniform values": random.uniform(values=[1.5, 300.0, -4.0, 2.5], shape=[COUNT], dtype=types.UINT8),
+        "beta one": random.beta(),
+        "beta many": random.beta(alpha=2.0, beta=0.7, shape=COUNT),
+        "beta like": random.beta(like, dtype=types.FLOAT64),
         "coins": random.coin_flip(like, probability=0.3, dtype=types.UINT8),
         "choice number": random.choice(5, shape=[COUNT]),
         "choice list": random.choice([1, 5, 9], shape=[COUNT], p=[0.2, 0.0, 0.8]),
@@ -67,3 +72,21 @@ def test_layouts_of_what_is_drawn(layout):
     ours = run_one(dali_like, choices, [rows], [layout])
 
     assert {name: output.layout for name, output in ours.items()} == {name: output.layout for name, output in theirs.items()}
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 0.5), (2.0, 5.0), (30.0, 3.0)])
+def test_beta_distributions(alpha, beta):
+    for library in (pytest.importorskip("nvidia.dali"), dali_like):
+        numbers = run_one(library, lambda it: {"it": it.fn.random.beta(alpha=alpha, beta=beta, shape=COUNT)}, [], [])
+
+        assert stats.kstest(numbers["it"].samples[0], stats.beta(alpha, beta).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("arguments", [{"alpha": 0.0}, {"beta": -1.0}, {"alpha": np.inf}, {"dtype": "UINT8"}])
+def test_wrong_beta_distributions(arguments):
+    def define(library: Any, _: Any) -> Any:
+        return library.fn.random.beta(
+            **{name: library.types.UINT8 if name == "dtype" else value for name, value in arguments.items()}
+        )
+
+    assert_both_refuse(define, [0], match=f"{next(iter(arguments))} must be")
