@@ -65,6 +65,7 @@ class ProgramStep(NamedTuple):
         image_limit_bytes: the largest decoded image.
         framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
         export: number of the export that is its only output; None if there is none.
+        scope: registers of conditions, with the values that they must have for the step to run.
     """
 
     operator: Operator
@@ -76,6 +77,11 @@ class ProgramStep(NamedTuple):
     image_limit_bytes: int
     framed: Mapping[str | int, str]
     export: int | None = None
+    scope: tuple[tuple[int, bool], ...] = ()
+
+    def applies(self, registers: Sequence[Any]) -> bool:
+        """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
+        return all(bool(registers[i]) is value for i, value in self.scope)
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
         """Compute the outputs of one sample; for an operator on batches, of all `count` samples."""
@@ -118,11 +124,15 @@ class Program(NamedTuple):
     exports: tuple[int, ...]
 
     def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
-        """Return the results for one sample. Results may lie in memory from `empty`, but need not."""
+        """Return the results for one sample: None for those of a branch that the sample does not take.
+
+        Results may lie in memory from `empty`, but need not.
+        """
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
         for step in self.steps:
-            step.run(registers, info, empty)
+            if not step.scope or step.applies(registers):
+                step.run(registers, info, empty)
         return tuple([registers[i] for i in self.exports])
 
 
@@ -169,6 +179,7 @@ def make_step(
         image_limit_bytes=context.image_limit_bytes,
         framed={name: layouts for name, layouts in others.items() if "F" in layouts},
         export=export,
+        scope=tuple((registers[key(condition)], value) for condition, value in node.scope),
     )
 
 
@@ -179,7 +190,7 @@ def _files_of(samples: Sequence[Any]) -> str:
 
 
 def _layout_of(layouts: str, samples: Any) -> str:
-    if not layouts:
+    if not layouts or samples is None:
         return ""
     sample = samples[0] if isinstance(samples, list) else samples
     return choose_layout(layouts, sample.ndim)
