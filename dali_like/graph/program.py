@@ -2,7 +2,8 @@
 source.
 
 A program has numbered registers. The first hold the input samples, the next ones constants, and each step writes its
-results to further ones. A program has no state between samples, and can be pickled.
+results to further ones. A program has no state between samples, and can be pickled. A program with branches runs only the
+steps that a sample needs: operators of the branch that it does not take cost nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.engine.pool.batch import describe_info
+from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
 from dali_like.graph.operator_random import RandomKey
@@ -116,12 +118,14 @@ class Program(NamedTuple):
         num_registers: total number of registers.
         steps: in the order of execution.
         exports: registers of the results.
+        producers: the step that computes each register, if the program has branches; otherwise empty.
     """
 
     constants: tuple[Array, ...]
     num_registers: int
     steps: tuple[ProgramStep, ...]
     exports: tuple[int, ...]
+    producers: Mapping[int, ProgramStep]
 
     def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
         """Return the results for one sample: None for those of a branch that the sample does not take.
@@ -130,10 +134,31 @@ class Program(NamedTuple):
         """
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
-        for step in self.steps:
-            if not step.scope or step.applies(registers):
+        if self.producers:
+            for i in self.exports:
+                self._need(i, registers, info, empty)
+        else:
+            for step in self.steps:
                 step.run(registers, info, empty)
         return tuple([registers[i] for i in self.exports])
+
+    def _need(self, register: int, registers: list[Any], info: SampleInfo, empty: Empty | None) -> None:
+        """Compute a register and all that it depends on, but of the inputs of a merge only the one that it takes."""
+        step = self.producers.get(register)
+        if step is None or registers[register] is not None:
+            return
+        for condition, value in step.scope:
+            self._need(condition, registers, info, empty)
+            if bool(registers[condition]) is not value:
+                return
+        needed = (*step.inputs, *step.arguments.values())
+        if isinstance(step.operator, Merge):
+            condition, if_true, if_false = step.inputs
+            self._need(condition, registers, info, empty)
+            needed = (if_true if registers[condition] else if_false,)
+        for i in needed:
+            self._need(i, registers, info, empty)
+        step.run(registers, info, empty)
 
 
 def make_program(
@@ -159,7 +184,10 @@ def make_program(
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
         steps.append(make_step(node, registers, exports, context))
     used = tuple(registers[data] for data in exports)
-    return Program(tuple(constants), len(registers), tuple(steps), used)
+    producers = {}
+    if any(step.scope or isinstance(step.operator, Merge) for step in steps):
+        producers = {step.output + i: step for step in steps for i in range(len(step.operator.layouts))}
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers)
 
 
 def make_step(
