@@ -19,11 +19,12 @@ import copy
 import functools
 import inspect
 import itertools
+import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from malt.core.converter import STANDARD_OPTIONS as STD
@@ -46,7 +47,10 @@ from malt.operators.py_builtins import (
     super_in_original_context,
 )
 from malt.pyct import anno
-from malt.pyct.transpiler import GenericTranspiler
+from malt.pyct.inspect_utils import getnamespace
+from malt.pyct.naming import Namer
+from malt.pyct.origin_info import Location, OriginInfo
+from malt.pyct.transformer import Context, EntityInfo
 
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError
@@ -76,6 +80,7 @@ __all__ = [
     "with_function_scope",
 ]
 
+_Function: TypeAlias = ast.FunctionDef | ast.Lambda
 #: Flags of code compiled after ``from __future__ import ...``.
 _FUTURE_FLAGS = functools.reduce(int.__or__, [getattr(future, name).compiler_flag for name in future.all_feature_names])
 #: Packages whose functions are never converted, besides the standard library: they know nothing of nodes.
@@ -170,6 +175,7 @@ def if_stmt(
         return
     where = _where()
     predicate = condition(test, expression="if", where=where)
+    names = ["return value" if name.startswith("retval_") else name for name in names]
     before = get_state()
 
     def define(block: Callable[[], None], branch: str) -> tuple[Any, ...]:
@@ -297,13 +303,13 @@ def _converted(function: FunctionType) -> FunctionType:
 
 
 def _make_factory(function: FunctionType) -> _Factory:
-    definition, context = _Transpiler().transform_function(function, ProgramContext(options=_OPTIONS))
-    name = context.info.name
+    transpiler = _Transpiler()
+    definition, name = transpiler.transform_function(function, ProgramContext(options=_OPTIONS))
     if isinstance(definition, ast.Lambda):
         definition = ast.Assign([ast.Name(name, ast.Store())], definition)
     else:
         definition.name = name
-    _locate(definition, function.__code__.co_firstlineno)
+    _locate(definition, function.__code__.co_firstlineno, transpiler.inner.values())
     variables = "".join(f"  {variable} = None\n" for variable in function.__code__.co_freevars)
     module = ast.parse(f"def outer():\n{variables}  def factory(ag__):\n    return {name}\n  return factory")
     outer: Any = module.body[0]
@@ -316,28 +322,79 @@ def _make_factory(function: FunctionType) -> _Factory:
 
 
 class _Transpiler(PyToPy):  # type: ignore[misc]  # malt has no types
-    """AutoGraph without its loader, which writes files and loses the line numbers."""
+    """AutoGraph without its parser, which confuses lambdas, and its loader, which writes files and loses line numbers.
 
-    def transform_function(self, function: FunctionType, context: Any) -> Any:
-        return GenericTranspiler.transform_function(self, function, context)
+    Attributes:
+        inner: the functions defined inside the converted function, by name and place.
+    """
 
-    def transform_ast(self, node: Any, context: Any) -> Any:
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner: dict[Any, _Function] = {}
+
+    def transform_function(self, function: FunctionType, user: Any) -> tuple[Any, str]:
+        """Return the converted definition, and a name for it that the function does not use."""
+        node = _definition_of(function)
+        namespace = getnamespace(function)
+        namer = Namer(namespace)
+        name = namer.new_symbol(self.get_transformed_name(node), ())
+        context = Context(EntityInfo(name, "", function.__code__.co_filename, (), namespace), namer, user)
+        return self.transform_ast(self._erase_arg_defaults(node), context), name
+
+    def transform_ast(self, node: _Function, context: Any) -> Any:
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for argument in ast.walk(node.args):
-                if isinstance(argument, ast.arg):
-                    argument.annotation = None
-        inner = {_place_of(each): copy.deepcopy(each) for each in _functions_in(node)}
-        return _Restore(inner).visit(super().transform_ast(node, context))
+        self.inner = {_place_of(each): copy.deepcopy(each) for each in _functions_in(node) if each is not node}
+        return _Restore(self.inner).visit(super().transform_ast(node, context))
 
 
-def _functions_in(root: Any) -> Iterator[Any]:
+def _definition_of(function: FunctionType) -> _Function:
+    """Return the syntax tree of a function, with the place of each node in its file."""
+    code = function.__code__
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if not lines:
+        raise OSError(f"its source {code.co_filename} is not available")
+    found = [node for node in _functions_in(_parsed("".join(lines))) if _may_be(node, code)]
+    if len({ast.dump(node) for node in found}) != 1:
+        raise OSError(f"{code.co_filename} has {len(found)} such definitions in line {code.co_firstlineno}")
+    definition = copy.deepcopy(found[0])
+    for node in ast.walk(definition):
+        if isinstance(node, (ast.expr, ast.stmt, ast.arg)):
+            place = Location(code.co_filename, node.lineno, node.col_offset)
+            anno.setanno(node, anno.Basic.ORIGIN, OriginInfo(place, function.__name__, "", None))
+    return definition
+
+
+@functools.lru_cache(maxsize=4)  # a pipeline's functions lie in few files
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _may_be(node: _Function, code: CodeType) -> bool:
+    """Whether a definition is that of a code object, as far as the name, the arguments and the place tell."""
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    names = tuple(argument.arg for argument in arguments)
+    if first != code.co_firstlineno or getattr(node, "name", "<lambda>") != code.co_name:
+        return False
+    if names != code.co_varnames[: len(names)]:
+        return False
+    places = [(line, column) for line, _, column, _ in code.co_positions() if line and column]
+    begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    return not isinstance(node, ast.Lambda) or all(begin <= place < end for place in places)
+
+
+def _functions_in(root: ast.AST) -> Iterator[_Function]:
     for node in ast.walk(root):
-        if node is not root and isinstance(node, (ast.FunctionDef, ast.Lambda)):
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             yield node
 
 
-def _place_of(node: Any) -> tuple[Any, ...] | None:
+def _place_of(node: _Function) -> tuple[Any, ...] | None:
     origin = anno.getanno(node, anno.Basic.ORIGIN, default=None)
     names = tuple(argument.arg for argument in node.args.args)
     return None if origin is None else (type(node), getattr(node, "name", ""), names, *origin.loc[1:])
@@ -346,7 +403,7 @@ def _place_of(node: Any) -> tuple[Any, ...] | None:
 class _Restore(ast.NodeTransformer):
     """Puts inner functions back as they were."""
 
-    def __init__(self, functions: Mapping[Any, Any]) -> None:
+    def __init__(self, functions: Mapping[Any, _Function]) -> None:
         self._functions = functions
 
     def visit_FunctionDef(self, node: Any) -> Any:
@@ -356,12 +413,20 @@ class _Restore(ast.NodeTransformer):
     visit_Lambda = visit_FunctionDef  # noqa: N815
 
 
-def _locate(node: Any, line: int) -> None:
-    """Set the line numbers of a tree to those of the user's file. Columns stay unknown."""
+def _locate(node: ast.AST, line: int, located: Collection[ast.AST]) -> None:
+    """Set the line numbers of a tree to those of the user's file. Columns stay unknown.
+
+    Args:
+        node: the root.
+        line: the line of its parent.
+        located: nodes that have their places.
+    """
+    if any(node is each for each in located):
+        return
     origin = anno.getanno(node, anno.Basic.ORIGIN, default=None)
     line = line if origin is None else origin.loc.lineno
-    if "lineno" in node._attributes:  # some nodes, such as Load(), are shared by all trees
+    if isinstance(node, (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.alias, ast.excepthandler, ast.pattern)):
         node.lineno = node.end_lineno = line
         node.col_offset = node.end_col_offset = -1
     for child in ast.iter_child_nodes(node):
-        _locate(child, line)
+        _locate(child, line, located)
