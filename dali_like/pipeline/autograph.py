@@ -85,8 +85,8 @@ _Function: TypeAlias = ast.FunctionDef | ast.Lambda
 _FUTURE_FLAGS = functools.reduce(int.__or__, [getattr(future, name).compiler_flag for name in future.all_feature_names])
 #: Packages whose functions are never converted, besides the standard library: they know nothing of nodes.
 _PLAIN_PACKAGES = {"dali_like", "malt", "numpy", "scipy", "pandas", "PIL", "cv2", "matplotlib", "torch", "jax"}
-#: A part of this library that is written with conditions on nodes.
-_CONVERTED_MODULES = ("dali_like.auto_aug",)
+#: A global variable by which modules of these packages ask for conversion: they are written with conditions on nodes.
+_ASKS = "CONVERT_CONDITIONALS"
 #: Functions that call their first argument at once.
 _HIGHER_ORDER = (map, filter, functools.reduce, itertools.starmap)
 _OPTIONS = ConversionOptions(recursive=True, user_requested=False, optional_features=None)
@@ -135,11 +135,9 @@ def _plain_function(called: Any) -> FunctionType | None:
     plain = method.__func__ if isinstance(method, MethodType) else method
     if not isinstance(plain, FunctionType) or getattr(plain, UNCONVERTED, False):
         return None
-    module = str(plain.__globals__.get("__name__", ""))
-    package = module.partition(".")[0]
-    if (package in _PLAIN_PACKAGES or package in sys.stdlib_module_names - {"__main__"}) and not module.startswith(
-        _CONVERTED_MODULES
-    ):
+    package = str(plain.__globals__.get("__name__", "")).partition(".")[0]
+    is_plain = package in _PLAIN_PACKAGES or package in sys.stdlib_module_names - {"__main__"}
+    if is_plain and not plain.__globals__.get(_ASKS, False):
         return None
     is_simple = not plain.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
     return plain if is_simple else None

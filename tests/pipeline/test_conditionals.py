@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -421,6 +422,20 @@ def test_callbacks_are_not_converted() -> None:
 def test_marked_functions_are_not_converted() -> None:
     with pytest.raises(DefinitionError, match="pass enable_conditionals=True to pipeline_def"):
         run(lambda: unconverted(numbers()))
+
+
+def test_modules_of_libraries_may_ask_for_conversion(tmp_path: Path) -> None:
+    file = tmp_path / "augmentations.py"
+    file.write_text("def f(x):\n    return x > 1 and x < 3\n", "utf-8")
+    code = compile(file.read_text("utf-8"), file, "exec")
+    plain: dict[str, Any] = {"__name__": "dali_like.augmentations"}
+    converted = {**plain, "CONVERT_CONDITIONALS": True}
+    exec(code, plain)
+    exec(code, converted)
+
+    assert run(lambda: converted["f"](numbers())) == [[False, False, True, False]]
+    with pytest.raises(DefinitionError, match="pass enable_conditionals=True"):
+        run(lambda: plain["f"](numbers()))
 
 
 def test_without_conditionals_nodes_have_no_truth_value() -> None:
