@@ -61,7 +61,7 @@ def merge(predicate: DataNode, if_true: DataNode, if_false: DataNode, *, variabl
     inputs = (predicate, if_true, if_false)
     adapt = functools.partial(_adapted, variable)
     operator = adapt([node.producer.layouts[node.output] for node in inputs])
-    return DataNode(variable, if_true.device, OperatorNode(operator, inputs, adapt=adapt, device=if_true.device))
+    return DataNode(variable, if_true.device, OperatorNode(operator, inputs, adapt=adapt))
 
 
 def _adapted(variable: str, layouts: Sequence[str]) -> Merge:

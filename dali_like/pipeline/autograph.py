@@ -87,7 +87,9 @@ _FUTURE_FLAGS = functools.reduce(int.__or__, [getattr(future, name).compiler_fla
 _PLAIN_PACKAGES = {"dali_like", "malt", "numpy", "scipy", "pandas", "PIL", "cv2", "matplotlib", "torch", "jax"}
 #: A global variable by which modules of these packages ask for conversion: they are written with conditions on nodes.
 _ASKS = "CONVERT_CONDITIONALS"
-#: Functions that call their first argument at once.
+#: Functions that look at the frame of their caller.
+_FRAME_READERS = (super, eval, globals, locals)
+#: Functions that call their first argument.
 _HIGHER_ORDER = (map, filter, functools.reduce, itertools.starmap)
 _OPTIONS = ConversionOptions(recursive=True, user_requested=False, optional_features=None)
 
@@ -103,10 +105,10 @@ def converted_call(
     kwargs = kwargs or {}
     if isinstance(function, functools.partial):
         return converted_call(function.func, (*function.args, *args), {**function.keywords, **kwargs}, caller)
-    if caller is not None and function in (super, eval, globals, locals):
+    if caller is not None and any(function is each for each in _FRAME_READERS):
         return _call_in_frame(function, args, caller)
     if (plain := _plain_function(function)) is None:
-        if function in _HIGHER_ORDER and args and _plain_function(args[0]) is not None:
+        if args and any(function is each for each in _HIGHER_ORDER) and _plain_function(args[0]) is not None:
             args = (_caller_of(args[0]), *args[1:])
         return function(*args, **kwargs)
     if plain is not function:  # a method, or an object with __call__
@@ -119,7 +121,7 @@ def _caller_of(function: Any) -> Callable[..., Any]:
 
 
 def _call_in_frame(function: Any, args: Sequence[Any], caller: Any) -> Any:
-    """Call a builtin function that looks at the frame of its caller."""
+    """Call one of `_FRAME_READERS`."""
     if function is super:
         return super_in_original_context(function, args, caller)
     if function is eval:

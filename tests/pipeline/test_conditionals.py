@@ -384,6 +384,17 @@ def test_functions_of_all_kinds_are_converted(function: Callable[..., Any], expe
     assert run(lambda: function(numbers())) == [expected]
 
 
+def test_lambdas_of_one_line_are_told_apart() -> None:
+    one, other = (lambda x: x > 1 and x < 3), (lambda x: x > 2 or x < 1)
+
+    def define() -> Any:
+        x = numbers()
+        third, fourth = (lambda x: x > 1 and x < 3), (lambda x: x > 2 or x < 1)
+        return one(x), other(x), third(x), fourth(x)
+
+    assert run(define) == [[False, False, True, False], [True, False, False, True]] * 2
+
+
 def test_functions_keep_closures_and_defaults() -> None:
     count = 0
 
@@ -499,16 +510,17 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_show_the_lines_of_the_program() -> None:
     def define() -> Any:
         x = numbers()
-        if x > 1:
-            y = fn.flip(x, nonsense=1)
-        else:
-            y = x
-        return y
+        for _ in range(2):
+            if x > 1:
+                x = call(x)
+        return x
 
+    call = lambda x: fn.flip(x, nonsense=1)  # noqa: E731
     with pytest.raises(ArgumentTypeError) as caught:
         run(define)
-    entries = [entry for entry in traceback.extract_tb(caught.value.__traceback__) if entry.filename == __file__]
-    assert entries[-1].line == "y = fn.flip(x, nonsense=1)"
+    lines = [entry.line for entry in traceback.extract_tb(caught.value.__traceback__) if entry.filename == __file__]
+    assert lines[-1] == "call = lambda x: fn.flip(x, nonsense=1)  # noqa: E731"
+    assert "x = call(x)" in lines
     packages = {
         str(frame.f_globals["__name__"]).partition(".")[0] for frame, _ in traceback.walk_tb(caught.value.__traceback__)
     }
