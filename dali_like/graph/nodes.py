@@ -64,7 +64,7 @@ class OperatorNode:
         inputs = () if isinstance(self.operator, Merge) else (*self.inputs, *self.argument_inputs.values())
         for data in inputs:
             if not is_visible(scope_of(data), self.scope):
-                raise DefinitionError(
+                raise ArgumentClashError(
                     f"{self.operator.name}: the input {data.name} was computed in a branch of a conditional that has ended. "
                     "Assign it to a variable in each branch, and use that variable"
                 )

@@ -587,6 +587,7 @@ def result_of_an_ended_branch(lib: Any, x: Any) -> Any:
         other_dtypes,
         other_dimensions,
         other_layouts,
+        result_of_an_ended_branch,
     ],
     ids=lambda program: program.__name__,
 )

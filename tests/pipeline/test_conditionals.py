@@ -643,7 +643,11 @@ def break_on_a_node(x: Any) -> Any:
         (other_layouts, ArgumentClashError, r"`y` after `if` in .*: the branches have the layouts 'HW' and 'WH'"),
         (condition_on_gpu, DeviceError, r"the condition math.gt is on the GPU: compute it on the CPU"),
         (branch_on_gpu, DeviceError, r"`y` after `if` .* is on the GPU, the other on the CPU"),
-        (result_that_escapes, DefinitionError, r"math.mul: the input math.add was computed in a branch .* that has ended"),
+        (
+            result_that_escapes,
+            ArgumentClashError,
+            r"math.mul: the input math.add was computed in a branch .* that has ended",
+        ),
         (output_that_escapes, DefinitionError, r"the output math.add was computed in a branch of a conditional"),
         (loop_on_a_node, DefinitionError, r"`while`, `in`, `break`"),
         (break_on_a_node, DefinitionError, r"`while`, `in`, `break`"),

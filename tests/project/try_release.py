@@ -50,6 +50,9 @@ with pipeline() as pipe:
     assert pipe.run()[0].as_array().shape == (2, 4, 4, 3)
 """,
     "conditionals": """
+from pathlib import Path
+
+Path("conditional_pipeline.py").write_text('''
 from dali_like import fn, pipeline_def
 
 @pipeline_def(batch_size=8, num_threads=1, enable_conditionals=True)
@@ -60,6 +63,9 @@ def pipeline():
     else:
         y = 1 - x
     return y
+''')
+
+from conditional_pipeline import pipeline
 
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().min() >= 0.5
