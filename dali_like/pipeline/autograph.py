@@ -53,7 +53,7 @@ from malt.pyct.origin_info import Location, OriginInfo
 from malt.pyct.transformer import Context, EntityInfo
 
 from dali_like.common.notices import warn
-from dali_like.errors import ArgumentClashError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, DefinitionError
 from dali_like.graph.branches import condition, in_branch, merge, merge_values
 from dali_like.graph.nodes import DataNode, output_nodes
 from dali_like.pipeline.definition import UNCONVERTED
@@ -239,7 +239,15 @@ def _logical(expression: str, left: DataNode, right: Callable[[], Any]) -> tuple
     predicate = condition(left, expression=expression, where=where)
 
     def evaluate() -> DataNode:
-        return condition(output_nodes([right()])[0], expression=expression, where=where)
+        value = right()
+        try:
+            (node,) = output_nodes([value])
+        except DefinitionError:
+            raise ArgumentTypeError(
+                f"`{expression}` in {where}: the right operand is a {type(value).__qualname__}; operands are DataNodes or "
+                "Booleans: compare the value"
+            ) from None
+        return condition(node, expression=expression, where=where)
 
     return predicate, in_branch(predicate, expression == "and", evaluate), where
 

@@ -641,12 +641,17 @@ def break_on_a_node(x: Any) -> Any:
         (text_and_node, ArgumentTypeError, r"a branch of `if` in test_conditionals.py:\d+ assigns 'text' to `y`"),
         (too_large, ValueError, r"`y` in a branch of `if` in test_conditionals.py:\d+: \d+ is too large"),
         (other_layouts, ArgumentClashError, r"`y` after `if` in .*: the branches have the layouts 'HW' and 'WH'"),
+        (
+            lambda x: x > 1 and [x],
+            ArgumentTypeError,
+            r"^`and` in .*: the right operand is a list; operands are DataNodes or",
+        ),
         (condition_on_gpu, DeviceError, r"the condition math.gt is on the GPU: compute it on the CPU"),
         (branch_on_gpu, DeviceError, r"`y` after `if` .* is on the GPU, the other on the CPU"),
         (
             result_that_escapes,
             ArgumentClashError,
-            r"math.mul: the input math.add was computed in a branch .* that has ended",
+            r"math.mul: the input math.add was computed in .* that has ended",
         ),
         (output_that_escapes, DefinitionError, r"the output math.add was computed in a branch of a conditional"),
         (loop_on_a_node, DefinitionError, r"`while`, `in`, `break`"),
