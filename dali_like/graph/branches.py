@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from enum import Enum
+from numbers import Number
 from typing import Any
+
+import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, DaliLikeError, DefinitionError, DeviceError
 from dali_like.graph.conditions import Condition, Merge, current_scope, in_scope
+from dali_like.graph.constants import Constant
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 
 
@@ -79,7 +84,8 @@ def merge_values(predicate: DataNode, if_true: Any, if_false: Any, *, name: str,
 
     Args:
         predicate: which branch a sample takes.
-        if_true, if_false: nodes, constants, or lists, tuples and dictionaries of these with the same structure.
+        if_true, if_false: nodes, constants, or lists, tuples and dictionaries of these with the same structure. One object
+            that is no number stays as it is.
         name: of the variable.
         where: the file and line of the conditional, for messages.
 
@@ -88,12 +94,16 @@ def merge_values(predicate: DataNode, if_true: Any, if_false: Any, *, name: str,
         ArgumentClashError, DeviceError: layouts or devices differ.
     """
     parts = (list, tuple, dict)
-    if if_true is if_false and isinstance(if_true, (DataNode, type(None), str, *parts)):
+    if if_true is if_false and not _becomes_constant(if_true):
         return if_true
     if isinstance(if_true, parts) or isinstance(if_false, parts):
         return _merge_parts(predicate, if_true, if_false, name=name, where=where)
     nodes = [_as_node(value, name, where) for value in (if_true, if_false)]
     return merge(predicate, *nodes, variable=f"`{name}` after `if` in {where}")
+
+
+def _becomes_constant(value: Any) -> bool:
+    return isinstance(value, (Number, np.generic, np.ndarray, Constant)) and not isinstance(value, Enum)
 
 
 def _merge_parts(predicate: DataNode, one: Any, other: Any, *, name: str, where: str) -> Any:
