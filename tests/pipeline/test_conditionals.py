@@ -475,6 +475,19 @@ def test_loops_over_constants_stay_loops() -> None:
     assert run(define) == [[0, 21, 22, 23]]
 
 
+def test_an_object_of_both_branches_stays_as_it_is() -> None:
+    def define() -> Any:
+        x = numbers()
+        if x > 1:
+            y, kind, text, number = x, types.INT64, "a", 1
+        else:
+            y, kind, text, number = -x, types.INT64, "a", 1
+        assert (kind, text) == (types.INT64, "a")
+        return fn.cast(y, dtype=kind), number + 1
+
+    assert run(define) == [[0, -1, 2, 3], [2, 2, 2, 2]]
+
+
 def test_functions_defined_in_a_notebook_are_converted() -> None:
     name, source = (
         "<ipython-input-7>",
