@@ -167,8 +167,8 @@ class DataNode(Expression):
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
             "a DataNode has no truth value while the pipeline is defined: its batches are computed later. For `if`, `and`, "
-            "`or` and `not`, pass enable_conditionals=True to pipeline_def. `while`, `in`, `break` and functions with "
-            "do_not_convert cannot depend on a DataNode"
+            "`or` and `not`, pass enable_conditionals=True to pipeline_def. `while`, `in`, `break`, functions with "
+            "do_not_convert and code of `python -c` cannot depend on a DataNode"
         )
 
     def __iter__(self) -> NoReturn:

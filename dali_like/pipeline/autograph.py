@@ -141,8 +141,10 @@ def _plain_function(called: Any) -> FunctionType | None:
     is_plain = package in _PLAIN_PACKAGES or package in sys.stdlib_module_names - {"__main__"}
     if is_plain and not plain.__globals__.get(_ASKS, False):
         return None
-    is_simple = not plain.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
-    return plain if is_simple else None
+    code = plain.__code__
+    is_simple = not code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    # Methods that the standard library generates, as for named tuples, have no source.
+    return plain if is_simple and code.co_filename != "<string>" else None
 
 
 # Statements and expressions

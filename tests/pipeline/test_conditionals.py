@@ -11,8 +11,9 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -504,10 +505,32 @@ def test_functions_defined_in_a_notebook_are_converted() -> None:
 
 def test_a_function_without_source_runs_as_it_is_with_a_warning() -> None:
     namespace: dict[str, Any] = {"__name__": "elsewhere"}
-    exec("def f(x): return x + 1", namespace)
+    exec(compile("def f(x): return x + 1", "<nowhere>", "exec"), namespace)
 
     with pytest.warns(UserWarning, match=r"^f runs without conversion .* do_not_convert$"):
         assert run(lambda: namespace["f"](numbers())) == [[1, 2, 3, 4]]
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclass
+class Point:
+    value: Any
+
+
+def test_generated_methods_run_as_they_are() -> None:
+    def define() -> Any:
+        x = numbers()
+        pair = Pair(x, Point(x))._replace(first=x + 1)
+        assert Point(1).__eq__(Point(1))
+        if pair.second.value > 1:
+            pair = pair._replace(first=-x)
+        return pair.first, Pair._make([x, x])[0]
+
+    assert run(define) == [[1, 2, -2, -3], [0, 1, 2, 3]]
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
