@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from pathlib import Path
 
 from tests.custom_operators import removed_at_the_end
@@ -29,5 +30,8 @@ def program_of(document: Path, language: str) -> str:
 
 def run_program_of(document: Path, language: str) -> None:
     """Run the program that `program_of` returns."""
+    program = program_of(document, language)
+    lines = program.splitlines(keepends=True)
+    linecache.cache[str(document)] = (len(program), None, lines, str(document))  # conversion reads the source
     with removed_at_the_end():
-        exec(compile(program_of(document, language), document, "exec"), {"__name__": document.stem})
+        exec(compile(program, document, "exec"), {"__name__": document.stem})

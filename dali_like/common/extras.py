@@ -44,6 +44,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "parquet": ("pyarrow>=17",),
         "array-record": ("array-record>=0.8",),
         "lance": ("pylance>=0.20",),
+        "conditionals": ("diastatic-malt>=2.15",),
         "zstd": ("zstandard>=0.22",),
     }
 )

@@ -22,7 +22,8 @@ _Returned = TypeVar("_Returned")
 #: The environment variable that keeps all frames.
 FULL_TRACEBACK = "DALI_LIKE_FULL_TRACEBACK"
 
-_PACKAGE = __name__.partition(".")[0]
+#: This package, and AutoGraph, which calls functions of pipelines with conditionals.
+_HIDDEN = (__name__.partition(".")[0], "malt")
 
 
 class TracebackText(Exception):
@@ -83,7 +84,7 @@ def collapse(error: BaseException) -> None:
 
 def _collapsed(error: BaseException) -> TracebackType | None:
     entries = [*_entries(error.__traceback__)]
-    is_hidden = [_package_of(entry) == _PACKAGE for entry in entries]
+    is_hidden = [_package_of(entry) in _HIDDEN for entry in entries]
     for i in range(1, len(entries)):
         is_hidden[i] |= is_hidden[i - 1] and _package_of(entries[i]) in sys.stdlib_module_names
     if entries and not isinstance(error, DaliLikeError) and not isinstance(error.__cause__, TracebackText):

@@ -243,6 +243,8 @@ class BatchMemory:
     def finish(self, name: str) -> NDArray[Any] | list[Array]:
         """Return the batch: one array if all samples have one shape, otherwise a list.
 
+        It is a list, too, if samples are None, because they have not been stored.
+
         Args:
             name: of the operator, for messages.
 
@@ -250,17 +252,20 @@ class BatchMemory:
             DtypeMismatchError, NdimMismatchError: the samples have several dtypes or numbers of dimensions.
         """
         samples, previous, rows = self._samples, self._previous, self._rows
-        first = samples[0]
-        for i, sample in enumerate(samples):
+        stored = [(i, sample) for i, sample in enumerate(samples) if sample is not None]
+        if not stored:
+            return samples
+        at, first = stored[0]
+        for i, sample in stored:
             if sample.dtype != first.dtype:
-                raise DtypeMismatchError(f"{name} returned {first.dtype} for sample 0, and {sample.dtype} for sample {i}")
+                raise DtypeMismatchError(f"{name} returned {first.dtype} for sample {at}, and {sample.dtype} for sample {i}")
             if sample.ndim != first.ndim:
                 raise NdimMismatchError(
-                    f"{name} returned {first.ndim} dimensions for sample 0, and {sample.ndim} for sample {i}"
+                    f"{name} returned {first.ndim} dimensions for sample {at}, and {sample.ndim} for sample {i}"
                 )
-        if any(sample.shape != first.shape for sample in samples):
+        if len(stored) < len(samples) or any(sample.shape != first.shape for sample in samples):
             previous.shared = None
-            sizes = [align(sample.nbytes, SAMPLE_ALIGNMENT) for sample in samples]
+            sizes = [align(sample.nbytes, SAMPLE_ALIGNMENT) for _, sample in stored]
             previous.mean_bytes = max(-(-sum(sizes) // len(sizes)), 1)
             return samples
         previous.shared = SampleShape(first.shape, first.dtype)

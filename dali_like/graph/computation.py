@@ -22,6 +22,7 @@ from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
+from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
@@ -195,7 +196,7 @@ class Computation:
             self._run_on_batch(stage, inputs, memory, size, batch_id)
         for (producer, i), batch in zip(stage.outputs, memory, strict=True):
             assert isinstance(producer, OperatorNode)
-            data[producer, i] = batch.finish(producer.operator.name)
+            data[producer, i] = batch.finish(label_of(producer.operator))
 
     def _run_program(
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
@@ -205,19 +206,23 @@ class Computation:
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
             for output, result in zip(memory, results, strict=True):
-                output.put(i, result)
+                if result is not None:
+                    output.put(i, result)
 
         self._for_each(size, make)
 
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
-        registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
+        rows = [[_sample(samples, i) for samples in inputs] for i in range(size)]
+        chosen = [i for i, row in enumerate(rows) if stage.step.applies(row)]
+        if not chosen:
+            return
+        registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
         registers += [None] * len(stage.outputs)
-        info = batch_id.info(0)
-        stage.step.run(registers, info, count=size)
+        stage.step.run(registers, batch_id.info(0), count=len(chosen))
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
-            for i, result in enumerate(results):
+            for i, result in zip(chosen, results, strict=True):
                 output.put(i, result)
 
     def _run_on_gpu(self, stage: BatchStage, samples: Any, batch_id: BatchId) -> DeviceSamples:

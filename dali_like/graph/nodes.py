@@ -11,6 +11,7 @@ import numpy as np
 
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.graph.conditions import Merge, Scope, current_scope, is_visible
 from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression
 from dali_like.graph.operator_interface import Operator, ShapeOf
@@ -48,6 +49,7 @@ class OperatorNode:
             number, and so the same random numbers.
         adapt: returns the operator for other layouts of its inputs, because data fed to an input may have another
             layout than declared. None: the operator suits every layout.
+        scope: the conditions under which a sample is computed.
     """
 
     operator: Operator
@@ -56,11 +58,21 @@ class OperatorNode:
     number: int = field(default_factory=itertools.count().__next__)
     adapt: Callable[[Sequence[str]], Operator] | None = None
     device: str = "cpu"
+    scope: Scope = field(default_factory=current_scope)
+
+    def __post_init__(self) -> None:
+        inputs = () if isinstance(self.operator, Merge) else (*self.inputs, *self.argument_inputs.values())
+        for data in inputs:
+            if not is_visible(scope_of(data), self.scope):
+                raise ArgumentClashError(
+                    f"{self.operator.name}: the input {data.name} was computed in a branch of a conditional that has ended. "
+                    "Assign it to a variable in each branch, and use that variable"
+                )
 
     @property
     def needs(self) -> tuple[DataNode, ...]:
         """All nodes that it takes data from."""
-        return (*self.inputs, *self.argument_inputs.values())
+        return (*self.inputs, *self.argument_inputs.values(), *(condition for condition, _ in self.scope))
 
     @property
     def layouts(self) -> Sequence[str]:
@@ -154,8 +166,9 @@ class DataNode(Expression):
 
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
-            "a DataNode has no truth value while the pipeline is defined: its batches are computed later, and this version "
-            "has no conditional execution (enable_conditionals). Move the condition into the source's callback"
+            "a DataNode has no truth value while the pipeline is defined: its batches are computed later. For `if`, `and`, "
+            "`or` and `not`, pass enable_conditionals=True to pipeline_def. `while`, `in`, `break`, functions with "
+            "do_not_convert and code of `python -c` cannot depend on a DataNode"
         )
 
     def __iter__(self) -> NoReturn:
@@ -203,7 +216,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
     """Return the graph that ends in `outputs` and `sinks`.
 
     Raises:
-        DefinitionError: an operator is applied to Python objects.
+        DefinitionError: an operator is applied to Python objects, or an output exists for some samples only.
         ArgumentClashError: two sources have the same name.
     """
     sources: dict[SourceNode, None] = {}
@@ -222,6 +235,12 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
                 visit(data)
             operators[producer] = None
 
+    for node in outputs:
+        if scope_of(node):
+            raise DefinitionError(
+                f"the output {node.name} was computed in a branch of a conditional. Assign it to a variable in each branch, "
+                "and return that variable"
+            )
     for node in (*outputs, *sinks):
         visit(node)
     _check_names(sources)
@@ -234,6 +253,11 @@ def _check_names(sources: Iterable[SourceNode]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ArgumentClashError(f"several external sources have the name {name!r}; give each a name of its own")
+
+
+def scope_of(data: DataNode) -> Scope:
+    """Return the conditions under which a sample of a node exists."""
+    return data.producer.scope if isinstance(data.producer, OperatorNode) else ()
 
 
 def is_of_objects(data: DataNode) -> bool:

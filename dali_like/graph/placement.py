@@ -119,8 +119,8 @@ def place(
     if graph.operators and workers_are_enough(arguments):
         needed = _sources_needed(operators)
         for source in graph.sources:
-            nodes = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
-            if nodes and _may_be_fused(source.external):
+            own = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
+            if _may_be_fused(source.external) and (nodes := _without_partial_results(graph, own)):
                 fusions[source] = _fuse(graph, source, nodes, context)
     return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
 
@@ -141,7 +141,7 @@ def _implementations(graph: Graph, operators: Mapping[OperatorNode, Operator]) -
     chosen = dict(operators)
     for node, operator in operators.items():
         on_cpu: Operator | None = getattr(operator, "on_cpu", None)
-        if on_cpu is not None and (node in needed or not stays):
+        if on_cpu is not None and (node in needed or node.scope or not stays):
             chosen[node] = on_cpu
     return chosen
 
@@ -207,13 +207,32 @@ def _sources_needed(operators: Mapping[OperatorNode, Operator]) -> dict[Operator
 
 
 def _fuse(graph: Graph, source: SourceNode, nodes: Sequence[OperatorNode], context: ProgramContext) -> Fusion:
-    needs = [data for node in nodes for data in node.needs]
-    inside = sorted({*nodes, *_with_dependencies(needs)}, key=lambda node: node.number)
+    inside = _with_inputs(nodes)
     made = {*_source_outputs(source), *(output for node in inside for output in _outputs(node))}
-    outside = [data for node in graph.operators if node not in inside for data in node.needs]
-    wanted = dict.fromkeys(map(key, (*graph.outputs, *graph.sinks, *outside)))
-    outputs = [data for data in wanted if data in made]
+    outputs = [data for data in _wanted_outside(graph, inside) if data in made]
     return Fusion(tuple(inside), make_program(_source_outputs(source), inside, outputs, context), tuple(outputs))
+
+
+def _with_inputs(nodes: Sequence[OperatorNode]) -> list[OperatorNode]:
+    """Return operators and the operators they depend on, in an order of execution."""
+    needs = [data for node in nodes for data in node.needs]
+    return sorted({*nodes, *_with_dependencies(needs)}, key=lambda node: node.number)
+
+
+def _wanted_outside(graph: Graph, inside: Sequence[OperatorNode]) -> Iterable[Key]:
+    outside = [data for node in graph.operators if node not in inside for data in node.needs]
+    return dict.fromkeys(map(key, (*graph.outputs, *graph.sinks, *outside)))
+
+
+def _without_partial_results(graph: Graph, nodes: Sequence[OperatorNode]) -> Sequence[OperatorNode]:
+    """Leave out operators, so that no result of a branch is returned by workers: batches have a result for each sample."""
+    if not any(node.scope for node in graph.operators):
+        return nodes
+    inside = _with_inputs(nodes)
+    while partial := {producer for producer, _ in _wanted_outside(graph, inside) if producer in inside and producer.scope}:
+        nodes = [node for node in nodes if not partial & {node, *_with_dependencies(node.needs)}]
+        inside = _with_inputs(nodes)
+    return nodes
 
 
 def _with_dependencies(data: Iterable[DataNode], there: Container[Key] = ()) -> list[OperatorNode]:

@@ -2,7 +2,8 @@
 source.
 
 A program has numbered registers. The first hold the input samples, the next ones constants, and each step writes its
-results to further ones. A program has no state between samples, and can be pickled.
+results to further ones. A program has no state between samples, and can be pickled. A program with branches runs only the
+steps that a sample needs: operators of the branch that it does not take cost nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.engine.pool.batch import describe_info
+from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
 from dali_like.graph.operator_random import RandomKey
@@ -65,6 +67,7 @@ class ProgramStep(NamedTuple):
         image_limit_bytes: the largest decoded image.
         framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
         export: number of the export that is its only output; None if there is none.
+        scope: registers of conditions, with the values that they must have for the step to run.
     """
 
     operator: Operator
@@ -76,6 +79,11 @@ class ProgramStep(NamedTuple):
     image_limit_bytes: int
     framed: Mapping[str | int, str]
     export: int | None = None
+    scope: tuple[tuple[int, bool], ...] = ()
+
+    def applies(self, registers: Sequence[Any]) -> bool:
+        """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
+        return all(bool(registers[i]) is value for i, value in self.scope)
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
         """Compute the outputs of one sample; for an operator on batches, of all `count` samples."""
@@ -110,20 +118,47 @@ class Program(NamedTuple):
         num_registers: total number of registers.
         steps: in the order of execution.
         exports: registers of the results.
+        producers: the step that computes each register, if the program has branches; otherwise empty.
     """
 
     constants: tuple[Array, ...]
     num_registers: int
     steps: tuple[ProgramStep, ...]
     exports: tuple[int, ...]
+    producers: Mapping[int, ProgramStep]
 
     def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
-        """Return the results for one sample. Results may lie in memory from `empty`, but need not."""
+        """Return the results for one sample: None for those of a branch that the sample does not take.
+
+        Results may lie in memory from `empty`, but need not.
+        """
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
-        for step in self.steps:
-            step.run(registers, info, empty)
+        if self.producers:
+            for i in self.exports:
+                self._need(i, registers, info, empty)
+        else:
+            for step in self.steps:
+                step.run(registers, info, empty)
         return tuple([registers[i] for i in self.exports])
+
+    def _need(self, register: int, registers: list[Any], info: SampleInfo, empty: Empty | None) -> None:
+        """Compute a register and all that it depends on, but of the inputs of a merge only the one that it takes."""
+        step = self.producers.get(register)
+        if step is None or registers[register] is not None:
+            return
+        for condition, value in step.scope:
+            self._need(condition, registers, info, empty)
+            if bool(registers[condition]) is not value:
+                return
+        needed = (*step.inputs, *step.arguments.values())
+        if isinstance(step.operator, Merge):
+            condition, if_true, if_false = step.inputs
+            self._need(condition, registers, info, empty)
+            needed = (if_true if registers[condition] else if_false,)
+        for i in needed:
+            self._need(i, registers, info, empty)
+        step.run(registers, info, empty)
 
 
 def make_program(
@@ -149,7 +184,10 @@ def make_program(
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
         steps.append(make_step(node, registers, exports, context))
     used = tuple(registers[data] for data in exports)
-    return Program(tuple(constants), len(registers), tuple(steps), used)
+    producers = {}
+    if any(step.scope or isinstance(step.operator, Merge) for step in steps):
+        producers = {step.output + i: step for step in steps for i in range(len(step.operator.layouts))}
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers)
 
 
 def make_step(
@@ -169,6 +207,7 @@ def make_step(
         image_limit_bytes=context.image_limit_bytes,
         framed={name: layouts for name, layouts in others.items() if "F" in layouts},
         export=export,
+        scope=tuple((registers[key(condition)], value) for condition, value in node.scope),
     )
 
 
@@ -179,7 +218,7 @@ def _files_of(samples: Sequence[Any]) -> str:
 
 
 def _layout_of(layouts: str, samples: Any) -> str:
-    if not layouts:
+    if not layouts or samples is None:
         return ""
     sample = samples[0] if isinstance(samples, list) else samples
     return choose_layout(layouts, sample.ndim)

@@ -58,7 +58,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         given_inputs = {name: value for name, value in zip(description.inputs, inputs, strict=False) if value is not None}
         _check_together(description, constants, {**given_inputs, **nodes})
     results = []
-    number: dict[str, int] = {}  # applications to elements of lists share the number, and so the random numbers
+    number: dict[str, Any] = {}  # applications to elements of lists share the number, and so the random numbers
     for one_set in input_sets or [list(inputs)]:
         data = _as_nodes(description, one_set)
         bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
 
+from dali_like.common.extras import optional
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.graph.conditions import in_scope
 from dali_like.graph.nodes import contains_node
 from dali_like.pipeline.pipeline import Pipeline
 
@@ -24,6 +26,8 @@ _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
 _PIPELINE_METHODS = tuple(
     name for name, value in vars(Pipeline).items() if inspect.isfunction(value) and not name.startswith("_")
 )
+#: The attribute that marks functions that are not converted.
+UNCONVERTED = "_dali_like_do_not_convert"
 #: Further arguments of calls, as in DALI. They have no effect.
 _SWITCHES = frozenset({"debug", "enable_conditionals"})
 
@@ -48,11 +52,13 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
 
     Args:
         fn: the function. It returns one output, or a tuple of outputs; a list without nodes is a constant.
-        enable_conditionals: without effect: ``if`` on a node always raises.
+        enable_conditionals: allow ``if``, ``and``, ``or`` and ``not`` on nodes: each sample takes its own branch. The
+            function and the functions that it calls are converted with AutoGraph (``pip install "diastatic-malt>=2.15"``).
         options: arguments of `Pipeline`.
 
     Raises:
         DefinitionError: unknown arguments.
+        MissingExtraError: `enable_conditionals` needs a package that is not installed.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -70,12 +76,12 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
             f"pipeline_def got arguments that Pipeline does not have: {list_unknown(unknown, _PIPELINE_ARGUMENTS)}"
         )
     if fn is None:
-        return lambda function: _make_factory(function, options)
-    return _make_factory(fn, options)
+        return lambda function: _make_factory(function, options, enable_conditionals)
+    return _make_factory(fn, options, enable_conditionals)
 
 
 def do_not_convert(func: _F | None = None) -> Any:
-    """Return the function unchanged. In DALI the decorator prevents rewriting for conditional execution.
+    """Mark a function as one that conditional execution does not convert, and return it.
 
     Raises:
         ArgumentError: `func` is already decorated with `pipeline_def`.
@@ -84,10 +90,19 @@ def do_not_convert(func: _F | None = None) -> Any:
         return do_not_convert
     if getattr(func, "_is_pipeline_def", False):
         raise ArgumentError("Pipeline definition cannot be marked with @do_not_convert.")
+    if hasattr(func, "__dict__"):  # builtin functions are never converted
+        setattr(func, UNCONVERTED, True)
     return func
 
 
-def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Pipeline]:
+def _call_converted(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    optional("malt", "pipeline_def(enable_conditionals=True)", "conditionals")
+    from dali_like.pipeline.autograph import converted_call  # noqa: PLC0415  # needs an extra
+
+    return converted_call(function, args, kwargs)
+
+
+def _make_factory(function: Callable[..., Any], options: dict[str, Any], converts: bool) -> Callable[..., Pipeline]:
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__qualname__", repr(function))
     takes_others = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -110,8 +125,8 @@ def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Call
                 "the function nor Pipeline has them"
             )
         pipeline = Pipeline(**{**options, **others})
-        with pipeline:
-            outputs = function(*args, **own)
+        with pipeline, in_scope(()):
+            outputs = _call_converted(function, args, own) if converts else function(*args, **own)
         pipeline.set_outputs(*_as_tuple(outputs))
         return pipeline
 

@@ -18,7 +18,7 @@ def pipeline_def(
     Args:
         fn: the function.
         debug: without effect: the function defines the graph once.
-        enable_conditionals: without effect: ``if`` on a node always raises.
+        enable_conditionals: allow ``if``, ``and``, ``or`` and ``not`` on nodes.
         options: arguments of `Pipeline`.
 
     Raises:

@@ -16,6 +16,9 @@ stranger can therefore be loaded. At worst it asks for more memory than there is
                 "argument_inputs": {}}],
      "outputs": [[2, 0], [1, 0]], "sinks": []}
 
+An operator in a branch of a conditional is of the kind "operator in branch", and has also a "scope": a list of conditions
+and the values that they must have, ``[[[4, 0], true]]``.
+
 A pair holds the number of an earlier node and the number of one of its outputs; a third entry is the device, if not "cpu".
 """
 
@@ -50,6 +53,8 @@ from dali_like.engine.memory.protocol import DTYPES, UNKNOWN
 from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.fn import external_source
 from dali_like.graph.arithmetic import OPERATIONS, apply_elementwise
+from dali_like.graph.branches import condition, merge
+from dali_like.graph.conditions import Scope, in_scope
 from dali_like.graph.constants import Constant
 from dali_like.graph.nodes import (
     ConstantNode,
@@ -138,13 +143,17 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         if isinstance(producer, ConstantNode):
             return {"kind": "constant", **_describe_constant(producer.constant)}
         operator = producer.operator
-        return {
+        description = {
             "kind": "operator",
             "name": operator.name,
             "arguments": _plain_arguments(operator.name, operator.arguments),
             "inputs": pairs(producer.inputs),
             "argument_inputs": dict(zip(producer.argument_inputs, pairs([*producer.argument_inputs.values()]), strict=True)),
         }
+        if not producer.scope:
+            return description
+        scope = [[*pairs([node]), value] for node, value in producer.scope]
+        return {**description, "kind": "operator in branch", "scope": scope}
 
     document = {
         "format": _FORMAT,
@@ -258,6 +267,9 @@ _NODES = {
     "reader": mapping(kind=TEXT, name=TEXT, arguments=MAPPING),
     "constant": mapping(kind=TEXT, dtype=_DTYPE, shape=list_of(integer()), layout=TEXT, data=TEXT),
     "operator": mapping(kind=TEXT, name=TEXT, arguments=MAPPING, inputs=LIST, argument_inputs=MAPPING),
+    "operator in branch": mapping(
+        kind=TEXT, name=TEXT, arguments=MAPPING, inputs=LIST, argument_inputs=MAPPING, scope=list_of(LIST)
+    ),
 }
 
 
@@ -274,7 +286,15 @@ def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataN
         return _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where)
     if kind == "constant":
         return [_read_constant(where=where, **fields)]
-    return _read_operator(before=before, where=where, **fields)
+    with in_scope(_read_scope(fields.pop("scope", ()), before, where)):
+        return _read_operator(before=before, where=where, **fields)
+
+
+def _read_scope(pairs: Sequence[Any], before: Sequence[list[DataNode]], where: str) -> Scope:
+    if any(len(pair) != 2 or not isinstance(pair[1], bool) for pair in pairs):
+        raise SerializationError(f"{where}: scope should be a list of nodes with the values true or false")
+    nodes = _read_pairs([node for node, _ in pairs], before, f"{where}: scope")
+    return tuple((node, value) for node, (_, value) in zip(nodes, pairs, strict=True))
 
 
 def _read_source(spec: InputSpec, where: str) -> list[DataNode]:
@@ -322,8 +342,13 @@ def _read_operator(
 
 
 def _function(name: str) -> Callable[..., Any] | None:
-    """Return the public function of ``fn`` of that name, or the method of nodes; None if there is none."""
-    methods: dict[str, Callable[..., Any]] = {"DataNode.shape": DataNode.shape, "DataNode.__getitem__": subscribe_again}
+    """Return the public function of ``fn`` of that name, the method of nodes, or the part of a conditional; or None."""
+    methods: dict[str, Callable[..., Any]] = {
+        "DataNode.shape": DataNode.shape,
+        "DataNode.__getitem__": subscribe_again,
+        "conditional.condition": condition,
+        "conditional.merge": merge,
+    }
     if name in methods or name == "fn.external_source":
         return methods.get(name)
     if (internal := internal_function(name)) is not None:

@@ -149,3 +149,25 @@ def test_without_a_gpu_or_cupy_it_is_said_what_is_missing(
 
     with pytest.raises(error, match=words):
         pipeline().build()
+
+
+def test_the_cpu_decodes_in_branches_and_only_the_merged_batch_is_copied(gpus: Gpus) -> None:
+    files = [encoded(".jpg"), np.zeros(9, np.uint8), encoded(".jpg")]
+
+    @pipeline_def(batch_size=3, num_threads=1, device_id=0, enable_conditionals=True)
+    def pipeline() -> Any:
+        file = fn.external_source(lambda info: files[info.idx_in_batch], batch=False)
+        if file[0] == JPEG[0]:
+            fn.decoders.image(file, device="mixed", preserve=True)
+            image = fn.flip(fn.decoders.image(file, device="mixed"))
+        else:
+            image = types.Constant(np.zeros((8, 8, 3), np.uint8), layout="HWC", device="gpu")
+        return image
+
+    with closing(pipeline()) as pipe:
+        with pytest.warns(UserWarning, match=r"fn.decoders.image, fn.flip\. Pipeline"):
+            pipe.build()
+        gpus[0].decode = on_gpu
+        (batch,) = pipe.run()
+        assert [int(np.asarray(sample).flat[0]) for sample in batch.as_cpu()] == [7, 0, 7]
+        assert batch.as_tensor().shape() == [3, 8, 8, 3]

@@ -348,19 +348,6 @@ def test_switches_of_dali_are_accepted_by_calls(options: dict[str, bool]) -> Non
     assert pipeline_def(lambda: 1)(batch_size=2, **options).max_batch_size == 2
 
 
-def test_conditionals_are_accepted_by_the_decorator() -> None:
-    assert pipeline_def(enable_conditionals=True, batch_size=2)(lambda: 1)().max_batch_size == 2
-
-
-def test_a_condition_on_a_node_is_refused_all_the_same() -> None:
-    @pipeline_def(batch_size=1, enable_conditionals=True)
-    def pipeline() -> Any:
-        return 1 if numbers() else 2
-
-    with pytest.raises(DefinitionError, match="no conditional execution"):
-        pipeline()
-
-
 def test_methods_make_pipelines_of_their_object() -> None:
     class Task:
         size = 3

@@ -49,6 +49,27 @@ def pipeline():
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().shape == (2, 4, 4, 3)
 """,
+    "conditionals": """
+from pathlib import Path
+
+Path("conditional_pipeline.py").write_text('''
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=8, num_threads=1, enable_conditionals=True)
+def pipeline():
+    x = fn.random.uniform(range=(0, 1))
+    if x > 0.5:
+        y = x
+    else:
+        y = 1 - x
+    return y
+''')
+
+from conditional_pipeline import pipeline
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().min() >= 0.5
+""",
     "parquet": """
 import pyarrow
 import pyarrow.parquet
