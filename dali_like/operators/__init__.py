@@ -21,6 +21,7 @@ from dali_like.operators import (
     region,
     resizing,
     shaping,
+    spectra,
     video_decoding,
     warping,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "region",
     "resizing",
     "shaping",
+    "spectra",
     "video_decoding",
     "warping",
 ]
