@@ -2,7 +2,7 @@
 
 The filter is a table of the sinc function times a Hann window, with 32 entries between two zeros of the sinc, interpolated
 linearly. Its length is a number of lobes of the sinc, at the sample rate of the input. So there is no low-pass filter for
-lower rates. Positions are exact here; DALI adds up steps in single precision, which moves positions by up to a thousandth
+lower rates. Positions are exact here; DALI adds up steps in single precision, which moves positions by thousandths
 of a sample.
 """
 

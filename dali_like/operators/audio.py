@@ -141,7 +141,7 @@ def _normalized(signal: Array, *, unsigned: bool) -> NDArray[np.float32]:
 _FILTERED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64"
 
 
-@operator()
+@operator(output_layout="")
 def preemphasis_filter(
     call: OperatorCall,
     signal: Array,
@@ -243,10 +243,12 @@ def _power(signal: Array, window: int, interval: int) -> NDArray[np.float32]:
     exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2
     squares = np.square(signal, dtype=np.int64 if exact else np.float32)
     sums = np.empty(signal.size - window + 1, squares.dtype)
-    for begin in range(0, len(sums), interval - window + 1):
-        end = min(begin + interval - window + 1, len(sums))
-        changes = np.empty(end - begin, squares.dtype)
-        changes[0] = np.add.accumulate(squares[begin : begin + window])[-1]
-        np.subtract(squares[begin + window : end + window - 1], squares[begin : end - 1], out=changes[1:])
-        np.add.accumulate(changes, out=sums[begin:end])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, len(sums), interval - window + 1):
+            end = min(begin + interval - window + 1, len(sums))
+            changes = np.empty(2 * (end - begin) - 1, squares.dtype)
+            changes[0] = np.add.accumulate(squares[begin : begin + window])[-1]
+            np.negative(squares[begin : end - 1], out=changes[1::2])
+            changes[2::2] = squares[begin + window : end + window - 1]
+            sums[begin:end] = np.add.accumulate(changes)[::2]
     return sums.astype(np.float32, copy=False) * np.float32(1 / window)
