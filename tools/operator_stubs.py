@@ -10,7 +10,7 @@ import inspect
 import textwrap
 import typing
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -53,6 +53,8 @@ _OURS = {
         "mixed_ops": "_registry",
     },
 }
+#: Modules without operators.
+_OWN_MODULES = {"experimental": ("inputs",)}
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
     Floats: "_Floats",
@@ -73,16 +75,27 @@ def stubs() -> dict[str, str]:
         for module, members in modules.items():
             write = _function if root == "fn" else _class
             title = f"``nvidia.dali.{root}{'.' + module if module else ''}``."
-            imports = "" if module else _imports(root, modules)
+            imports = _imports(root, module, modules)
             parts = [_HEAD.format(title=title, imports=imports), *map(write, members)]
-            texts[f"{root}/{module.replace('.', '/') or '__init__'}.pyi"] = "\n".join(parts)
+            path = f"{root}/{module.replace('.', '/')}".rstrip("/")
+            texts[f"{path}/__init__.pyi" if _submodules(module, modules) else f"{path}.pyi"] = "\n".join(parts)
     return texts
 
 
-def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    submodules = {module.partition(".")[0] for module in modules if module}
-    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(submodules)]
-    lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
+def _submodules(module: str, modules: Iterable[str]) -> list[str]:
+    """Return the names of the modules in a module of ``fn`` or ``ops``; "" is ``fn`` or ``ops`` itself."""
+    parents = f"{module}." if module else ""
+    inner = (name.removeprefix(parents).partition(".")[0] for name in modules if name.startswith(parents) and name != module)
+    return sorted({*inner, *_OWN_MODULES.get(module, ())})
+
+
+def _imports(root: str, module: str, modules: Iterable[str]) -> str:
+    if not (submodules := _submodules(module, modules)):
+        return ""
+    package = f"dali_like.{root}.{module}".rstrip(".")
+    lines = [f"from {package} import {name} as {name}" for name in submodules]
+    if not module:
+        lines += [f"from {package}.{own} import {name} as {name}" for name, own in _OURS[root].items()]
     return "\n".join([*lines, ""])
 
 

@@ -10,7 +10,6 @@ __all__ = ["attribute_error"]
 
 _WRITE = "write it as a function of one sample, with the decorator dali_like.operator or fn.python_function"
 _ON_GPU = "it is an operator for the GPU: compute it with PyTorch or CuPy on the batch, behind the pipeline"
-_AUDIO = "decode with fn.decoders.audio, transform in the source, for example with librosa, or " + _WRITE
 _CONSTANT = "pass a number, an array or types.Constant(value, shape=...) where a node is expected"
 _MATRIX = "compute the matrix in the source or by fn.python_function, and pass it to fn.warp_affine(matrix=...)"
 _BOXES = "compute boxes in the source or by fn.python_function, together with the image if both change"
@@ -18,8 +17,6 @@ _CURRENT = "it is fn.{0} here, without `experimental`"
 
 #: DALI's operators by alternative: names in ``fn``, separated by spaces. A dot at the end marks a module.
 _ALTERNATIVES = {
-    _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
-    "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
     "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",
@@ -28,10 +25,9 @@ _ALTERNATIVES = {
     _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder coord_flip coord_transform multi_paste random_bbox_crop "
     "roi_random_crop segmentation. segmentation.random_mask_pixel segmentation.random_object_bbox "
     "segmentation.select_masks ssd_random_crop",
-    "use fn.resize, then fn.crop and fn.flip": "fast_resize_crop_mirror resize_crop_mirror experimental.tensor_resize",
     "add numbers of fn.random.normal or fn.random.uniform to the images": "noise. noise.gaussian noise.salt_and_pepper "
     "noise.shot",
-    "draw it in the source from info.rng()": "random.beta random_crop_generator batch_permutation permute_batch",
+    "draw it in the source from info.rng()": "random.beta batch_permutation permute_batch",
     "use indices in brackets: node[i, begin:end]": "element_extract sequence_rearrange subscript_dim_check tensor_subscript "
     "hidden. hidden.arithmetic_generic_op hidden.constant hidden.subscript_dim_check hidden.tensor_subscript "
     "hidden.transform_translation",
@@ -41,7 +37,7 @@ _ALTERNATIVES = {
     "its operators are in fn itself, if they exist here": "experimental.decoders.",
     _WRITE: "grid_mask jitter laplacian sphere water",
 }
-_EXPERIMENTAL = "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape resize"
+_EXPERIMENTAL = "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape"
 
 
 def _alternatives() -> dict[str, str]:

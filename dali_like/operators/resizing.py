@@ -362,8 +362,8 @@ def _part(axis: Axis, begin: int, size: int, *, mirror: bool) -> Axis:
     return Axis(size, end, start) if mirror else Axis(size, start, end)
 
 
-def _with_default(function: Callable[..., Any], name: str, doc: str, **defaults: Any) -> Callable[..., Any]:
-    """Return an operator's function with another name and other defaults."""
+def _with_default(function: Callable[..., Any], name: str, summary: str, **defaults: Any) -> Callable[..., Any]:
+    """Return an operator's function with another name, another first line of its docstring, and other defaults."""
 
     @functools.wraps(function)
     def changed(call: OperatorCall, *inputs: Array, **arguments: Any) -> Any:
@@ -374,7 +374,8 @@ def _with_default(function: Callable[..., Any], name: str, doc: str, **defaults:
         parameter.replace(default=defaults.get(parameter.name, parameter.default))
         for parameter in signature.parameters.values()
     ]
-    changed.__name__, changed.__doc__ = name, doc
+    changed.__name__ = name
+    changed.__doc__ = "\n".join([summary, *(inspect.getdoc(function) or "").splitlines()[1:]])
     changed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return changed
 
@@ -383,12 +384,7 @@ operator(**_FUSED)(
     _with_default(
         resize_crop_mirror.function,
         "fast_resize_crop_mirror",
-        """Scale, crop and mirror images and volumes in one step, like `resize_crop_mirror`, by default without antialiasing.
-
-        Args:
-            image: any dtype.
-            antialias: whether to filter where the image shrinks, so that no pixel is skipped.
-        """,
+        "Scale, crop and mirror images and volumes in one step, by default without antialiasing.",
         antialias=False,
     )
 )

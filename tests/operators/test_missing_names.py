@@ -18,7 +18,6 @@ from dali_like import fn, ops
         (fn, "optical_flow", "an operator for the GPU: compute it with PyTorch or CuPy"),
         (fn, "zeros_like", "types.Constant"),
         (fn, "transforms", "fn.warp_affine"),
-        (fn, "spectrogram", "DALI has spectrogram, .* fn.decoders.audio"),
         (fn.experimental, "debayer", "an operator for the GPU"),
         (ops, "OpticalFlow", "DALI has OpticalFlow, .* for the GPU"),
         (ops, "ZerosLike", "types.Constant"),

@@ -28,6 +28,10 @@ TABLE = {
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
     ),
+    "scaling in other ways": (
+        "resize_crop_mirror fast_resize_crop_mirror experimental.resize experimental.tensor_resize random_crop_generator",
+        "test_resizing.py",
+    ),
     "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
@@ -42,14 +46,19 @@ TABLE = {
     ),
     "random": ("random.uniform random.normal random.coin_flip random.choice", "test_randoms.py"),
     "files": ("io.file.read", "test_file_access.py"),
-    "audio": ("decoders.audio", "test_audio.py"),
+    "audio": (
+        "decoders.audio audio_resample experimental.audio_resample preemphasis_filter nonsilent_region spectrogram "
+        "power_spectrum mel_filter_bank mfcc to_decibels",
+        "test_audio.py test_spectra.py",
+    ),
     "videos": ("experimental.decoders.video", "test_video_reader.py"),
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
 #: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
+WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "random_crop_generator"}
+PICTURED_GROUPS = ("decoding", "geometry", "scaling in other ways", "color and filters")
+PICTURED = [path for name in PICTURED_GROUPS for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():
