@@ -66,16 +66,23 @@ CASES = {
     "crop_mirror_normalize": Case({"crop": [3, 2], "mirror": 1, "mean": 3.0, "std": 2.0, "output_layout": ""}),
     "erase": Case({"anchor": [1, 1], "shape": [2, 2], "axis_names": "HW", "fill_value": 9.0}),
     "expand_dims": arrays({"axes": [0, 2]}),
+    "experimental.resize": Case({"size": [5, 3]}),
+    "experimental.tensor_resize": arrays({"sizes": [4, 5], "axes": [0, 2]}, PIXELS),
+    "fast_resize_crop_mirror": Case({"size": [5, 6], "crop": [4, 3], "mirror": 3}),
     "flip": Case({"horizontal": 1, "vertical": 1}),
     "gaussian_blur": Case({"sigma": 0.9}),
     "hsv": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
     "hue": COLORS._replace(arguments={"hue": 40.0}),
     "jpeg_compression_distortion": Case({"quality": 30}, ["uint8"], channels=3),
     "lookup_table": arrays({"keys": [1, 3, 200], "values": [7, 8, 9]}, INTEGERS),
+    "mel_filter_bank": arrays({"nfilter": 5}, ["float32"]),
+    "mfcc": arrays({"n_mfcc": 2}, ["float32"]),
     "normalize": Case({"axis_names": "HW"}),
     "one_hot": arrays({"num_classes": 5, "axis": 0}),
     "pad": Case({"axis_names": "HW", "shape": [9, 10], "fill_value": 3.0}),
     "paste": Case({"ratio": 1.7, "fill_value": 3, "paste_x": 0.2}),
+    "power_spectrum": arrays({"nfft": 8, "axis": 1}, ["float32"]),
+    "preemphasis_filter": arrays({"border": "reflect"}),
     "random.choice": arrays({"shape": [3]}),
     "random.coin_flip": arrays(),
     "random.normal": arrays(),
@@ -92,17 +99,20 @@ CASES = {
     "reinterpret": arrays({"dtype": types.UINT8}),
     "reshape": arrays({"shape": [-1, 2]}),
     "resize": Case({"size": [5, 3]}),
+    "resize_crop_mirror": Case({"size": [5, 6], "crop": [4, 3], "mirror": 3}),
     "rotate": Case({"angle": 25.0, "fill_value": 3.0}),
     "saturation": COLORS._replace(arguments={"saturation": 1.4}),
     "shapes": arrays(),
     "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
     "squeeze": arrays({"axes": []}),
     "stack": arrays({"axis": 2}, inputs=3),
+    "to_decibels": arrays({"reference": 3.0}, ["float32"]),
     "transpose": arrays({"perm": [2, 0, 1]}),
     "warp_affine": Case({"matrix": [0.9, 0.2, -0.3, -0.15, 1.1, 0.7]}),
 }
 #: Operators whose inputs are files or arbitrary, or that have no inputs, and the files with their property tests.
 OTHERS = {
+    "audio_resample": "tests/operators/test_spectra.py",
     "constant": "tests/operators/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
     "decoders.image_crop": "tests/operators/test_decoding.py",
@@ -110,17 +120,24 @@ OTHERS = {
     "decoders.audio": "tests/operators/test_audio.py",
     "decoders.image_slice": "tests/operators/test_decoding.py",
     "decoders.numpy": "tests/operators/test_decoding.py",
+    "experimental.audio_resample": "tests/operators/test_spectra.py",
     "experimental.decoders.video": "tests/sources/readers/test_video_reader.py",
     "io.file.read": "tests/operators/test_file_access.py",
+    "nonsilent_region": "tests/operators/test_spectra.py",
     "per_frame": "tests/operators/test_frames.py",
     "peek_image_shape": "tests/operators/test_decoding.py",
     "python_function": "tests/operators/test_python_functions.py",
+    "random_crop_generator": "tests/operators/test_resizing.py",
+    "spectrogram": "tests/operators/test_spectra.py",
     "torch_python_function": "tests/parity/test_python_functions.py",
 }
 #: Layouts without depth; each image operator supports some.
 LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
 #: Tolerance of pixel values: OpenCV scales some images with integers, and blurs rows in another order than columns.
-APART = {"resize": 1, "random_resized_crop": 1, "gaussian_blur": 1}
+APART = {
+    **dict.fromkeys(["resize", "random_resized_crop", "resize_crop_mirror", "fast_resize_crop_mirror"], 1),
+    **dict.fromkeys(["experimental.resize", "experimental.tensor_resize", "gaussian_blur"], 1),
+}
 #: Means over a sequence are summed in another order than means over an image.
 CLOSE = {"normalize": 1e-5}
 
