@@ -55,9 +55,11 @@ TABLE = {
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
-#: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "random_crop_generator"}
-PICTURED_GROUPS = ("decoding", "geometry", "scaling in other ways", "color and filters")
+#: Operators in these groups whose results are not images or sounds, and a second name.
+WITHOUT_PICTURES = {
+    *("decoders.numpy", "peek_image_shape", "random_crop_generator", "decoders.audio", "experimental.audio_resample"),
+}
+PICTURED_GROUPS = ("decoding", "geometry", "scaling in other ways", "color and filters", "audio")
 PICTURED = [path for name in PICTURED_GROUPS for path in TABLE[name][0].split()]
 
 
