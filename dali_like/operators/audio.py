@@ -109,8 +109,9 @@ def audio_resample(
         if length and not frames:
             raise SampleError(f"a signal without samples cannot be resampled to out_length={length}")
     else:
-        rates = (1.0, scale) if scale is not None else (in_rate or 1.0, out_rate or 0.0)
-        length = math.ceil(frames * float(np.float32(rates[1])) / float(np.float32(rates[0])))
+        given = (1.0, scale) if scale is not None else (in_rate or 1.0, out_rate or 0.0)
+        rates = (float(np.float32(given[0])), float(np.float32(given[1])))
+        length = math.ceil(frames * rates[1] / rates[0])
     out = call.empty((length, *signal.shape[1:]), result)
     resampled = _sinc.resample(values.reshape(frames, math.prod(signal.shape[1:])), *rates, length, quality)
     if result.kind != "f":
