@@ -19,7 +19,7 @@ import numpy as np
 
 from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
-from tools.operator_pictures import EXAMPLES, name_of
+from tools.operator_pictures import EXAMPLES, SOUNDS, name_of
 
 _NOTE = "<!-- Written by tools.operator_pages from the descriptions of the operators; do not edit. -->"
 _KINDS: dict[Any, str] = {
@@ -87,7 +87,8 @@ def _section(description: Description) -> Iterator[str]:
     yield as_markdown(text)
     yield ""
     if description.path in EXAMPLES:
-        yield f"![A photograph before and after fn.{description.path}](pictures/{name_of(description.path)})"
+        subject = "sound" if description.path in SOUNDS else "photograph"
+        yield f"![A {subject} before and after fn.{description.path}](pictures/{name_of(description.path)})"
         yield ""
         yield f"Example with {_example(description.path)}."
         yield ""

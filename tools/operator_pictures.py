@@ -1,4 +1,4 @@
-"""Draw pictures of a photograph before and after each operator, for the documentation.
+"""Draw pictures of a photograph or a sound before and after each operator, for the documentation.
 
 ``python -m tools.operator_pictures [folder]`` draws them. It needs scikit-image, for its sample photograph, and OpenCV.
 """
@@ -19,9 +19,11 @@ from dali_like.graph.operator_interface import Array
 from dali_like.operators.description import description_of
 from dali_like.operators.functions import make_function
 from dali_like.pipeline.pipeline import Pipeline
+from examples.spoken_words import word
 
 #: Arguments that show the effect of each operator, by its name.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "audio_resample": {"scale": 0.1},
     "brightness": {"brightness": 1.6},
     "brightness_contrast": {"brightness": 1.2, "contrast": 1.8},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.BGR},
@@ -44,24 +46,47 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "noise.salt_and_pepper": {"prob": 0.1},
     "noise.shot": {"factor": 30.0},
     "erase": {"anchor": [30, 60], "shape": [40, 50]},
+    "experimental.resize": {"size": [130, 80]},
+    "experimental.tensor_resize": {"scales": [0.7, 1.2], "axes": [0, 1]},
+    "fast_resize_crop_mirror": {"resize_shorter": 70, "crop": [60, 90], "mirror": 1},
     "flip": {},
     "gaussian_blur": {"sigma": 3.0},
     "hsv": {"hue": 120.0, "saturation": 1.4},
     "hue": {"hue": 200.0},
     "jpeg_compression_distortion": {"quality": 4},
+    "mel_filter_bank": {"sample_rate": 16000.0, "nfilter": 64},
+    "mfcc": {"n_mfcc": 20, "normalize": True},
+    "nonsilent_region": {"cutoff_db": -40.0, "window_length": 256},
     "normalize": {"axis_names": "HW", "scale": 64.0, "shift": 128.0, "dtype": types.UINT8},
     "pad": {"axes": [0, 1], "align": [50, 250]},
     "paste": {"ratio": 1.5, "fill_value": [70, 130, 180], "paste_x": 0.2, "paste_y": 0.8},
+    "power_spectrum": {"power": 1},
+    "preemphasis_filter": {},
     "random_resized_crop": {"size": [100, 100], "seed": 4},
     "resize": {"size": [130, 80]},
+    "resize_crop_mirror": {"resize_shorter": 70, "crop": [60, 90], "mirror": 1},
     "rotate": {"angle": 25.0, "fill_value": 255},
     "saturation": {"saturation": 0.2},
     "slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
+    "spectrogram": {"nfft": 512, "window_length": 400, "window_step": 80},
+    "to_decibels": {"cutoff_db": -70.0},
     "warp_affine": {"matrix": [1.0, 0.4, -26.0, 0.1, 1.0, -7.0], "fill_value": 255},
 }
 #: Inputs behind the photograph.
 _INPUTS: Mapping[str, Sequence[Any]] = {"experimental.filter": [np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)]}
+#: Operators whose pictures show a sound, and the operators before them.
+SOUNDS: Mapping[str, Sequence[str]] = {
+    "audio_resample": (),
+    "mel_filter_bank": ("spectrogram",),
+    "mfcc": ("spectrogram", "mel_filter_bank", "to_decibels"),
+    "nonsilent_region": (),
+    "power_spectrum": (),
+    "preemphasis_filter": (),
+    "spectrogram": (),
+    "to_decibels": ("spectrogram",),
+}
 _HEIGHT = 130
+_SOUND_WIDTH = 195
 _GAP = 12
 
 
@@ -85,6 +110,46 @@ def draw(path: str) -> Array:
         result = np.array(pipe.run()[0].at(0))
     finally:
         pipe.close()
+    return _side_by_side(photograph, result)
+
+
+def draw_sound(path: str) -> Array:
+    """Return pictures of a spoken word before and after the operator."""
+    sound = word("ai", np.random.default_rng(5))
+    pipe = Pipeline(batch_size=1, seed=1)
+    with pipe:
+        node = external_source(lambda info: sound, batch=False)
+        for earlier in SOUNDS[path]:
+            node = make_function(description_of(earlier))(node, **EXAMPLES[earlier])
+        results = make_function(description_of(path))(node, **EXAMPLES[path])
+        pipe.set_outputs(node, *(results if isinstance(results, list) else [results]))
+    try:
+        before, *after = (np.array(output.at(0)) for output in pipe.run())
+    finally:
+        pipe.close()
+    if path == "nonsilent_region":
+        start, length = (int(number) for number in after)
+        after = [before[start : start + length]]
+    return _side_by_side(_sketch(before), _sketch(after[0]))
+
+
+def _sketch(data: Array) -> Array:
+    """Return a picture of a curve, or of an array whose first axis points upwards."""
+    cv2 = optional("cv2", "drawing pictures", "images")
+    if data.ndim == 1:
+        picture = np.full((_HEIGHT, _SOUND_WIDTH), 255, np.uint8)
+        heights = (_HEIGHT - 1) * (1 - (data - data.min()) / np.ptp(data))
+        places = np.linspace(0, _SOUND_WIDTH - 1, len(data))
+        cv2.polylines(picture, [np.column_stack([places, heights]).round().astype(np.int32)], False, 60)
+    else:
+        visible = data**0.25 if data.min() >= 0 else data  # powers span many magnitudes
+        white, black = np.percentile(visible, (2, 98))
+        shades = 255 * np.clip((black - visible) / (black - white), 0, 1)
+        picture = cv2.resize(shades[::-1].astype(np.uint8), (_SOUND_WIDTH, _HEIGHT), interpolation=cv2.INTER_NEAREST)
+    return np.repeat(picture[:, :, np.newaxis], 3, axis=2)
+
+
+def _side_by_side(photograph: Array, result: Array) -> Array:
     height = max(photograph.shape[0], result.shape[0])
     canvas = np.full((height, photograph.shape[1] + _GAP + result.shape[1], 3), 255, np.uint8)
     canvas[: photograph.shape[0], : photograph.shape[1]] = photograph
@@ -97,7 +162,8 @@ def write(folder: Path) -> None:
     cv2 = optional("cv2", "drawing pictures", "images")
     folder.mkdir(parents=True, exist_ok=True)
     for path in EXAMPLES:
-        cv2.imwrite(str(folder / name_of(path)), draw(path)[:, :, ::-1], (cv2.IMWRITE_JPEG_QUALITY, 70))
+        picture = draw_sound(path) if path in SOUNDS else draw(path)
+        cv2.imwrite(str(folder / name_of(path)), picture[:, :, ::-1], (cv2.IMWRITE_JPEG_QUALITY, 70))
 
 
 if __name__ == "__main__":

@@ -318,6 +318,141 @@ def constant(
     """
 
 @overload
+def audio_resample(
+    signal: DataNode | _Constant,
+    /,
+    *,
+    in_rate: float | DataNode | None = None,
+    out_rate: float | DataNode | None = None,
+    scale: float | DataNode | None = None,
+    out_length: int | DataNode | None = None,
+    quality: float = 50.0,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Change the sample rate of audio signals.
+
+    The result is DALI's: that of a sinc filter with a Hann window. Like DALI, it has no low-pass filter: at a lower rate,
+    frequencies above half of the new rate turn up at others. `decoders.audio` with ``sample_rate=`` removes them.
+
+    Args:
+        signal: shape (frames,) or (frames, channels); INT8, UINT8, INT16, UINT16, INT32, UINT32 or FLOAT.
+        in_rate, out_rate: sample rates of input and result, in the same unit.
+        scale: ratio of the rates, instead.
+        out_length: number of frames of the result, instead.
+        quality: from 0, for a filter with 3 lobes, to 100, with 64 lobes.
+        dtype: data type of the result. Default: that of the input. The ranges of values correspond: -1 to 1 for FLOAT, the
+            whole range for integers. Zero of signed types is the middle of unsigned ones.
+    """
+
+@overload
+def audio_resample(
+    signal: _Sequence[DataNode],
+    /,
+    *,
+    in_rate: float | DataNode | None = None,
+    out_rate: float | DataNode | None = None,
+    scale: float | DataNode | None = None,
+    out_length: int | DataNode | None = None,
+    quality: float = 50.0,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def preemphasis_filter(
+    signal: DataNode | _Constant,
+    /,
+    *,
+    preemph_coeff: float | DataNode = 0.97,
+    border: Literal["zero", "clamp", "reflect"] = "clamp",
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Amplify high frequencies: subtract a part of the previous sample from each sample.
+
+    ``out[t] = signal[t] - preemph_coeff * signal[t - 1]``
+
+    Args:
+        signal: integers, FLOAT or FLOAT64. Arrays of several dimensions are filtered as one sequence of numbers, in the
+            order of memory, as DALI does.
+        preemph_coeff: part of the previous sample.
+        border: sample before the first one: "zero", or the first one ("clamp"), or the second one ("reflect").
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
+    """
+
+@overload
+def preemphasis_filter(
+    signal: _Sequence[DataNode],
+    /,
+    *,
+    preemph_coeff: float | DataNode = 0.97,
+    border: Literal["zero", "clamp", "reflect"] = "clamp",
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def nonsilent_region(
+    signal: DataNode | _Constant,
+    /,
+    *,
+    cutoff_db: float = -60.0,
+    window_length: int = 2048,
+    reference_power: float = 0.0,
+    reset_interval: int = 8192,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    """Find the part of a signal between silence at its beginning and at its end.
+
+    The signal is silent where its mean power in a window is less than ``reference_power * 10 ** (cutoff_db / 10)``.
+
+    Args:
+        signal: one dimension; integers or FLOAT.
+        cutoff_db: power of the threshold relative to `reference_power`, in decibels.
+        window_length: length of the window in samples, at most that of the signal.
+        reference_power: mean power that has 0 decibels. Default: the maximum of the signal.
+        reset_interval: number of samples after which the power of FLOAT signals is computed anew, since rounding errors of
+            its changes accumulate; a multiple of `window_length`. -1: never.
+
+    Returns:
+        Index of the first sample, and number of samples of the region; both INT32 scalars. Number 0: all is silent.
+    """
+
+@overload
+def nonsilent_region(
+    signal: _Sequence[DataNode],
+    /,
+    *,
+    cutoff_db: float = -60.0,
+    window_length: int = 2048,
+    reference_power: float = 0.0,
+    reset_interval: int = 8192,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[list[DataNode]]:
+    ...
+
+@overload
 def brightness_contrast(
     image: DataNode | _Constant,
     /,
@@ -1743,6 +1878,192 @@ def resize(
     ...
 
 @overload
+def resize_crop_mirror(
+    image: DataNode | _Constant,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    mirror: int | DataNode = 0,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> DataNode:
+    """Scale, crop and mirror images and volumes in one step.
+
+    The result is that of `resize`, `crop` and `flip`, but only the pixels of the window are computed.
+
+    Args:
+        image: any dtype.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: size of the scaled image, see `resize`.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: see `resize`.
+        crop, crop_w, crop_h, crop_d: size of the window in the scaled image, see `crop`; the depth applies to volumes. A
+            window larger than the image repeats the pixels at its edges.
+        crop_pos_x, crop_pos_y, crop_pos_z, rounding: position of the window, see `crop`.
+        mirror: sum of 1 to exchange left and right, 2 to exchange top and bottom, 4 to exchange front and back.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
+    """
+
+@overload
+def resize_crop_mirror(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    mirror: int | DataNode = 0,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def fast_resize_crop_mirror(
+    image: DataNode | _Constant,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    mirror: int | DataNode = 0,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = False,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> DataNode:
+    """Scale, crop and mirror images and volumes in one step, by default without antialiasing.
+
+    The result is that of `resize`, `crop` and `flip`, but only the pixels of the window are computed.
+
+    Args:
+        image: any dtype.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: size of the scaled image, see `resize`.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: see `resize`.
+        crop, crop_w, crop_h, crop_d: size of the window in the scaled image, see `crop`; the depth applies to volumes. A
+            window larger than the image repeats the pixels at its edges.
+        crop_pos_x, crop_pos_y, crop_pos_z, rounding: position of the window, see `crop`.
+        mirror: sum of 1 to exchange left and right, 2 to exchange top and bottom, 4 to exchange front and back.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
+    """
+
+@overload
+def fast_resize_crop_mirror(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    mirror: int | DataNode = 0,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = False,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def random_resized_crop(
     image: DataNode | _Constant,
     /,
@@ -1797,6 +2118,48 @@ def random_resized_crop(
     minibatch_size: Any = 32,
     temp_buffer_hint: Any = 0,
 ) -> list[DataNode]:
+    ...
+
+@overload
+def random_crop_generator(
+    shape: DataNode | _Constant,
+    /,
+    *,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    """Draw windows of random area and aspect ratio, for example for `slice`.
+
+    Args:
+        shape: shapes of images, as (height, width) or (height, width, channels); integers.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+
+    Returns:
+        Position and size of the window, as (top, left) and (height, width); INT32.
+    """
+
+@overload
+def random_crop_generator(
+    shape: _Sequence[DataNode],
+    /,
+    *,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[list[DataNode]]:
     ...
 
 @overload
@@ -2022,6 +2385,227 @@ def transpose(
     perm: _Ints | None = None,
     transpose_layout: bool = True,
     output_layout: str = "",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def spectrogram(
+    signal: DataNode | _Constant,
+    /,
+    *,
+    nfft: int | None = None,
+    window_length: int = 512,
+    window_step: int = 256,
+    window_fn: _Floats | None = None,
+    power: int = 2,
+    center_windows: bool = True,
+    reflect_padding: bool = True,
+    layout: Literal["ft", "tf"] = "ft",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Compute the spectra of windows of a signal.
+
+    Args:
+        signal: FLOAT; at most one dimension with an extent other than 1.
+        nfft: length of the Fourier transform; windows are padded with zeros. The result has ``nfft // 2 + 1`` frequencies.
+            Default: `window_length`.
+        window_length: length of a window in samples.
+        window_step: distance between windows in samples.
+        window_fn: factor for each sample of a window. Default: a Hann window.
+        power: 2 for the power, 1 for the magnitude of each frequency.
+        center_windows: whether the middle of the first window is the first sample. Otherwise windows lie within the signal.
+        reflect_padding: whether centered windows mirror the signal at its ends. Otherwise it continues with zeros.
+        layout: "ft" for frequencies by windows, "tf" for windows by frequencies.
+    """
+
+@overload
+def spectrogram(
+    signal: _Sequence[DataNode],
+    /,
+    *,
+    nfft: int | None = None,
+    window_length: int = 512,
+    window_step: int = 256,
+    window_fn: _Floats | None = None,
+    power: int = 2,
+    center_windows: bool = True,
+    reflect_padding: bool = True,
+    layout: Literal["ft", "tf"] = "ft",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def power_spectrum(
+    data: DataNode | _Constant,
+    /,
+    *,
+    axis: int = -1,
+    nfft: int | None = None,
+    power: int = 2,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Compute the spectra of signals along an axis.
+
+    Args:
+        data: FLOAT; from one to three dimensions.
+        axis: axis of time, which becomes that of frequency; -1: the last one.
+        nfft: length of the Fourier transform: longer signals are cut off, shorter ones padded with zeros. The result has
+            ``nfft // 2 + 1`` frequencies. Default, or with 0 or less: the length of the signals.
+        power: 2 for the power, 1 for the magnitude of each frequency.
+    """
+
+@overload
+def power_spectrum(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    axis: int = -1,
+    nfft: int | None = None,
+    power: int = 2,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def mel_filter_bank(
+    spectrum: DataNode | _Constant,
+    /,
+    *,
+    nfilter: int = 128,
+    sample_rate: float = 44100.0,
+    freq_low: float = 0.0,
+    freq_high: float = 0.0,
+    normalize: bool = True,
+    mel_formula: Literal["slaney", "htk"] = "slaney",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Convert spectra to the mel scale, with triangular filters.
+
+    Args:
+        spectrum: FLOAT; the axis "f" of its layout has the frequencies from 0 to half of the sample rate. Without a layout,
+            the last but one axis has them, or the only one.
+        nfilter: number of filters, and of elements in this axis of the result.
+        sample_rate: sample rate of the signal in Hz.
+        freq_low: lowest frequency in Hz.
+        freq_high: highest frequency in Hz. Default: half of the sample rate.
+        normalize: whether the integral of each filter is 1. Otherwise its peak is 1.
+        mel_formula: "slaney", linear below 1000 Hz and logarithmic above, as in librosa; or "htk", ``2595 * log10(1 + f /
+            700)``.
+    """
+
+@overload
+def mel_filter_bank(
+    spectrum: _Sequence[DataNode],
+    /,
+    *,
+    nfilter: int = 128,
+    sample_rate: float = 44100.0,
+    freq_low: float = 0.0,
+    freq_high: float = 0.0,
+    normalize: bool = True,
+    mel_formula: Literal["slaney", "htk"] = "slaney",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def mfcc(
+    spectrum: DataNode | _Constant,
+    /,
+    *,
+    axis: int = 0,
+    n_mfcc: int = 20,
+    dct_type: int = 2,
+    normalize: bool = False,
+    lifter: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Compute mel-frequency cepstral coefficients: the discrete cosine transform of spectra on the mel scale.
+
+    Args:
+        spectrum: FLOAT; from two to four dimensions, on the mel scale, usually in decibels.
+        axis: axis of frequencies.
+        n_mfcc: number of coefficients, at most the number of frequencies.
+        dct_type: type of the transform, from 1 to 4.
+        normalize: whether the transform is orthonormal.
+        lifter: if positive, coefficient ``i`` is multiplied by ``1 + sin(pi * (i + 1) / lifter) * lifter / 2``.
+    """
+
+@overload
+def mfcc(
+    spectrum: _Sequence[DataNode],
+    /,
+    *,
+    axis: int = 0,
+    n_mfcc: int = 20,
+    dct_type: int = 2,
+    normalize: bool = False,
+    lifter: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def to_decibels(
+    data: DataNode | _Constant,
+    /,
+    *,
+    multiplier: float = 10.0,
+    reference: float = 0.0,
+    cutoff_db: float = -200.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Convert magnitudes or powers to decibels.
+
+    ``out = multiplier * log10(max(data / reference, 10 ** (cutoff_db / multiplier)))``
+
+    Args:
+        data: FLOAT; positive numbers of any shape.
+        multiplier: factor of the logarithm: 10 for powers, 20 for magnitudes.
+        reference: magnitude or power that has 0 decibels. Default: the maximum of each input.
+        cutoff_db: least value of the result.
+    """
+
+@overload
+def to_decibels(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    multiplier: float = 10.0,
+    reference: float = 0.0,
+    cutoff_db: float = -200.0,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

@@ -26,6 +26,7 @@ from dali_like.operators import (
     region,
     resizing,
     shaping,
+    spectra,
     video_decoding,
     warping,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "region",
     "resizing",
     "shaping",
+    "spectra",
     "video_decoding",
     "warping",
 ]

@@ -83,11 +83,12 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
         filters: filters for all axes.
         out: memory with the sizes of `axes` and the channels; any dtype. Values are rounded to it.
     """
-    image, axes = _forwards(image, axes)
     chosen = [filters.shrink if axis.shrinks else filters.grow for axis in axes]
+    axes = list(axes)
     for i, (axis, kind) in enumerate(zip(axes, chosen, strict=True)):
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
-            image = image.take(_nearest(axis, image.shape[i]), axis=i)
+            image, axes[i] = image.take(_nearest(axis, image.shape[i]), axis=i), Axis(axis.size, 0, axis.size)
+    image, axes = _forwards(image, axes)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if left and _is_bilinear(image, axes, chosen, filters, out):
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)

@@ -1,15 +1,20 @@
-"""Operators for audio, as in ``nvidia.dali.fn.decoders``."""
+"""Operators for audio signals, as in ``nvidia.dali.fn``: decode, resample, filter, and find silence."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dali_like.errors import SampleTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.operators import _sinc
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import PerSample, between, one_of_types
+from dali_like.operators.parameters import PerSample, above, at_least, between, one_of_types
 from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio
 
 _FLOAT = np.dtype(np.float32)
@@ -50,3 +55,201 @@ def decode(
     options = AudioOptions(sample_rate=sample_rate, quality=quality, downmix=downmix, dtype=dtype)
     decoded = decode_audio(data, options, call.empty)
     return decoded.samples, np.array(sample_rate if sample_rate > 0 else decoded.file_rate, np.float32)
+
+
+# Resampling
+
+_SAMPLE_TYPES = "int8 uint8 int16 uint16 int32 uint32 float32"
+
+
+def _check_resample(given: Mapping[str, Any]) -> None:
+    if ("in_rate" in given) != ("out_rate" in given):
+        raise ArgumentClashError("in_rate and out_rate must be given together")
+    ways = [name for name in ("in_rate", "scale", "out_length") if name in given]
+    if len(ways) != 1:
+        raise ArgumentClashError(
+            "pass exactly one of scale, out_length, or in_rate with out_rate"
+            + (f", not {' and '.join(ways)}" if ways else "")
+        )
+
+
+@operator(check=_check_resample)
+def audio_resample(
+    call: OperatorCall,
+    signal: Array,
+    *,
+    in_rate: PerSample[Annotated[float, above(0)]] | None = None,
+    out_rate: PerSample[Annotated[float, at_least(0)]] | None = None,
+    scale: PerSample[Annotated[float, at_least(0)]] | None = None,
+    out_length: PerSample[Annotated[int, at_least(0)]] | None = None,
+    quality: Annotated[float, between(0, 100)] = 50.0,
+    dtype: Annotated[np.dtype[Any], one_of_types(_SAMPLE_TYPES)] | None = None,
+) -> Array:
+    """Change the sample rate of audio signals.
+
+    The result is DALI's: that of a sinc filter with a Hann window. Like DALI, it has no low-pass filter: at a lower rate,
+    frequencies above half of the new rate turn up at others. `decoders.audio` with ``sample_rate=`` removes them.
+
+    Args:
+        signal: shape (frames,) or (frames, channels); INT8, UINT8, INT16, UINT16, INT32, UINT32 or FLOAT.
+        in_rate, out_rate: sample rates of input and result, in the same unit.
+        scale: ratio of the rates, instead.
+        out_length: number of frames of the result, instead.
+        quality: from 0, for a filter with 3 lobes, to 100, with 64 lobes.
+        dtype: data type of the result. Default: that of the input. The ranges of values correspond: -1 to 1 for FLOAT, the
+            whole range for integers. Zero of signed types is the middle of unsigned ones.
+    """
+    if signal.ndim not in (1, 2):
+        raise SampleError(f"a signal must have the shape (frames,) or (frames, channels), not {signal.shape}")
+    result = signal.dtype if dtype is None else dtype
+    values = _normalized(signal, unsigned=result.kind == "u")
+    frames = len(signal)
+    if out_length is not None:
+        rates, length = (float(frames), float(out_length)), out_length
+        if length and not frames:
+            raise SampleError(f"a signal without samples cannot be resampled to out_length={length}")
+    else:
+        given = (1.0, scale) if scale is not None else (in_rate or 1.0, out_rate or 0.0)
+        rates = (float(np.float32(given[0])), float(np.float32(given[1])))
+        length = math.ceil(frames * rates[1] / rates[0])
+    out = call.empty((length, *signal.shape[1:]), result)
+    resampled = _sinc.resample(values.reshape(frames, math.prod(signal.shape[1:])), *rates, length, quality)
+    if result.kind != "f":
+        resampled *= np.float32(np.iinfo(result).max)
+    convert(resampled.reshape(out.shape), result, out)
+    return out
+
+
+operator(module="experimental")(audio_resample.function)
+
+
+def _normalized(signal: Array, *, unsigned: bool) -> NDArray[np.float32]:
+    """Convert a signal to floats from -1 to 1, or from 0 to 1 if the result is unsigned."""
+    if signal.dtype == np.float32:
+        return (signal + np.float32(1)) * np.float32(0.5) if unsigned else signal
+    if signal.dtype not in _SAMPLE_TYPES.split():
+        raise SampleTypeError(
+            f"a signal must be of dtype {', '.join(_SAMPLE_TYPES.split())}, not {signal.dtype}: convert it by fn.cast"
+        )
+    values = signal.astype(np.float32) / np.float32(np.iinfo(signal.dtype).max)
+    if unsigned and signal.dtype.kind == "i":
+        return (values + np.float32(1)) * np.float32(0.5)
+    return values * np.float32(2) - np.float32(1) if not unsigned and signal.dtype.kind == "u" else values
+
+
+# Filtering
+
+_FILTERED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64"
+
+
+@operator(output_layout="")
+def preemphasis_filter(
+    call: OperatorCall,
+    signal: Array,
+    *,
+    preemph_coeff: PerSample[float] = 0.97,
+    border: Literal["zero", "clamp", "reflect"] = "clamp",
+    dtype: Annotated[np.dtype[Any], one_of_types(_FILTERED_TYPES)] = _FLOAT,
+) -> Array:
+    """Amplify high frequencies: subtract a part of the previous sample from each sample.
+
+    ``out[t] = signal[t] - preemph_coeff * signal[t - 1]``
+
+    Args:
+        signal: integers, FLOAT or FLOAT64. Arrays of several dimensions are filtered as one sequence of numbers, in the
+            order of memory, as DALI does.
+        preemph_coeff: part of the previous sample.
+        border: sample before the first one: "zero", or the first one ("clamp"), or the second one ("reflect").
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
+    """
+    if signal.dtype not in _FILTERED_TYPES.split():
+        raise SampleTypeError(
+            f"a signal must be of dtype {', '.join(_FILTERED_TYPES.split())}, not {signal.dtype}: convert it by fn.cast"
+        )
+    kind = signal.dtype if signal.dtype == np.float64 else _FLOAT
+    values = signal.astype(kind, copy=False).ravel()
+    filtered = values.copy()
+    filtered[1:] -= kind.type(preemph_coeff) * values[:-1]
+    if border != "zero" and values.size:
+        filtered[0] -= kind.type(preemph_coeff) * values[min(1, values.size - 1) if border == "reflect" else 0]
+    return convert(filtered.reshape(signal.shape), dtype, call.empty(signal.shape, dtype))
+
+
+# Silence
+
+_MEASURED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32"
+
+
+def _check_silence(given: Mapping[str, Any]) -> None:
+    if given.get("reference_power", 1.0) <= 0:
+        raise ArgumentError(f"reference_power must be positive, not {given['reference_power']}")
+    if given.get("reset_interval", 1) < 1 and given["reset_interval"] != -1:
+        raise ArgumentError(f"reset_interval must be positive, or -1, not {given['reset_interval']}")
+
+
+@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_silence)
+def nonsilent_region(
+    call: OperatorCall,
+    signal: Array,
+    *,
+    cutoff_db: float = -60.0,
+    window_length: Annotated[int, at_least(1)] = 2048,
+    reference_power: float = 0.0,
+    reset_interval: int = 8192,
+) -> tuple[Array, Array]:
+    """Find the part of a signal between silence at its beginning and at its end.
+
+    The signal is silent where its mean power in a window is less than ``reference_power * 10 ** (cutoff_db / 10)``.
+
+    Args:
+        signal: one dimension; integers or FLOAT.
+        cutoff_db: power of the threshold relative to `reference_power`, in decibels.
+        window_length: length of the window in samples, at most that of the signal.
+        reference_power: mean power that has 0 decibels. Default: the maximum of the signal.
+        reset_interval: number of samples after which the power of FLOAT signals is computed anew, since rounding errors of
+            its changes accumulate; a multiple of `window_length`. -1: never.
+
+    Returns:
+        Index of the first sample, and number of samples of the region; both INT32 scalars. Number 0: all is silent.
+    """
+    if signal.ndim != 1:
+        raise SampleError(f"a signal must have one dimension, not the shape {signal.shape}")
+    if signal.dtype not in _MEASURED_TYPES.split():
+        raise SampleTypeError(
+            f"a signal must be of dtype {', '.join(_MEASURED_TYPES.split())}, not {signal.dtype}: convert it by fn.cast"
+        )
+    resets = signal.dtype.kind == "f" and reset_interval != -1
+    if resets and reset_interval % window_length:
+        raise ArgumentClashError(
+            f"reset_interval must be -1, or a multiple of window_length={window_length}, not {reset_interval}: pass "
+            f"reset_interval={max(8192 // window_length, 1) * window_length}"
+        )
+    begin = length = 0
+    if signal.size:
+        window = min(window_length, signal.size)
+        power = _power(signal, window, reset_interval if resets else signal.size)
+        reference = np.float32(reference_power) if reference_power else power.max()
+        loud = np.flatnonzero(power >= reference * np.float32(10) ** np.float32(cutoff_db / 10))
+        if loud.size:
+            begin, length = int(loud[0]), int(loud[-1] - loud[0]) + window
+    return np.array(begin, np.int32), np.array(length, np.int32)
+
+
+def _power(signal: Array, window: int, interval: int) -> NDArray[np.float32]:
+    """Return the mean power in each window.
+
+    It is summed up as DALI does, in single precision, except for 8 and 16 bit integers: with other rounding errors, other
+    samples would be silent.
+    """
+    exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2
+    squares = np.square(signal, dtype=np.int64 if exact else np.float32)
+    sums = np.empty(signal.size - window + 1, squares.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, len(sums), interval - window + 1):
+            end = min(begin + interval - window + 1, len(sums))
+            changes = np.empty(2 * (end - begin) - 1, squares.dtype)
+            changes[0] = np.add.accumulate(squares[begin : begin + window])[-1]
+            np.negative(squares[begin : end - 1], out=changes[1::2])
+            changes[2::2] = squares[begin + window : end + window - 1]
+            sums[begin:end] = np.add.accumulate(changes)[::2]
+    return sums.astype(np.float32, copy=False) * np.float32(1 / window)

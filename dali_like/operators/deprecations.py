@@ -45,6 +45,7 @@ WITHOUT_EFFECT = {
     "decoders.image_crop": ("split_stages", "use_chunk_allocator"),
     "decoders.image_random_crop": ("split_stages", "use_chunk_allocator"),
     "decoders.image_slice": ("split_stages", "use_chunk_allocator"),
+    "experimental.resize": ("image_type",),
     "resize": ("image_type",),
     "slice": ("image_type",),
 }

@@ -458,6 +458,193 @@ class Constant:
         ...
     
 
+class AudioResample:
+    """Change the sample rate of audio signals.
+
+    The result is DALI's: that of a sinc filter with a Hann window. Like DALI, it has no low-pass filter: at a lower rate,
+    frequencies above half of the new rate turn up at others. `decoders.audio` with ``sample_rate=`` removes them.
+
+    Args:
+        signal: shape (frames,) or (frames, channels); INT8, UINT8, INT16, UINT16, INT32, UINT32 or FLOAT.
+        in_rate, out_rate: sample rates of input and result, in the same unit.
+        scale: ratio of the rates, instead.
+        out_length: number of frames of the result, instead.
+        quality: from 0, for a filter with 3 lobes, to 100, with 64 lobes.
+        dtype: data type of the result. Default: that of the input. The ranges of values correspond: -1 to 1 for FLOAT, the
+            whole range for integers. Zero of signed types is the middle of unsigned ones.
+    """
+    def __init__(
+        self,
+        *,
+        in_rate: float | DataNode | None = ...,
+        out_rate: float | DataNode | None = ...,
+        scale: float | DataNode | None = ...,
+        out_length: int | DataNode | None = ...,
+        quality: float = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        signal: DataNode | _Constant,
+        /,
+        *,
+        in_rate: float | DataNode | None = ...,
+        out_rate: float | DataNode | None = ...,
+        scale: float | DataNode | None = ...,
+        out_length: int | DataNode | None = ...,
+        quality: float = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        signal: _Sequence[DataNode],
+        /,
+        *,
+        in_rate: float | DataNode | None = ...,
+        out_rate: float | DataNode | None = ...,
+        scale: float | DataNode | None = ...,
+        out_length: int | DataNode | None = ...,
+        quality: float = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class PreemphasisFilter:
+    """Amplify high frequencies: subtract a part of the previous sample from each sample.
+
+    ``out[t] = signal[t] - preemph_coeff * signal[t - 1]``
+
+    Args:
+        signal: integers, FLOAT or FLOAT64. Arrays of several dimensions are filtered as one sequence of numbers, in the
+            order of memory, as DALI does.
+        preemph_coeff: part of the previous sample.
+        border: sample before the first one: "zero", or the first one ("clamp"), or the second one ("reflect").
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
+    """
+    def __init__(
+        self,
+        *,
+        preemph_coeff: float | DataNode = ...,
+        border: Literal["zero", "clamp", "reflect"] = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        signal: DataNode | _Constant,
+        /,
+        *,
+        preemph_coeff: float | DataNode = ...,
+        border: Literal["zero", "clamp", "reflect"] = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        signal: _Sequence[DataNode],
+        /,
+        *,
+        preemph_coeff: float | DataNode = ...,
+        border: Literal["zero", "clamp", "reflect"] = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class NonsilentRegion:
+    """Find the part of a signal between silence at its beginning and at its end.
+
+    The signal is silent where its mean power in a window is less than ``reference_power * 10 ** (cutoff_db / 10)``.
+
+    Args:
+        signal: one dimension; integers or FLOAT.
+        cutoff_db: power of the threshold relative to `reference_power`, in decibels.
+        window_length: length of the window in samples, at most that of the signal.
+        reference_power: mean power that has 0 decibels. Default: the maximum of the signal.
+        reset_interval: number of samples after which the power of FLOAT signals is computed anew, since rounding errors of
+            its changes accumulate; a multiple of `window_length`. -1: never.
+
+    Returns:
+        Index of the first sample, and number of samples of the region; both INT32 scalars. Number 0: all is silent.
+    """
+    def __init__(
+        self,
+        *,
+        cutoff_db: float = ...,
+        window_length: int = ...,
+        reference_power: float = ...,
+        reset_interval: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        signal: DataNode | _Constant,
+        /,
+        *,
+        cutoff_db: float = ...,
+        window_length: int = ...,
+        reference_power: float = ...,
+        reset_interval: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        signal: _Sequence[DataNode],
+        /,
+        *,
+        cutoff_db: float = ...,
+        window_length: int = ...,
+        reference_power: float = ...,
+        reset_interval: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+
 class BrightnessContrast:
     """Make images brighter or darker, and their contrast higher or lower.
 
@@ -2460,6 +2647,274 @@ class Resize:
         ...
     
 
+class ResizeCropMirror:
+    """Scale, crop and mirror images and volumes in one step.
+
+    The result is that of `resize`, `crop` and `flip`, but only the pixels of the window are computed.
+
+    Args:
+        image: any dtype.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: size of the scaled image, see `resize`.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: see `resize`.
+        crop, crop_w, crop_h, crop_d: size of the window in the scaled image, see `crop`; the depth applies to volumes. A
+            window larger than the image repeats the pixels at its edges.
+        crop_pos_x, crop_pos_y, crop_pos_z, rounding: position of the window, see `crop`.
+        mirror: sum of 1 to exchange left and right, 2 to exchange top and bottom, 4 to exchange front and back.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
+    """
+    def __init__(
+        self,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class FastResizeCropMirror:
+    """Scale, crop and mirror images and volumes in one step, by default without antialiasing.
+
+    The result is that of `resize`, `crop` and `flip`, but only the pixels of the window are computed.
+
+    Args:
+        image: any dtype.
+        size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: size of the scaled image, see `resize`.
+        mode, max_size, subpixel_scale, roi_start, roi_end, roi_relative: see `resize`.
+        crop, crop_w, crop_h, crop_d: size of the window in the scaled image, see `crop`; the depth applies to volumes. A
+            window larger than the image repeats the pixels at its edges.
+        crop_pos_x, crop_pos_y, crop_pos_z, rounding: position of the window, see `crop`.
+        mirror: sum of 1 to exchange left and right, 2 to exchange top and bottom, 4 to exchange front and back.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
+    """
+    def __init__(
+        self,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        mirror: int | DataNode = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class RandomResizedCrop:
     """Cut random windows out of images, and scale them to one size.
 
@@ -2539,6 +2994,65 @@ class RandomResizedCrop:
         minibatch_size: Any = ...,
         temp_buffer_hint: Any = ...,
     ) -> list[DataNode]:
+        ...
+    
+
+class RandomCropGenerator:
+    """Draw windows of random area and aspect ratio, for example for `slice`.
+
+    Args:
+        shape: shapes of images, as (height, width) or (height, width, channels); integers.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+
+    Returns:
+        Position and size of the window, as (top, left) and (height, width); INT32.
+    """
+    def __init__(
+        self,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        shape: DataNode | _Constant,
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        shape: _Sequence[DataNode],
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
         ...
     
 
@@ -2859,6 +3373,317 @@ class Transpose:
         perm: _Ints | None = ...,
         transpose_layout: bool = ...,
         output_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Spectrogram:
+    """Compute the spectra of windows of a signal.
+
+    Args:
+        signal: FLOAT; at most one dimension with an extent other than 1.
+        nfft: length of the Fourier transform; windows are padded with zeros. The result has ``nfft // 2 + 1`` frequencies.
+            Default: `window_length`.
+        window_length: length of a window in samples.
+        window_step: distance between windows in samples.
+        window_fn: factor for each sample of a window. Default: a Hann window.
+        power: 2 for the power, 1 for the magnitude of each frequency.
+        center_windows: whether the middle of the first window is the first sample. Otherwise windows lie within the signal.
+        reflect_padding: whether centered windows mirror the signal at its ends. Otherwise it continues with zeros.
+        layout: "ft" for frequencies by windows, "tf" for windows by frequencies.
+    """
+    def __init__(
+        self,
+        *,
+        nfft: int | None = ...,
+        window_length: int = ...,
+        window_step: int = ...,
+        window_fn: _Floats | None = ...,
+        power: int = ...,
+        center_windows: bool = ...,
+        reflect_padding: bool = ...,
+        layout: Literal["ft", "tf"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        signal: DataNode | _Constant,
+        /,
+        *,
+        nfft: int | None = ...,
+        window_length: int = ...,
+        window_step: int = ...,
+        window_fn: _Floats | None = ...,
+        power: int = ...,
+        center_windows: bool = ...,
+        reflect_padding: bool = ...,
+        layout: Literal["ft", "tf"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        signal: _Sequence[DataNode],
+        /,
+        *,
+        nfft: int | None = ...,
+        window_length: int = ...,
+        window_step: int = ...,
+        window_fn: _Floats | None = ...,
+        power: int = ...,
+        center_windows: bool = ...,
+        reflect_padding: bool = ...,
+        layout: Literal["ft", "tf"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class PowerSpectrum:
+    """Compute the spectra of signals along an axis.
+
+    Args:
+        data: FLOAT; from one to three dimensions.
+        axis: axis of time, which becomes that of frequency; -1: the last one.
+        nfft: length of the Fourier transform: longer signals are cut off, shorter ones padded with zeros. The result has
+            ``nfft // 2 + 1`` frequencies. Default, or with 0 or less: the length of the signals.
+        power: 2 for the power, 1 for the magnitude of each frequency.
+    """
+    def __init__(
+        self,
+        *,
+        axis: int = ...,
+        nfft: int | None = ...,
+        power: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        axis: int = ...,
+        nfft: int | None = ...,
+        power: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        axis: int = ...,
+        nfft: int | None = ...,
+        power: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class MelFilterBank:
+    """Convert spectra to the mel scale, with triangular filters.
+
+    Args:
+        spectrum: FLOAT; the axis "f" of its layout has the frequencies from 0 to half of the sample rate. Without a layout,
+            the last but one axis has them, or the only one.
+        nfilter: number of filters, and of elements in this axis of the result.
+        sample_rate: sample rate of the signal in Hz.
+        freq_low: lowest frequency in Hz.
+        freq_high: highest frequency in Hz. Default: half of the sample rate.
+        normalize: whether the integral of each filter is 1. Otherwise its peak is 1.
+        mel_formula: "slaney", linear below 1000 Hz and logarithmic above, as in librosa; or "htk", ``2595 * log10(1 + f /
+            700)``.
+    """
+    def __init__(
+        self,
+        *,
+        nfilter: int = ...,
+        sample_rate: float = ...,
+        freq_low: float = ...,
+        freq_high: float = ...,
+        normalize: bool = ...,
+        mel_formula: Literal["slaney", "htk"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        spectrum: DataNode | _Constant,
+        /,
+        *,
+        nfilter: int = ...,
+        sample_rate: float = ...,
+        freq_low: float = ...,
+        freq_high: float = ...,
+        normalize: bool = ...,
+        mel_formula: Literal["slaney", "htk"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        spectrum: _Sequence[DataNode],
+        /,
+        *,
+        nfilter: int = ...,
+        sample_rate: float = ...,
+        freq_low: float = ...,
+        freq_high: float = ...,
+        normalize: bool = ...,
+        mel_formula: Literal["slaney", "htk"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class MFCC:
+    """Compute mel-frequency cepstral coefficients: the discrete cosine transform of spectra on the mel scale.
+
+    Args:
+        spectrum: FLOAT; from two to four dimensions, on the mel scale, usually in decibels.
+        axis: axis of frequencies.
+        n_mfcc: number of coefficients, at most the number of frequencies.
+        dct_type: type of the transform, from 1 to 4.
+        normalize: whether the transform is orthonormal.
+        lifter: if positive, coefficient ``i`` is multiplied by ``1 + sin(pi * (i + 1) / lifter) * lifter / 2``.
+    """
+    def __init__(
+        self,
+        *,
+        axis: int = ...,
+        n_mfcc: int = ...,
+        dct_type: int = ...,
+        normalize: bool = ...,
+        lifter: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        spectrum: DataNode | _Constant,
+        /,
+        *,
+        axis: int = ...,
+        n_mfcc: int = ...,
+        dct_type: int = ...,
+        normalize: bool = ...,
+        lifter: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        spectrum: _Sequence[DataNode],
+        /,
+        *,
+        axis: int = ...,
+        n_mfcc: int = ...,
+        dct_type: int = ...,
+        normalize: bool = ...,
+        lifter: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ToDecibels:
+    """Convert magnitudes or powers to decibels.
+
+    ``out = multiplier * log10(max(data / reference, 10 ** (cutoff_db / multiplier)))``
+
+    Args:
+        data: FLOAT; positive numbers of any shape.
+        multiplier: factor of the logarithm: 10 for powers, 20 for magnitudes.
+        reference: magnitude or power that has 0 decibels. Default: the maximum of each input.
+        cutoff_db: least value of the result.
+    """
+    def __init__(
+        self,
+        *,
+        multiplier: float = ...,
+        reference: float = ...,
+        cutoff_db: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        multiplier: float = ...,
+        reference: float = ...,
+        cutoff_db: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        multiplier: float = ...,
+        reference: float = ...,
+        cutoff_db: float = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,

@@ -70,6 +70,9 @@ CASES = {
     "experimental.erode": Case({"iterations": 2}),
     "experimental.median_blur": Case({"window_size": [3, 5]}, NUMBERS),
     "expand_dims": arrays({"axes": [0, 2]}),
+    "experimental.resize": Case({"size": [5, 3]}),
+    "experimental.tensor_resize": arrays({"sizes": [4, 5], "axes": [0, 2]}, PIXELS),
+    "fast_resize_crop_mirror": Case({"size": [5, 6], "crop": [4, 3], "mirror": 3}),
     "flip": Case({"horizontal": 1, "vertical": 1}),
     "full_like": arrays(inputs=2),
     "gaussian_blur": Case({"sigma": 0.9}),
@@ -82,12 +85,16 @@ CASES = {
     "noise.gaussian": arrays({"stddev": 9.0}),
     "noise.salt_and_pepper": arrays({"prob": 0.5}),
     "noise.shot": arrays(),
+    "mel_filter_bank": arrays({"nfilter": 5}, ["float32"]),
+    "mfcc": arrays({"n_mfcc": 2}, ["float32"]),
     "normalize": Case({"axis_names": "HW"}),
     "one_hot": arrays({"num_classes": 5, "axis": 0}),
     "ones_like": arrays(),
     "pad": Case({"axis_names": "HW", "shape": [9, 10], "fill_value": 3.0}),
     "paste": Case({"ratio": 1.7, "fill_value": 3, "paste_x": 0.2}),
     "random.beta": arrays(),
+    "power_spectrum": arrays({"nfft": 8, "axis": 1}, ["float32"]),
+    "preemphasis_filter": arrays({"border": "reflect"}),
     "random.choice": arrays({"shape": [3]}),
     "random.coin_flip": arrays(),
     "random.normal": arrays(),
@@ -104,12 +111,14 @@ CASES = {
     "reinterpret": arrays({"dtype": types.UINT8}),
     "reshape": arrays({"shape": [-1, 2]}),
     "resize": Case({"size": [5, 3]}),
+    "resize_crop_mirror": Case({"size": [5, 6], "crop": [4, 3], "mirror": 3}),
     "rotate": Case({"angle": 25.0, "fill_value": 3.0}),
     "saturation": COLORS._replace(arguments={"saturation": 1.4}),
     "shapes": arrays(),
     "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
     "squeeze": arrays({"axes": []}),
     "stack": arrays({"axis": 2}, inputs=3),
+    "to_decibels": arrays({"reference": 3.0}, ["float32"]),
     "transpose": arrays({"perm": [2, 0, 1]}),
     "warp_affine": Case({"matrix": [0.9, 0.2, -0.3, -0.15, 1.1, 0.7]}),
     "zeros_like": arrays(),
@@ -117,6 +126,7 @@ CASES = {
 #: Operators whose inputs are files or arbitrary, or that have no inputs, and the files with their property tests.
 OTHERS = {
     "batch_permutation": "tests/operators/test_permutations.py",
+    "audio_resample": "tests/operators/test_spectra.py",
     "constant": "tests/operators/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
     "decoders.image_crop": "tests/operators/test_decoding.py",
@@ -125,22 +135,29 @@ OTHERS = {
     "decoders.image_slice": "tests/operators/test_decoding.py",
     "decoders.numpy": "tests/operators/test_decoding.py",
     "experimental.debayer": "tests/operators/test_color.py",
+    "experimental.audio_resample": "tests/operators/test_spectra.py",
     "experimental.decoders.video": "tests/sources/readers/test_video_reader.py",
     "experimental.filter": "tests/operators/test_convolutions.py",
     "full": "tests/operators/test_filling.py",
     "io.file.read": "tests/operators/test_file_access.py",
     "ones": "tests/operators/test_filling.py",
+    "nonsilent_region": "tests/operators/test_spectra.py",
     "per_frame": "tests/operators/test_frames.py",
     "peek_image_shape": "tests/operators/test_decoding.py",
     "permute_batch": "tests/operators/test_permutations.py",
     "python_function": "tests/operators/test_python_functions.py",
+    "random_crop_generator": "tests/operators/test_resizing.py",
+    "spectrogram": "tests/operators/test_spectra.py",
     "torch_python_function": "tests/parity/test_python_functions.py",
     "zeros": "tests/operators/test_filling.py",
 }
 #: Layouts without depth; each image operator supports some.
 LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
 #: Tolerance of pixel values: OpenCV scales some images with integers, and blurs rows in another order than columns.
-APART = {"resize": 1, "random_resized_crop": 1, "gaussian_blur": 1}
+APART = {
+    **dict.fromkeys(["resize", "random_resized_crop", "resize_crop_mirror", "fast_resize_crop_mirror"], 1),
+    **dict.fromkeys(["experimental.resize", "experimental.tensor_resize", "gaussian_blur"], 1),
+}
 #: Means over a sequence are summed in another order than means over an image.
 CLOSE = {"normalize": 1e-5}
 

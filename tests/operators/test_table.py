@@ -28,6 +28,10 @@ TABLE = {
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
     ),
+    "scaling in other ways": (
+        "resize_crop_mirror fast_resize_crop_mirror experimental.resize experimental.tensor_resize random_crop_generator",
+        "test_resizing.py",
+    ),
     "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
@@ -51,23 +55,32 @@ TABLE = {
     ),
     "random": ("random.uniform random.normal random.coin_flip random.choice random.beta", "test_randoms.py"),
     "files": ("io.file.read", "test_file_access.py"),
-    "audio": ("decoders.audio", "test_audio.py"),
+    "audio": (
+        "decoders.audio audio_resample experimental.audio_resample preemphasis_filter nonsilent_region spectrogram "
+        "power_spectrum mel_filter_bank mfcc to_decibels",
+        "test_audio.py test_spectra.py",
+    ),
     "videos": ("experimental.decoders.video", "test_video_reader.py"),
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
-#: Groups of operators on images.
+#: Groups of operators on images or sounds.
 WITH_PICTURES = [
     "decoding",
     "geometry",
+    "scaling in other ways",
     "color and filters",
     "convolutions",
     "blurs and grids",
     "histograms and mosaics",
     "noise",
+    "audio",
 ]
-#: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "experimental.debayer"}
+#: Operators in these groups whose results are not images or sounds, and a second name.
+WITHOUT_PICTURES = {
+    *("decoders.numpy", "peek_image_shape", "random_crop_generator", "experimental.debayer"),
+    *("decoders.audio", "experimental.audio_resample"),
+}
 PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
 
 

@@ -21,11 +21,16 @@ from tests.operators.running import run
 
 #: Required arguments of operators, without nodes.
 NEEDED: dict[str, dict[str, Any]] = {
+    "audio_resample": {"scale": 2.0},
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
     "constant": {"fdata": 1.0},
     "expand_dims": {"axes": 0},
     "experimental.debayer": {"blue_position": 0},
+    "experimental.audio_resample": {"scale": 2.0},
+    "experimental.resize": {"size": 3},
+    "experimental.tensor_resize": {"sizes": 3},
+    "fast_resize_crop_mirror": {"size": 3},
     "gaussian_blur": {"sigma": 1.0},
     "paste": {"ratio": 2.0, "fill_value": 0},
     "permute_batch": {"indices": [0]},
@@ -34,6 +39,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "reinterpret": {"shape": 3},
     "reshape": {"shape": 3},
     "resize": {"size": 3},
+    "resize_crop_mirror": {"size": 3},
     "rotate": {"angle": 30.0},
     "squeeze": {"axes": 0},
     "torch_python_function": {"function": len},
@@ -41,7 +47,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 #: Values with a wrong one for every rule.
 NUMBERS = (-2, -0.5, 0, 0.5, 1.5, 2, 1e6, float("nan"), float("inf"), [], [1, 1], [2, 1], [1] * 20)
-OTHERS = ("HH", types.UINT8)
+OTHERS = ("HH", types.UINT8, types.BOOL)
 
 
 def any_node(layout: str | None = None) -> Any:

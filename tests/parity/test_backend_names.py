@@ -43,7 +43,10 @@ OTHERS = {
     "hybrid_huffman_threshold",
     "image_type",
 }
-OTHER_TYPES = {("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")}
+OTHER_TYPES = {
+    *(("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")),
+    *(("AudioResample", "out_length"), ("experimental__AudioResample", "out_length")),  # INT64
+}
 
 
 def public(module: object) -> set[str]:

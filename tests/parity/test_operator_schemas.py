@@ -34,7 +34,10 @@ ADDED = {
 OTHER_DEFAULTS = {
     **{
         (operator, name): "None is interp_type, which is what DALI's default is for as well"
-        for operator in ("resize", "random_resized_crop")
+        for operator in (
+            *("resize", "random_resized_crop", "resize_crop_mirror", "fast_resize_crop_mirror"),
+            *("experimental.resize", "experimental.tensor_resize"),
+        )
         for name in ("min_filter", "mag_filter")
     },
     **{

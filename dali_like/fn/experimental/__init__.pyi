@@ -21,6 +21,55 @@ _Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
+def audio_resample(
+    signal: DataNode | _Constant,
+    /,
+    *,
+    in_rate: float | DataNode | None = None,
+    out_rate: float | DataNode | None = None,
+    scale: float | DataNode | None = None,
+    out_length: int | DataNode | None = None,
+    quality: float = 50.0,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Change the sample rate of audio signals.
+
+    The result is DALI's: that of a sinc filter with a Hann window. Like DALI, it has no low-pass filter: at a lower rate,
+    frequencies above half of the new rate turn up at others. `decoders.audio` with ``sample_rate=`` removes them.
+
+    Args:
+        signal: shape (frames,) or (frames, channels); INT8, UINT8, INT16, UINT16, INT32, UINT32 or FLOAT.
+        in_rate, out_rate: sample rates of input and result, in the same unit.
+        scale: ratio of the rates, instead.
+        out_length: number of frames of the result, instead.
+        quality: from 0, for a filter with 3 lobes, to 100, with 64 lobes.
+        dtype: data type of the result. Default: that of the input. The ranges of values correspond: -1 to 1 for FLOAT, the
+            whole range for integers. Zero of signed types is the middle of unsigned ones.
+    """
+
+@overload
+def audio_resample(
+    signal: _Sequence[DataNode],
+    /,
+    *,
+    in_rate: float | DataNode | None = None,
+    out_rate: float | DataNode | None = None,
+    scale: float | DataNode | None = None,
+    out_length: int | DataNode | None = None,
+    quality: float = 50.0,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def equalize(
     image: DataNode | _Constant,
     /,
@@ -247,5 +296,244 @@ def erode(
     name: str | None = None,
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def resize(
+    image: DataNode | _Constant,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[True],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def resize(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[True],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[list[DataNode]]:
+    ...
+
+@overload
+def resize(
+    image: DataNode | _Constant,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[False] = False,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> DataNode:
+    """Scale images and volumes.
+
+    Args:
+        image: any dtype. Empty images stay empty.
+        size: size of the result, as (height, width) or (depth, height, width), or one number for all axes; 0: follows from
+            the others and `mode`; negative: mirrored.
+        resize_x: width of the result.
+        resize_y: height of the result.
+        resize_z: depth of the result.
+        resize_shorter: length of the shorter side; keeps proportions.
+        resize_longer: length of the longer side; keeps proportions.
+        mode: "default": sides without a size are scaled like the others. "stretch": they are not scaled. "not_larger",
+            "not_smaller": proportions are kept, and no side is larger, or smaller, than given.
+        max_size: maximum length of the sides; one for all axes, or one for each.
+        subpixel_scale: where a side of the result is not an integer, use slightly more or less of the image, to keep
+            proportions exactly. False: use the whole image.
+        roi_start: start of the region to scale, in pixels, in the order of `size`. Default: the whole image.
+        roi_end: end of the region; an end before the start mirrors the image.
+        roi_relative: whether the region is given in fractions of the image's extents.
+        interp_type: interpolation between pixels.
+        min_filter: interpolation where the image shrinks.
+        mag_filter: interpolation where the image grows.
+        antialias: whether to filter where the image shrinks, so that no pixel is skipped.
+        dtype: FLOAT, or the type of the input, which is the default.
+        save_attrs: whether to return the original size as a second result, as (height, width) or (depth, height, width),
+            INT32.
+    """
+
+@overload
+def resize(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[False] = False,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def tensor_resize(
+    data: DataNode | _Constant,
+    /,
+    *,
+    sizes: _Floats | DataNode | None = None,
+    scales: _Floats | DataNode | None = None,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    size_rounding: Literal["round", "truncate", "ceil"] = "round",
+    subpixel_scale: bool = True,
+    alignment: _Floats | DataNode = (0.5,),
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> DataNode:
+    """Scale arrays along any axes.
+
+    Arguments for several axes have one number for all `axes`, or one for each.
+
+    Args:
+        data: any dtype, at least one dimension. Empty arrays stay empty.
+        sizes: extents of the result; 0: follows from the others and `mode`; negative: mirrored.
+        scales: ratios of the extents of the result to those of the input, instead.
+        axes: axes to scale. Default: all.
+        axis_names: the same as letters of the layout.
+        mode: see `resize`. With "not_larger" and "not_smaller", the other axes are scaled too.
+        max_size: maximum extents of the result.
+        size_rounding: rounding of extents that are not integers: "round", "truncate" or "ceil".
+        subpixel_scale: where an extent of the result is not an integer, use slightly more or less of the input, to keep the
+            scale exactly. False: use the whole input.
+        alignment: point of the input that keeps its place then, from 0 (start of the result) to 1 (its end).
+        roi_start, roi_end: region to scale, in elements. An end before the start mirrors it. Default: all.
+        roi_relative: whether the region is given in fractions of the extents.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
+    """
+
+@overload
+def tensor_resize(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    sizes: _Floats | DataNode | None = None,
+    scales: _Floats | DataNode | None = None,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    size_rounding: Literal["round", "truncate", "ceil"] = "round",
+    subpixel_scale: bool = True,
+    alignment: _Floats | DataNode = (0.5,),
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
 ) -> list[DataNode]:
     ...
