@@ -38,10 +38,9 @@ _ALTERNATIVES = {
     "use the operators of Python: node + 1": "arithmetic_generic_op",
     "use node.property(key)": "get_property",
     "use fn.python_function": "dl_tensor_python_function dump_image",
-    "its operators are in fn itself, if they exist here": "experimental.decoders.",
     _WRITE: "grid_mask jitter laplacian sphere water",
 }
-_EXPERIMENTAL = "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape resize"
+_EXPERIMENTAL = "resize"
 
 
 def _alternatives() -> dict[str, str]:
