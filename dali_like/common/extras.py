@@ -45,6 +45,9 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "array-record": ("array-record>=0.8",),
         "lance": ("pylance>=0.20",),
         "zstd": ("zstandard>=0.22",),
+        "formats": ("imagecodecs>=2024.6.1",),
+        "lz4": ("lz4>=4.3",),
+        "numba": ("numba>=0.60",),
     }
 )
 

@@ -21,7 +21,7 @@ _ALTERNATIVES = {
     _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
     "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
-    "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
+    "experimental.filter experimental.median_blur experimental.remap experimental.warp_perspective",
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",
     _MATRIX: "transforms. transform_translation transforms.combine transforms.crop transforms.rotation transforms.scale "
     "transforms.shear transforms.translation",
@@ -32,12 +32,10 @@ _ALTERNATIVES = {
     "add numbers of fn.random.normal or fn.random.uniform to the images": "noise. noise.gaussian noise.salt_and_pepper "
     "noise.shot",
     "draw it in the source from info.rng()": "random.beta random_crop_generator batch_permutation permute_batch",
-    "use indices in brackets: node[i, begin:end]": "element_extract sequence_rearrange subscript_dim_check tensor_subscript "
+    "use indices in brackets: node[i, begin:end]": "subscript_dim_check tensor_subscript "
     "hidden. hidden.arithmetic_generic_op hidden.constant hidden.subscript_dim_check hidden.tensor_subscript "
     "hidden.transform_translation",
     "use the operators of Python: node + 1": "arithmetic_generic_op",
-    "use node.property(key)": "get_property",
-    "use fn.python_function": "dl_tensor_python_function dump_image",
     _WRITE: "grid_mask jitter laplacian sphere water",
 }
 _EXPERIMENTAL = "resize"

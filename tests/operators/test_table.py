@@ -24,6 +24,11 @@ TABLE = {
         "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape decoders.numpy",
         "test_image_decoder.py test_decoding.py",
     ),
+    "decoding of any depth": (
+        "experimental.decoders.image experimental.decoders.image_crop experimental.decoders.image_random_crop "
+        "experimental.decoders.image_slice experimental.peek_image_shape",
+        "test_experimental_decoders.py",
+    ),
     "geometry": (
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
@@ -33,7 +38,9 @@ TABLE = {
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
         "test_color.py test_filters.py test_normalizing.py",
     ),
-    "sequences": ("per_frame", "test_frames.py"),
+    "sequences": ("per_frame element_extract sequence_rearrange", "test_frames.py test_sequences.py"),
+    "inspection": ("get_property dump_image", "test_inspection.py"),
+    "compression": ("experimental.inflate", "test_cpu_surface.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
         "constant reductions.sum reductions.mean reductions.mean_square reductions.rms reductions.min reductions.max "
@@ -44,12 +51,14 @@ TABLE = {
     "files": ("io.file.read", "test_file_access.py"),
     "audio": ("decoders.audio", "test_audio.py"),
     "videos": ("experimental.decoders.video", "test_video_reader.py"),
-    "Python": ("python_function torch_python_function", "test_python_functions.py"),
+    "Python": ("python_function torch_python_function dl_tensor_python_function", "test_python_functions.py"),
+    "Numba": ("experimental.numba_function", "test_numba_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
 #: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
+WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape", "experimental.peek_image_shape"}
+_WITH_PICTURES = ("decoding", "decoding of any depth", "geometry", "color and filters")
+PICTURED = [path for name in _WITH_PICTURES for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():
@@ -64,7 +73,7 @@ def test_what_belongs_to_each(path, files):
     assert operator.attrgetter(description.class_path)(ops).description is description
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "operators").glob("*.md")]
     assert sum(f"## fn.{path}\n" in page for page in pages) == 1
-    name = path.removeprefix("reductions.").removeprefix("random.")
+    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("experimental.")
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
 

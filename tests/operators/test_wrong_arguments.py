@@ -24,8 +24,19 @@ NEEDED: dict[str, dict[str, Any]] = {
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
     "constant": {"fdata": 1.0},
+    "dl_tensor_python_function": {"function": len},
+    "element_extract": {"element_map": 0},
     "expand_dims": {"axes": 0},
+    "experimental.inflate": {"shape": 3},
+    "experimental.numba_function": {
+        "run_fn": len,
+        "in_types": [types.UINT8],
+        "ins_ndim": [1],
+        "out_types": [types.UINT8],
+        "outs_ndim": [1],
+    },
     "gaussian_blur": {"sigma": 1.0},
+    "get_property": {"key": "layout"},
     "paste": {"ratio": 2.0, "fill_value": 0},
     "python_function": {"function": len},
     "random_resized_crop": {"size": 3},
@@ -33,13 +44,14 @@ NEEDED: dict[str, dict[str, Any]] = {
     "reshape": {"shape": 3},
     "resize": {"size": 3},
     "rotate": {"angle": 30.0},
+    "sequence_rearrange": {"new_order": 0},
     "squeeze": {"axes": 0},
     "torch_python_function": {"function": len},
     "warp_affine": {"matrix": [1, 0, 0, 0, 1, 0]},
 }
 #: Values with a wrong one for every rule.
 NUMBERS = (-2, -0.5, 0, 0.5, 1.5, 2, 1e6, float("nan"), float("inf"), [], [1, 1], [2, 1], [1] * 20)
-OTHERS = ("HH", types.UINT8)
+OTHERS = ("HH", types.UINT8, types.BOOL)
 
 
 def any_node(layout: str | None = None) -> Any:

@@ -39,7 +39,7 @@ OTHER_DEFAULTS = {
     },
     **{
         (operator, name): "None is WH or (1, 0), according to whether there is a layout"
-        for operator in ("slice", "decoders.image_slice")
+        for operator in ("slice", "decoders.image_slice", "experimental.decoders.image_slice")
         for name in ("axes", "axis_names")
     },
     **{
@@ -51,14 +51,20 @@ OTHER_DEFAULTS = {
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
     ("warp_affine", "matrix"): "an empty list",
+    ("dl_tensor_python_function", "batch_processing"): "DALI's class passes True",
+    ("experimental.numba_function", "setup_fn"): "the address of none",
     ("one_hot", "axis"): "None is -1; but then a number in an array gets no further dimension",
 }
 #: Of every operator.
 COMMON = {"device", "name", "preserve", "bytes_per_sample_hint"}
 
 
+#: Names of schemas that are not those of the operators.
+SCHEMAS = {"experimental.numba_function": "NumbaFuncImpl"}
+
+
 def schema_of(description: Description) -> Any:
-    return backend.GetSchema(description.class_path.replace(".", "__"))
+    return backend.GetSchema(SCHEMAS.get(description.path, description.class_path.replace(".", "__")))
 
 
 @pytest.mark.parametrize("path", descriptions())
