@@ -10,7 +10,7 @@ import inspect
 import textwrap
 import typing
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -53,6 +53,8 @@ _OURS = {
         "mixed_ops": "_registry",
     },
 }
+#: Submodules without operators.
+_OTHER_MODULES = {"fn.experimental": ("inputs",), "ops.experimental": ("inputs",)}
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
     Floats: "_Floats",
@@ -73,16 +75,23 @@ def stubs() -> dict[str, str]:
         for module, members in modules.items():
             write = _function if root == "fn" else _class
             title = f"``nvidia.dali.{root}{'.' + module if module else ''}``."
-            imports = "" if module else _imports(root, modules)
+            package = f"{root}.{module}" if module else root
+            imports = _imports(package, [f"{root}.{other}" for other in modules if other])
             parts = [_HEAD.format(title=title, imports=imports), *map(write, members)]
-            texts[f"{root}/{module.replace('.', '/') or '__init__'}.pyi"] = "\n".join(parts)
+            texts[f"{package.replace('.', '/')}{'/__init__' if imports else ''}.pyi"] = "\n".join(parts)
     return texts
 
 
-def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    submodules = {module.partition(".")[0] for module in modules if module}
-    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(submodules)]
-    lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
+def _imports(package: str, modules: Iterable[str]) -> str:
+    """Return the imports of the submodules of a package, and of its other names; nothing for a module."""
+    inside = [module.removeprefix(f"{package}.") for module in modules if module.startswith(f"{package}.")]
+    if not inside:
+        return ""
+    submodules = {module.partition(".")[0] for module in inside} | {*_OTHER_MODULES.get(package, ())}
+    lines = [f"from dali_like.{package} import {module} as {module}" for module in sorted(submodules)]
+    lines += [
+        f"from dali_like.{package}.{module} import {name} as {name}" for name, module in _OURS.get(package, {}).items()
+    ]
     return "\n".join([*lines, ""])
 
 

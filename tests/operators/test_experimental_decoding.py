@@ -66,7 +66,7 @@ class TestTypes:
         np.testing.assert_array_equal(wide[0], np.trunc(RGB_PIXELS * (127 / 255) + 0.5).astype(np.int8), strict=True)
 
     def test_other_types(self):
-        with pytest.raises(ArgumentError, match="dtype must be a data type .*, one of UINT8, INT8, UINT16"):
+        with pytest.raises(ArgumentError, match=r"dtype must be a data type .*, one of UINT8, INT8, UINT16"):
             decoders.image(fn.external_source(name="x"), dtype=types.FLOAT16)
 
 
