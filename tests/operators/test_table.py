@@ -40,7 +40,7 @@ TABLE = {
     ),
     "sequences": ("per_frame element_extract sequence_rearrange", "test_frames.py test_sequences.py"),
     "inspection": ("get_property dump_image", "test_inspection.py"),
-    "compression": ("experimental.inflate", "test_cpu_surface.py"),
+    "compression": ("experimental.inflate", "test_inflate.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
         "constant reductions.sum reductions.mean reductions.mean_square reductions.rms reductions.min reductions.max "
