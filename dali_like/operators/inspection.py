@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
+from dali_like.graph.nodes import DataNode, source_info_of
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import operator
 
@@ -40,7 +42,11 @@ def dump_image(call: OperatorCall, input: Array, *, suffix: str = "", input_layo
     return call.part(input)
 
 
-@operator(output_layout="", strided=True)
+def _with_property(nodes: Sequence[DataNode], given: Mapping[str, Any]) -> Sequence[DataNode]:
+    return [source_info_of(node) for node in nodes] if given["key"] == "source_info" else nodes
+
+
+@operator(output_layout="", strided=True, replace_inputs=_with_property)
 def get_property(call: OperatorCall, input: Array, *, key: Literal["source_info", "layout"]) -> Array:
     """Return a property of each sample, as an array of bytes.
 
@@ -52,5 +58,4 @@ def get_property(call: OperatorCall, input: Array, *, key: Literal["source_info"
     Returns:
         Text as a one-dimensional array of uint8.
     """
-    text = call.layout if key == "layout" else ""
-    return np.frombuffer(text.encode(), np.uint8)
+    return call.part(input) if key == "source_info" else np.frombuffer(call.layout.encode(), np.uint8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dali_like import fn
+from dali_like import Pipeline, fn, types
 from dali_like.errors import ArgumentError, SampleError
 from tests.operators.running import WAYS, run
 
@@ -54,3 +54,43 @@ def test_what_is_no_image(tmp_path, monkeypatch):
     with pytest.raises(ArgumentError, match="input_layout must be 'HWC', not 'CHW'"):
         fn.dump_image(fn.external_source(name="x"), input_layout="CHW")
     assert [*tmp_path.iterdir()] == []
+
+
+class TestNamesOfFiles:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        for i in range(3):
+            (tmp_path / "a" / f"{i}.png").write_bytes(bytes([i] * (5 + i)))
+        return tmp_path
+
+    def define(self, folder):
+        data, label = fn.readers.file(file_root=str(folder), name="files", random_shuffle=True, seed=3)
+        chosen = fn.cast(data, dtype=types.INT16)[:1]
+        return [fn.get_property(chosen, key="source_info"), chosen, data.source_info(), label.source_info()]
+
+    def texts(self, pipe):
+        try:
+            return [[bytes(np.array(batch.at(i))) for i in range(3)] for batch in pipe.run()]
+        finally:
+            pipe.close()
+
+    @pytest.mark.parametrize("options", [{"py_num_workers": 0}, {"py_num_workers": 1, "py_start_method": "thread"}])
+    def test_behind_operators(self, folder, options):
+        pipe = Pipeline(batch_size=3, num_threads=1, **options)
+        with pipe:
+            pipe.set_outputs(*self.define(folder))
+
+        infos, firsts, same, of_labels = self.texts(pipe)
+
+        assert sorted(infos) == [b"a/0.png", b"a/1.png", b"a/2.png"]
+        assert [f"a/{first[0]}.png".encode() for first in firsts] == infos == same
+        assert of_labels == [b""] * 3
+
+    def test_in_a_serialized_pipeline(self, folder):
+        pipe = Pipeline(batch_size=3, num_threads=1, py_num_workers=0)
+        with pipe:
+            pipe.set_outputs(*self.define(folder))
+        again = Pipeline.deserialize(pipe.serialize())
+
+        assert self.texts(again) == self.texts(pipe)
