@@ -247,7 +247,7 @@ FLOAT_PIXELS = (RGB_PIXELS.astype(np.float32) / 200 - 0.1).astype(np.float32)
 #: Files with floating-point samples, and their pixels. Only the experimental decoders take them.
 FLOAT_FILES: dict[str, tuple[Callable[[], bytes], NDArray[np.float32]]] = {
     "tiff_rgb_float": (lambda: with_tifffile(FLOAT_PIXELS), FLOAT_PIXELS),
-    "tiff_rgb_float_lzw": (lambda: with_tifffile(FLOAT_PIXELS, compression="lzw"), FLOAT_PIXELS),
+    "tiff_rgb_float_deflate": (lambda: with_tifffile(FLOAT_PIXELS, compression="zlib"), FLOAT_PIXELS),
     "tiff_rgb_float_tiles": (lambda: with_tifffile(FLOAT_PIXELS, tile=(32, 16)), FLOAT_PIXELS),
     "tiff_gray_float": (
         lambda: with_tifffile(FLOAT_PIXELS[:, :, 0], photometric="minisblack"),

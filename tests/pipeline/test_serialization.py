@@ -368,7 +368,10 @@ def changed(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (changed("version", to=None), "version None"),
         (changed("nodes", to={}), "the document: nodes should be a list"),
         (changed("nodes", 0, to=[]), "node 0 should be an object"),
-        (changed("nodes", 0, "kind", to="pickle"), "kind should be one of source, reader, .*, constant, operator, not 'pickle'"),
+        (
+            changed("nodes", 0, "kind", to="pickle"),
+            "kind should be one of source, reader, .*, constant, operator, not 'pickle'",
+        ),
         (changed("nodes", 0, "kind", to=None), "node 0: kind should be a string"),
         (changed("arguments", to=[]), "arguments should be an object"),
         (changed("arguments", "py_num_workers", to=3), "unknown entries py_num_workers"),
