@@ -151,6 +151,12 @@ class _Recipe(NamedTuple):
     pixels: NDArray[np.uint8] | None = None
 
 
+def codestream_of(jp2: bytes) -> bytes:
+    """The codestream of a JP2 file, without the boxes around it."""
+    return jp2[jp2.index(b"\xff\x4f\xff\x51") :]
+
+
+_LOSSLESS_JP2 = (cv2.IMWRITE_JPEG2000_COMPRESSION_X1000, 1000)
 _JPEG_SAMPLING = cv2.IMWRITE_JPEG_SAMPLING_FACTOR
 _RECIPES = {
     "jpeg_444": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, subsampling=0)),
@@ -218,9 +224,36 @@ _RECIPES = {
     "tiff_palette": _Recipe(lambda: with_pillow(PALETTE_IMAGE, "TIFF"), PALETTE_PIXELS),
     "tiff_1": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "TIFF"), BILEVEL_PIXELS),
     "tiff_fax": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "TIFF", compression="group4"), BILEVEL_PIXELS),
+    "jpeg2000_rgb": _Recipe(lambda: with_opencv(RGB_PIXELS, ".jp2", *_LOSSLESS_JP2), RGB_PIXELS),
+    "jpeg2000_gray": _Recipe(lambda: with_opencv(GRAY_PIXELS, ".jp2", *_LOSSLESS_JP2), GRAY_PIXELS),
+    "jpeg2000_rgb_16": _Recipe(lambda: with_opencv(sixteen_bit(RGB_PIXELS), ".jp2", *_LOSSLESS_JP2), RGB_PIXELS),
+    "jpeg2000_codestream": _Recipe(lambda: codestream_of(with_opencv(RGB_PIXELS, ".jp2", *_LOSSLESS_JP2)), RGB_PIXELS),
+    "jpeg2000_lossy": _Recipe(lambda: with_opencv(RGB_PIXELS, ".jp2", cv2.IMWRITE_JPEG2000_COMPRESSION_X1000, 200)),
+    "pnm_rgb": _Recipe(lambda: with_opencv(RGB_PIXELS, ".ppm"), RGB_PIXELS),
+    "pnm_rgb_text": _Recipe(lambda: with_opencv(RGB_PIXELS, ".ppm", cv2.IMWRITE_PXM_BINARY, 0), RGB_PIXELS),
+    "pnm_rgb_16": _Recipe(lambda: with_opencv(sixteen_bit(RGB_PIXELS), ".ppm"), RGB_PIXELS),
+    "pnm_gray": _Recipe(lambda: with_opencv(GRAY_PIXELS, ".pgm"), GRAY_PIXELS),
+    "pnm_gray_text": _Recipe(lambda: with_opencv(GRAY_PIXELS, ".pgm", cv2.IMWRITE_PXM_BINARY, 0), GRAY_PIXELS),
+    "pnm_gray_comment": _Recipe(
+        lambda: b"P5 # of the test\n# and more\n%d\t%d\n255\n" % (WIDTH, HEIGHT) + GRAY_PIXELS.tobytes(), GRAY_PIXELS
+    ),
+    "pnm_1": _Recipe(lambda: with_opencv(BILEVEL_PIXELS, ".pbm"), BILEVEL_PIXELS),
+    "pnm_1_text": _Recipe(lambda: with_opencv(BILEVEL_PIXELS, ".pbm", cv2.IMWRITE_PXM_BINARY, 0), BILEVEL_PIXELS),
     "tiff_cmyk": _Recipe(lambda: with_pillow(CMYK_IMAGE, "TIFF"), np.asarray(CMYK_IMAGE.convert("RGB"))),
 }
 FILES = tuple(_RECIPES)
+#: RGB from a little below 0 to a little above 1.
+FLOAT_PIXELS = (RGB_PIXELS.astype(np.float32) / 200 - 0.1).astype(np.float32)
+#: Files with floating-point samples, and their pixels. Only the experimental decoders take them.
+FLOAT_FILES: dict[str, tuple[Callable[[], bytes], NDArray[np.float32]]] = {
+    "tiff_rgb_float": (lambda: with_tifffile(FLOAT_PIXELS), FLOAT_PIXELS),
+    "tiff_rgb_float_deflate": (lambda: with_tifffile(FLOAT_PIXELS, compression="zlib"), FLOAT_PIXELS),
+    "tiff_rgb_float_tiles": (lambda: with_tifffile(FLOAT_PIXELS, tile=(32, 16)), FLOAT_PIXELS),
+    "tiff_gray_float": (
+        lambda: with_tifffile(FLOAT_PIXELS[:, :, 0], photometric="minisblack"),
+        np.ascontiguousarray(FLOAT_PIXELS[:, :, :1]),
+    ),
+}
 
 
 @functools.cache

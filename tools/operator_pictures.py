@@ -49,6 +49,10 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "experimental.resize": {"size": [130, 80]},
     "experimental.tensor_resize": {"scales": [0.7, 1.2], "axes": [0, 1]},
     "fast_resize_crop_mirror": {"resize_shorter": 70, "crop": [60, 90], "mirror": 1},
+    "experimental.decoders.image": {"output_type": types.GRAY, "dtype": types.UINT8},
+    "experimental.decoders.image_crop": {"crop": [80, 95], "crop_pos_x": 0.6, "crop_pos_y": 0.2},
+    "experimental.decoders.image_random_crop": {"seed": 5},
+    "experimental.decoders.image_slice": {"rel_start": [0.1, 0.3], "rel_end": [0.6, 0.9]},
     "flip": {},
     "gaussian_blur": {"sigma": 3.0},
     "hsv": {"hue": 120.0, "saturation": 1.4},
@@ -100,7 +104,7 @@ def draw(path: str) -> Array:
     cv2 = optional("cv2", "drawing pictures", "images")
     photograph: Array = optional("skimage.data", "drawing pictures", "images").chelsea()
     photograph = cv2.resize(photograph, None, fx=_HEIGHT / 300, fy=_HEIGHT / 300, interpolation=cv2.INTER_AREA)
-    is_decoder = path.startswith("decoders.")
+    is_decoder = "decoders" in path.split(".")
     given = cv2.imencode(".png", photograph[:, :, ::-1])[1].ravel() if is_decoder else photograph
     pipe = Pipeline(batch_size=1, seed=1)
     with pipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Words that are not capitalized as usual.
-_ACRONYMS = {"coco": "COCO", "mfcc": "MFCC", "mxnet": "MXNet", "rms": "RMS", "tfrecord": "TFRecord"}
+_ACRONYMS = {"coco": "COCO", "dl": "DL", "mfcc": "MFCC", "mxnet": "MXNet", "rms": "RMS", "tfrecord": "TFRecord"}
 
 
 def class_name(name: str) -> str:

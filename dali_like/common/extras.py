@@ -46,6 +46,9 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "lance": ("pylance>=0.20",),
         "conditionals": ("diastatic-malt>=2.15",),
         "zstd": ("zstandard>=0.22",),
+        "formats": ("imagecodecs>=2024.6.1",),
+        "lz4": ("lz4>=4.3",),
+        "numba": ("numba>=0.60",),
     }
 )
 

@@ -1643,6 +1643,78 @@ def permute_batch(
     ...
 
 @overload
+def dump_image(
+    input: DataNode | _Constant,
+    /,
+    *,
+    suffix: str = "",
+    input_layout: str = "HWC",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Write images to files in the current directory, for debugging, and return them.
+
+    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
+    is one channel. The next batch overwrites the files.
+
+    Args:
+        input: uint8 images of one or three channels.
+        suffix: a part of the file names.
+        input_layout: "HWC".
+    """
+
+@overload
+def dump_image(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    suffix: str = "",
+    input_layout: str = "HWC",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def get_property(
+    input: DataNode | _Constant,
+    /,
+    *,
+    key: Literal["source_info", "layout"],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return a property of each sample, as an array of bytes.
+
+    Args:
+        input: any dtype.
+        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
+            directly or with operators between; empty for other samples.
+
+    Returns:
+        Text as a one-dimensional array of uint8.
+    """
+
+@overload
+def get_property(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    key: Literal["source_info", "layout"],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def python_function(
     *inputs: DataNode | _Fixed | float,
     function: Callable[..., Any],
@@ -1716,6 +1788,46 @@ def torch_python_function(
     name: str | None = None,
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
+) -> list[Any]:
+    ...
+
+@overload
+def dl_tensor_python_function(
+    *inputs: DataNode | _Fixed | float,
+    function: Callable[..., Any],
+    num_outputs: int = 1,
+    output_layouts: _Strings | None = None,
+    batch_processing: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = True,
+    bytes_per_sample_hint: Any = 0,
+    synchronize_stream: Any = True,
+) -> Any:
+    """Call a Python function with DLPack capsules; see `python_function`.
+
+    Args:
+        inputs: any dtypes.
+        function: receives a list of all samples of each input as DLPack capsules, or one sample of each input. It returns a
+            list of capsules or a capsule, or a tuple of these for several outputs. Objects with the method ``__dlpack__``
+            are accepted as well. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
+    """
+
+@overload
+def dl_tensor_python_function(
+    *inputs: _Sequence[DataNode],
+    function: Callable[..., Any],
+    num_outputs: int = 1,
+    output_layouts: _Strings | None = None,
+    batch_processing: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = True,
+    bytes_per_sample_hint: Any = 0,
+    synchronize_stream: Any = True,
 ) -> list[Any]:
     ...
 
@@ -2160,6 +2272,73 @@ def random_crop_generator(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> list[list[DataNode]]:
+    ...
+
+@overload
+def element_extract(
+    input: DataNode | _Constant,
+    /,
+    *,
+    element_map: _Ints,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> Any:
+    """Return elements of sequences, each as an output of its own.
+
+    Args:
+        input: sequences of any dtype: arrays whose first dimension counts the elements, with a layout that begins with F or
+            none.
+        element_map: numbers of the elements, one for each output.
+
+    Returns:
+        As many outputs as `element_map` has numbers. They have one dimension less than the input.
+    """
+
+@overload
+def element_extract(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    element_map: _Ints,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[Any]:
+    ...
+
+@overload
+def sequence_rearrange(
+    input: DataNode | _Constant,
+    /,
+    *,
+    new_order: _Ints | DataNode,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Reorder, repeat or drop elements of sequences.
+
+    Args:
+        input: sequences of any dtype: arrays whose first dimension counts the elements, with a layout that begins with F or
+            none.
+        new_order: for each element of the result, its number in the input.
+    """
+
+@overload
+def sequence_rearrange(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    new_order: _Ints | DataNode,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
     ...
 
 @overload

@@ -71,6 +71,7 @@ def image(
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
     device: str | None = None,
@@ -90,19 +91,19 @@ def image(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
     cache_batch_copy: Any = True,
     cache_debug: Any = False,
     cache_size: Any = 0,
     cache_threshold: Any = 0,
     cache_type: Any = "",
 ) -> DataNode:
-    """Decode images: JPEG, PNG, WebP, BMP and TIFF, recognized by their first bytes.
+    """Decode images: JPEG, JPEG 2000, PNG, WebP, BMP, PNM and TIFF, recognized by their first bytes.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
         output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
+        use_fast_idct: decode JPEGs with a faster transform, which changes pixels by a few units.
         adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because DALI's
             ``decoders.image`` ignores the orientation; this argument is from DALI's ``experimental.decoders.image``.
         min_size: minimum (height, width) of the result. Allows decoding JPEGs at half, a quarter or an eighth of their size,
@@ -125,6 +126,7 @@ def image(
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     adjust_orientation: bool = False,
     min_size: _Ints | None = None,
     device: str | None = None,
@@ -144,7 +146,6 @@ def image(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
     cache_batch_copy: Any = True,
     cache_debug: Any = False,
     cache_size: Any = 0,
@@ -167,6 +168,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -184,7 +186,6 @@ def image_crop(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> DataNode:
     """Decode windows of images.
 
@@ -193,6 +194,7 @@ def image_crop(
         crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`.
         crop_d, crop_pos_z: accepted for DALI compatibility.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
     """
 
 @overload
@@ -209,6 +211,7 @@ def image_crop(
     crop_pos_z: float | DataNode = 0.5,
     rounding: Literal["round", "truncate"] = "round",
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -226,7 +229,6 @@ def image_crop(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> list[DataNode]:
     ...
 
@@ -248,6 +250,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -265,7 +268,6 @@ def image_slice(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> DataNode:
     """Decode windows of images, given by start and end.
 
@@ -275,6 +277,7 @@ def image_slice(
         axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`.
         normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
     """
 
 @overload
@@ -295,6 +298,7 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -312,7 +316,6 @@ def image_slice(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> list[DataNode]:
     ...
 
@@ -325,6 +328,7 @@ def image_random_crop(
     random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
     num_attempts: int = 10,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     min_size: _Ints | None = None,
     seed: int = -1,
     device: str | None = None,
@@ -344,7 +348,6 @@ def image_random_crop(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> DataNode:
     """Decode random windows of images.
 
@@ -354,6 +357,7 @@ def image_random_crop(
         random_aspect_ratio: minimum and maximum of width / height.
         num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
         min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
             see `image`. The window covers the same part of the image. Not in DALI.
     """
@@ -367,6 +371,7 @@ def image_random_crop(
     random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
     num_attempts: int = 10,
     output_type: DALIImageType = DALIImageType.RGB,
+    use_fast_idct: bool = False,
     min_size: _Ints | None = None,
     seed: int = -1,
     device: str | None = None,
@@ -386,7 +391,6 @@ def image_random_crop(
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
-    use_fast_idct: Any = False,
 ) -> list[DataNode]:
     ...
 

@@ -30,6 +30,16 @@ class SourceNode:
         if self.external.reader is not None and self.external.parallel:
             self.external = self.external._replace(parallel=False)
 
+    def source_info(self, output: int) -> DataNode:
+        """Return a node of the origin of each sample of an output: another output of a reader, or a constant."""
+        if self.external.reader is None:
+            return _no_text()
+        number = self.external.reader.number_of_info(output)  # of an origin, it is the same, as in a loaded pipeline
+        if number is None:
+            number = len(self.external.declared)
+            self.external = self.external.with_source_info(output)
+        return DataNode(f"source_info of {self.external.name}", "cpu", self, number)
+
     @property
     def layouts(self) -> Sequence[str]:
         """The layout of each output."""
@@ -148,17 +158,19 @@ class DataNode(Expression):
         """Return a node of a property of each sample, as an array of bytes.
 
         Args:
-            key: "layout" for the layout in the graph; or "source_info", which is empty for all sources of this version.
+            key: "layout" for the layout in the graph; or "source_info" for the name of the file that a reader has read the
+                sample from, directly or with operators between; empty for other samples.
             device: where the property is wanted.
 
         Raises:
             ArgumentError: the key is unknown.
         """
         checked_device(device)
-        texts = {"layout": self.layout, "source_info": ""}
-        if key not in texts:
-            raise ArgumentError(f"DataNode.property knows the keys {', '.join(texts)}, not {key!r}")
-        return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8), device=device))
+        if key == "source_info":
+            return replace(source_info_of(self), device=device)
+        if key != "layout":
+            raise ArgumentError(f"DataNode.property knows the keys layout, source_info, not {key!r}")
+        return constant_node(Constant(np.frombuffer(self.layout.encode(), np.uint8), device=device))
 
     def source_info(self, *, device: str = "cpu") -> DataNode:
         """Return ``property("source_info")``."""
@@ -318,6 +330,18 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
 def constant_node(constant: Constant) -> DataNode:
     """Return the node of a constant."""
     return DataNode(constant.name, constant.device, ConstantNode(constant))
+
+
+def source_info_of(node: DataNode) -> DataNode:
+    """Return a node of the origin of each sample: that of the first input of its operator, and so on, as in DALI."""
+    producer = node.producer
+    if isinstance(producer, OperatorNode) and producer.inputs:
+        return source_info_of(producer.inputs[0])
+    return producer.source_info(node.output) if isinstance(producer, SourceNode) else _no_text()
+
+
+def _no_text() -> DataNode:
+    return constant_node(Constant(np.zeros(0, np.uint8)))
 
 
 def source_nodes(external: ExternalSource) -> list[DataNode]:

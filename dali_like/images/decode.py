@@ -1,13 +1,13 @@
-"""Decode JPEG, PNG, WebP, BMP and TIFF images to HWC uint8 on the CPU, as DALI's image decoders do.
+"""Decode JPEG, JPEG 2000, PNG, WebP, BMP, PNM and TIFF images to HWC arrays on the CPU, as DALI's image decoders do.
 
 The functions are pure functions of bytes, without state, and know nothing of pipelines. `header` reads the declared
 properties of a file; this module decodes the pixels and checks them against the header. simplejpeg (libjpeg-turbo) decodes
-JPEG, directly into the caller's memory if no conversion or rotation is needed. OpenCV decodes the other formats. Both
-release the GIL while they decode.
+JPEG, directly into the caller's memory if no conversion or rotation is needed. OpenCV decodes the other formats, and
+imagecodecs the TIFFs that OpenCV does not support. They release the GIL while they decode.
 
 The reference is DALI 1.53 with device="cpu". `adjust_orientation=False` follows ``nvidia.dali.fn.decoders.image``, which
-ignores EXIF. `adjust_orientation=True` follows ``nvidia.dali.fn.experimental.decoders.image``. Where these two differ in
-other pixels, `tests/parity/test_image_decoder.py` states the reference and the reason.
+ignores EXIF. `adjust_orientation=True` follows ``nvidia.dali.fn.experimental.decoders.image``, and so does `dtype`. Where
+these two differ in other pixels, `tests/parity/test_image_decoder.py` states the reference and the reason.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import numpy as np
 from dali_like.common.extras import optional
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleTypeError
-from dali_like.images.header import FileFacts, ImageHeader, file_facts, jpeg_blocks, jpeg_is_complete
+from dali_like.images.header import FileFacts, ImageHeader, PlainTiff, file_facts, jpeg_blocks, jpeg_is_complete
+from dali_like.images.value_ranges import bands, gray_of, in_range_of
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -35,22 +36,14 @@ _BYTES_LEFT_OVER = "extraneous bytes before marker 0xd9"
 # TurboJPEG's message for sampling factors that it has no name for; OpenCV's libjpeg decodes them.
 _UNNAMED_SAMPLING = "subsampling"
 
-# ITU-R BT.601, limited range, for 8-bit RGB; the rows are Y, Cb, Cr.
-_YCBCR = np.array(
-    [
-        [0.25678824, 0.50412941, 0.09790588],
-        [-0.14822290, -0.29099279, 0.43921569],
-        [0.43921569, -0.36778831, -0.07142737],
-    ],
-    dtype=np.float32,
-)
-_YCBCR_OFFSET = np.array([16, 128, 128], dtype=np.float32)
-
-#: Bytes counted per pixel, for any output type. Decoders temporarily need up to three times as much.
-_PIXEL_BYTES = 3
+#: Samples counted per pixel, for any output type. Decoders temporarily need up to three times as much.
+_PIXEL_SAMPLES = 3
+#: Bits of a sample that are decoded to eight.
+_MOST_BITS = 16
+#: Types of samples in files, besides JPEG.
+_DEPTHS = frozenset(map(np.dtype, ("uint8", "uint16", "float32", "float64")))
 #: Smaller images skip the check for available memory, which takes a tenth of a millisecond.
 _MUCH_BYTES = 1 << 26
-_BAND_PIXELS = 1 << 16
 
 
 def read_header(encoded: NDArray[np.uint8]) -> ImageHeader | None:
@@ -79,27 +72,32 @@ def decode_image(
     encoded: NDArray[np.uint8],
     output_type: DALIImageType = RGB,
     adjust_orientation: bool = True,
-    out: NDArray[np.uint8] | Callable[[tuple[int, int, int]], NDArray[np.uint8]] | None = None,
+    out: NDArray[Any] | Callable[[tuple[int, int, int]], NDArray[Any]] | None = None,
     limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
-) -> NDArray[np.uint8]:
+    dtype: np.dtype[Any] | None = None,
+    fast_idct: bool = False,
+) -> NDArray[Any]:
     """Decode one image.
 
     `output_type` selects the channels. RGB, BGR and YCbCr have three: gray is repeated, and alpha is dropped without
     blending. GRAY has one. ANY_DATA keeps those of the file: 1 for gray, 3 for color, palettes and CMYK, 4 for color with
-    alpha. Alpha with gray is dropped, as is a color or palette entry declared transparent. 16-bit samples keep their upper
-    eight bits (RGB TIFFs: rounded to eight). YCbCr is converted from RGB by ITU-R BT.601, limited range. Of several frames
-    or pages the first is decoded.
+    alpha. Alpha with gray is dropped, as is a color or palette entry declared transparent. YCbCr is converted from RGB by
+    ITU-R BT.601, limited range. Of several frames or pages the first is decoded.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.
         output_type: color format of the result.
         adjust_orientation: whether to rotate and mirror the image according to its EXIF or TIFF tag.
-        out: C-contiguous uint8 array of the decoded shape to decode into, or a function that returns one for a shape. After
-            an error its contents are undefined.
-        limit_bytes: maximum for the pixels declared by the header, at three bytes each.
+        out: C-contiguous array of the decoded shape and dtype to decode into, or a function that returns one for a shape.
+            After an error its contents are undefined.
+        limit_bytes: maximum for the pixels declared by the header, at three samples each.
+        dtype: data type of the result. Samples are scaled from the range of the file to that of this type; see
+            `dali_like.images.value_ranges`. None: uint8, and 16-bit samples keep their upper eight bits (RGB TIFFs: rounded
+            to eight).
+        fast_idct: whether to decode JPEGs with a faster and less accurate transform.
 
     Returns:
-        `out`, or else a new C-contiguous uint8 array (height, width, channels).
+        `out`, or else a new C-contiguous array (height, width, channels).
 
     Raises:
         SampleTypeError: `encoded` is not a 1-D uint8 array.
@@ -107,38 +105,48 @@ def decode_image(
             `limit_bytes`.
         OutOfMemoryError: not enough memory is available now.
         ArgumentError: `out` has another shape or dtype, is read-only or is not C-contiguous.
-        MissingExtraError: simplejpeg or OpenCV is not installed.
+        MissingExtraError: simplejpeg, OpenCV, or, for a rare TIFF, imagecodecs is not installed.
     """
     encoded = _checked(encoded)
     facts = file_facts(encoded.data)
     if facts is None:
-        raise DecodeError(f"not a JPEG, PNG, WebP, BMP or TIFF image: {_described(encoded)}")
+        raise DecodeError(f"not a JPEG, JPEG 2000, PNG, WebP, BMP, PNM or TIFF image: {_described(encoded)}")
     if encoded.size < facts.needs_bytes:
         raise _error(encoded, facts, f"truncated: the file should have {facts.needs_bytes} bytes or more")
     if facts.header is None:
         raise _error(encoded, facts, facts.problem)
+    if facts.bits > _MOST_BITS and dtype is None:
+        raise _error(
+            encoded,
+            facts,
+            f"samples of {facts.bits} bits, {_MOST_BITS} is the most: use fn.experimental.decoders.image(dtype=types.FLOAT)",
+        )
 
-    _check_size(encoded, facts, facts.header, limit_bytes)
+    result = np.dtype(np.uint8) if dtype is None else dtype
+    _check_size(encoded, facts, facts.header, limit_bytes, result.itemsize)
     shape = _shape(facts.header, output_type, adjust_orientation)
     if callable(out):
         out = out(shape)
     if out is not None:
-        _check_out(out, shape)
+        _check_out(out, shape, result)
     orientation = facts.header.orientation if adjust_orientation else 1
     decoded_type = RGB if output_type == YCbCr else output_type
-    into = out if decoded_type == output_type and orientation == 1 else None
+    into = out if result == np.uint8 and decoded_type == output_type and orientation == 1 else None
 
-    decode = _decode_jpeg if facts.format == "jpeg" else _decode_with_opencv
-    pixels = decode(encoded, facts, facts.header, decoded_type, into)
+    if facts.format == "jpeg":
+        pixels = _decode_jpeg(encoded, facts, facts.header, decoded_type, into, fast_idct)
+    elif dtype is None:
+        pixels = _decode_with_opencv(encoded, facts, facts.header, decoded_type, into)
+    else:
+        pixels = _decode_any_depth(encoded, facts, facts.header, decoded_type)
     stored_shape = _shape(facts.header, decoded_type, False)
     if pixels.shape != stored_shape:
         raise _error(encoded, facts, f"its header says shape {stored_shape}, its data have {pixels.shape}")
-    if output_type == YCbCr:
-        pixels = _rgb_to_ycbcr(pixels)
+    pixels = in_range_of(pixels, result, to_ycbcr=output_type == YCbCr)
     if pixels is into or (out is None and orientation == 1):
         return pixels
     if out is None:
-        out = np.empty(shape, np.uint8)
+        out = np.empty(shape, result)
     _turn_upright(pixels, orientation, out)
     return out
 
@@ -147,7 +155,7 @@ def may_be_decoded_smaller(encoded: NDArray[np.uint8], factor: int, limit_bytes:
     """Return whether the limit allows decoding a JPEG at this divisor. Only JPEGs with sequential rows save memory."""
     header = read_header(encoded)
     divisor = factor**2 if jpeg_blocks(encoded.data) is not None else 1
-    return header is not None and header.height * header.width * _PIXEL_BYTES // divisor <= limit_bytes
+    return header is not None and header.height * header.width * _PIXEL_SAMPLES // divisor <= limit_bytes
 
 
 def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int, out: NDArray[np.uint8]) -> bool:
@@ -188,6 +196,7 @@ def _decode_jpeg(
     header: ImageHeader,
     output_type: DALIImageType,
     into: NDArray[np.uint8] | None,
+    fast_idct: bool,
 ) -> NDArray[np.uint8]:
     """Decode a JPEG in stored orientation; return `into` if the pixels were written there."""
     simplejpeg = _extra("simplejpeg")
@@ -197,12 +206,12 @@ def _decode_jpeg(
         colorspace, into = "CMYK", None
     pixels: NDArray[np.uint8]
     try:
-        pixels = simplejpeg.decode_jpeg(encoded, colorspace, buffer=into)
+        pixels = simplejpeg.decode_jpeg(encoded, colorspace, fastdct=fast_idct, buffer=into)
     except ValueError as error:
         if _BYTES_LEFT_OVER in str(error):
             if into is not None:
                 return into  # reported after all pixels are decoded
-            pixels = simplejpeg.decode_jpeg(encoded, colorspace, strict=False)
+            pixels = simplejpeg.decode_jpeg(encoded, colorspace, fastdct=fast_idct, strict=False)
         # OpenCV may silently fill up a truncated JPEG, so check for its end marker.
         elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
             return _decode_with_opencv(encoded, facts, header, output_type, into)
@@ -220,7 +229,49 @@ def _decode_with_opencv(
     output_type: DALIImageType,
     into: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]:
-    """Decode any format in stored orientation; return `into` if the pixels were written there."""
+    """Decode any format to eight bits in stored orientation; return `into` if the pixels were written there."""
+    pixels = _opencv_pixels(encoded, facts, header, output_type)
+    if pixels is None:
+        raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
+    if pixels.dtype == np.uint16:
+        pixels = (pixels >> 8).astype(np.uint8)
+    elif pixels.dtype != np.uint8:
+        raise _error(encoded, facts, f"samples of type {pixels.dtype}; only uint8 and uint16 are supported")
+    return _in_order(pixels, output_type, into)
+
+
+def _decode_any_depth(
+    encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, output_type: DALIImageType
+) -> NDArray[Any]:
+    """Decode any format but JPEG in stored orientation, with samples of the type in the file."""
+    plain = facts.plain_tiff
+    # OpenCV refuses to make gray of floating-point samples, and mixes up planes of more than eight bits.
+    to_gray = facts.format == "tiff" and output_type == GRAY and header.channels >= 3
+    decoded_type = RGB if to_gray else output_type
+    by_opencv = plain is None or not plain.is_planar or facts.bits <= 8
+    pixels = _opencv_pixels(encoded, facts, header, decoded_type, any_depth=True) if by_opencv else None
+    if pixels is not None:
+        pixels = _in_order(pixels, decoded_type, None)
+    elif plain is not None:
+        pixels = _decode_plain_tiff(encoded, facts, plain, header, decoded_type)
+    else:
+        raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
+    if pixels.dtype not in _DEPTHS:
+        raise _error(
+            encoded, facts, f"samples of type {pixels.dtype}; supported are uint8, uint16 and floating-point numbers"
+        )
+    return gray_of(pixels) if to_gray else pixels
+
+
+def _opencv_pixels(
+    encoded: NDArray[np.uint8],
+    facts: FileFacts,
+    header: ImageHeader,
+    output_type: DALIImageType,
+    *,
+    any_depth: bool = False,
+) -> NDArray[Any] | None:
+    """Return pixels in OpenCV's order of channels; None if OpenCV cannot decode the file."""
     cv2 = _extra("cv2")
     if output_type == GRAY or (output_type == ANY_DATA and header.channels <= 2):
         flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
@@ -228,25 +279,24 @@ def _decode_with_opencv(
         flags = cv2.IMREAD_UNCHANGED
     else:
         flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    if any_depth and flags != cv2.IMREAD_UNCHANGED:
+        flags |= cv2.IMREAD_ANYDEPTH
     if facts.patches:
         encoded = encoded.copy()
         for position, replacement in facts.patches:
             encoded[position : position + len(replacement)] = np.frombuffer(replacement, np.uint8)
-    pixels: NDArray[Any] | None
     try:
-        pixels = cv2.imdecode(encoded, flags)
+        pixels: NDArray[Any] | None = cv2.imdecode(encoded, flags)
     except cv2.error as error:
         raise _error(encoded, facts, f"OpenCV says: {error}") from None
-    if pixels is None:
-        raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
-    if pixels.dtype == np.uint16:
-        pixels = (pixels >> 8).astype(np.uint8)
-    elif pixels.dtype != np.uint8:
-        raise _error(encoded, facts, f"samples of type {pixels.dtype}; only uint8 and uint16 are supported")
+    return pixels
 
+
+def _in_order(pixels: NDArray[Any], output_type: DALIImageType, into: NDArray[Any] | None) -> NDArray[Any]:
+    """Return OpenCV's pixels in the order of channels of `output_type`."""
     if pixels.ndim == 2:
         return pixels[:, :, np.newaxis]
-    if output_type == BGR:
+    if output_type == BGR or pixels.shape[2] < 3:
         return pixels
     # cv2.cvtColor would start OpenCV's threads in each worker process.
     rgb = into if into is not None and into.shape == pixels.shape else np.empty_like(pixels)
@@ -255,10 +305,29 @@ def _decode_with_opencv(
     return rgb
 
 
+def _decode_plain_tiff(
+    encoded: NDArray[np.uint8], facts: FileFacts, plain: PlainTiff, header: ImageHeader, output_type: DALIImageType
+) -> NDArray[Any]:
+    """Decode a TIFF of RGB or gray that OpenCV does not support: another compression, or planes of more than 8 bits."""
+    imagecodecs = optional("imagecodecs", f"decoding a TIFF with compression {plain.compression}", "formats")
+    try:
+        pixels: NDArray[Any] = imagecodecs.tiff_decode(encoded)
+    except (RuntimeError, ValueError) as error:
+        raise _error(encoded, facts, f"libtiff says: {error}") from None
+    if plain.is_planar:
+        pixels = np.moveaxis(pixels, 0, -1)
+    pixels = pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
+    if output_type == ANY_DATA:
+        return np.ascontiguousarray(pixels[:, :, : 1 if header.channels <= 2 else header.channels])
+    if header.channels <= 2:
+        return np.ascontiguousarray(np.repeat(pixels[:, :, :1], 1 if output_type == GRAY else 3, axis=2))
+    return np.ascontiguousarray(pixels[:, :, 2::-1] if output_type == BGR else pixels[:, :, :3])
+
+
 def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: bool) -> NDArray[np.uint8]:
     """Convert CMYK as DALI does: multiply ink and black transmission, rounded down."""
     converted = np.empty((*cmyk.shape[:2], 1 if output_type == GRAY else 3), np.uint8)
-    for band in _bands(cmyk):
+    for band in bands(cmyk):
         passed = (cmyk[band] if inverted else 255 - cmyk[band]).astype(np.uint16)
         rgb = (passed[:, :, :3] * passed[:, :, 3:] // 255).astype(np.uint8)
         if output_type == GRAY:
@@ -269,24 +338,13 @@ def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: b
     return converted
 
 
-def _rgb_to_ycbcr(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    converted = np.empty_like(rgb)
-    for band in _bands(rgb):
-        converted[band] = np.rint(rgb[band].astype(np.float32) @ _YCBCR.T + _YCBCR_OFFSET)
-    return converted
-
-
-def _bands(pixels: NDArray[np.uint8]) -> Iterator[slice]:
-    """Return bands of rows to convert one at a time, because conversion needs several times their memory."""
-    rows = max(1, _BAND_PIXELS // max(pixels.shape[1], 1))
-    return (slice(begin, begin + rows) for begin in range(0, pixels.shape[0], rows))
-
-
-def _turn_upright(pixels: NDArray[np.uint8], orientation: int, out: NDArray[np.uint8]) -> None:
+def _turn_upright(pixels: NDArray[Any], orientation: int, out: NDArray[Any]) -> None:
     """Write pixels of EXIF orientation 1 to 8 to `out`, upright."""
     if orientation == 1:
         np.copyto(out, pixels)
         return
+    if pixels.dtype == np.uint32:  # OpenCV 4 lacks it
+        pixels, out = pixels.view(np.int32), out.view(np.int32)
     cv2 = _extra("cv2")
     match orientation:
         case 2:
@@ -313,9 +371,9 @@ def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: 
     return header.height, header.width, channels
 
 
-def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int) -> None:
+def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int, itemsize: int) -> None:
     """Check the declared size before allocating memory, because a small file can declare any size."""
-    nbytes = header.height * header.width * _PIXEL_BYTES
+    nbytes = header.height * header.width * _PIXEL_SAMPLES * itemsize
     if nbytes > limit_bytes:
         raise _error(
             encoded,
@@ -339,9 +397,9 @@ def _checked(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(encoded)
 
 
-def _check_out(out: NDArray[np.uint8], shape: tuple[int, int, int]) -> None:
-    if out.shape != shape or out.dtype != np.uint8:
-        raise ArgumentError(f"out has shape {out.shape} and dtype {out.dtype}, but the image decodes to {shape} and uint8")
+def _check_out(out: NDArray[Any], shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
+    if out.shape != shape or out.dtype != dtype:
+        raise ArgumentError(f"out has shape {out.shape} and dtype {out.dtype}, but the image decodes to {shape} and {dtype}")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ArgumentError("out is read-only" if out.flags.c_contiguous else "out is not C-contiguous")
 

@@ -1,21 +1,23 @@
 """Read headers of image files: format, size, channels, orientation, and where the data should end.
 
-One small reader for each format follows the specifications: ITU-T T.81 and Exif 2.32 (JPEG), PNG 1.3, the WebP container
-specification, Microsoft's BITMAPINFOHEADER (BMP), TIFF 6.0 and BigTIFF. The readers decode nothing and never raise, for any
-bytes. An inconsistent header counts as none; the decoder judges the data behind it.
+One small reader for each format follows the specifications: ITU-T T.81 and Exif 2.32 (JPEG), ITU-T T.800 (JPEG 2000),
+PNG 1.3, the WebP container specification, Microsoft's BITMAPINFOHEADER (BMP), Netpbm (PNM), TIFF 6.0 and BigTIFF. The
+readers decode nothing and never raise, for any bytes. An inconsistent header counts as none; the decoder judges the data
+behind it.
 
 EXIF uses the same tag directory as TIFF, so one reader serves both.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["FileFacts", "ImageHeader", "JpegBlocks", "file_facts", "jpeg_blocks", "jpeg_is_complete"]
 
@@ -24,7 +26,7 @@ class ImageHeader(NamedTuple):
     """Properties that an image file declares.
 
     Attributes:
-        format: "jpeg", "png", "webp", "bmp" or "tiff".
+        format: "jpeg", "jpeg 2000", "png", "webp", "bmp", "pnm" or "tiff".
         height: in pixels, as stored, before orientation.
         width: likewise.
         channels: 1 gray, 2 gray with alpha, 3 color, 4 color with alpha. Palettes and CMYK count as color.
@@ -38,6 +40,18 @@ class ImageHeader(NamedTuple):
     orientation: int
 
 
+class PlainTiff(NamedTuple):
+    """A TIFF whose samples are those of gray or RGB.
+
+    Attributes:
+        compression: the number of the method.
+        is_planar: whether each channel is stored by itself.
+    """
+
+    compression: int
+    is_planar: bool
+
+
 class FileFacts(NamedTuple):
     """An `ImageHeader`, and further properties that decoders need.
 
@@ -48,6 +62,8 @@ class FileFacts(NamedTuple):
         ink: for CMYK JPEGs: "plain" (0 is no ink) or "inverted" (255 is no ink, as Adobe stores it); otherwise "none".
         problem: description of the problem if `header` is None.
         patches: (position, bytes) to overwrite in a copy of the file before OpenCV reads it.
+        bits: of a sample of a TIFF.
+        plain_tiff: None for other files.
     """
 
     format: str
@@ -56,22 +72,29 @@ class FileFacts(NamedTuple):
     ink: Literal["none", "plain", "inverted"] = "none"
     problem: str = "incomplete or broken header"
     patches: tuple[tuple[int, bytes], ...] = ()
+    bits: int = 8
+    plain_tiff: PlainTiff | None = None
 
 
 def file_facts(data: memoryview) -> FileFacts | None:
     """Return the facts about an image file; None if the first bytes are not those of a supported format."""
     start = bytes(data[:12])
+    reader: Callable[[memoryview], FileFacts] | None = None
     if start.startswith(b"\xff\xd8\xff"):
-        return _jpeg_facts(data)
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        return _png_facts(data)
-    if start.startswith(b"RIFF") and start.endswith(b"WEBP"):
-        return _webp_facts(data)
-    if start.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
-        return _tiff_facts(data)
-    if start.startswith(b"BM"):
-        return _bmp_facts(data)
-    return None
+        reader = _jpeg_facts
+    elif start.startswith(b"\x89PNG\r\n\x1a\n"):
+        reader = _png_facts
+    elif start.startswith(b"RIFF") and start.endswith(b"WEBP"):
+        reader = _webp_facts
+    elif start.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
+        reader = _tiff_facts
+    elif start.startswith(b"BM"):
+        reader = _bmp_facts
+    elif start.startswith((_JP2_SIGNATURE, _CODESTREAM)):
+        reader = _jpeg_2000_facts
+    elif start[:1] == b"P" and start[1:2] in b"123456" and start[2:3].isspace():
+        reader = _pnm_facts
+    return reader(data) if reader is not None else None
 
 
 def jpeg_is_complete(data: memoryview) -> bool:
@@ -208,6 +231,90 @@ def _webp_facts(data: memoryview) -> FileFacts:
     return FileFacts("webp", header, needs_bytes)
 
 
+_JP2_SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
+_CODESTREAM = b"\xff\x4f\xff\x51"  # start of codestream, and the marker of the image size
+_TILE_PART = 0xFF90
+
+
+def _boxes(data: memoryview, position: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (kind, start, end) of the contents of the boxes of a JP2 file. The last end may lie behind the data."""
+    while position + 8 <= min(end, len(data)):
+        length, kind = struct.unpack_from(">I4s", data, position)
+        start = position + 8
+        if length == 1 and start + 8 <= len(data):
+            (length,) = struct.unpack_from(">Q", data, start)
+            start += 8
+        position = position + length if length else end
+        if position < start:
+            return
+        yield kind, start, position
+
+
+def _jpeg_2000_facts(data: memoryview) -> FileFacts:
+    start, needs_bytes, palette_channels = 0, 0, 0
+    if bytes(data[:4]) != _CODESTREAM:
+        start = len(data)
+        for kind, begin, end in _boxes(data, 0, len(data)):
+            if kind == b"jp2h":
+                palettes = [inner for name, inner, _ in _boxes(data, begin, end) if name == b"pclr"]
+                palette_channels = data[palettes[0] + 2] if palettes and palettes[0] + 2 < len(data) else 0
+            needs_bytes = end
+            if kind == b"jp2c":
+                start = begin
+                break
+    try:
+        right, bottom, left, top = struct.unpack_from(">4I", data, start + 8)
+        (components,) = struct.unpack_from(">H", data, start + 40)
+        channels = palette_channels or components
+        header = ImageHeader("jpeg 2000", bottom - top, right - left, min(channels, 4), 1)
+        needs_bytes = max(needs_bytes, _codestream_end(data, start))
+    except struct.error:
+        return FileFacts("jpeg 2000", needs_bytes=max(needs_bytes, start + 42))
+    return FileFacts("jpeg 2000", header if components and header.height > 0 and header.width > 0 else None, needs_bytes)
+
+
+def _codestream_end(data: memoryview, start: int) -> int:
+    """Return the end of a JPEG 2000 codestream; it may lie behind the data.
+
+    Raises:
+        struct.error: the data end in the middle of a header.
+    """
+    position = start + 2
+    while position + 2 <= len(data):
+        marker, length = struct.unpack_from(">HH", data, position)
+        if marker == _TILE_PART:
+            (length,) = struct.unpack_from(">I", data, position + 6)
+            if length == 0:  # up to the end
+                return position + 14
+            position += int(length)
+            if bytes(data[position : position + 2]) == b"\xff\xd9":
+                return position + 2
+        else:
+            position += 2 + int(length)
+    return position + 2
+
+
+_PNM_NUMBER = re.compile(rb"(?:\s|#[^\n\r]*[\n\r])+(\d{1,9})(?!\d)")
+_PNM_BITMAPS = b"14"
+
+
+def _pnm_facts(data: memoryview) -> FileFacts:
+    kind = bytes(data[1:2])
+    numbers, position = [], 2
+    for _ in range(2 if kind in _PNM_BITMAPS else 3):
+        match = _PNM_NUMBER.match(data, position)
+        if match is None:
+            return FileFacts("pnm")
+        numbers.append(int(match[1]))
+        position = match.end()
+    width, height, *most = numbers
+    channels = 3 if kind in b"36" else 1
+    row = -(-width // 8) if kind == b"4" else width * channels * (2 if most and most[0] > 0xFF else 1)
+    is_valid = width > 0 and height > 0 and (not most or 0 < most[0] <= 0xFFFF)
+    header = ImageHeader("pnm", height, width, channels, 1) if is_valid else None
+    return FileFacts("pnm", header, needs_bytes=position + 1 + row * height if kind in b"456" else position + 1)
+
+
 _BMP_RGB, _BMP_BITFIELDS = 0, 3  # values of biCompression with rows of full length
 
 
@@ -263,6 +370,8 @@ class _TiffLayout(NamedTuple):
 _TIFF_LAYOUTS = {42: _TiffLayout("4xI", "H", "HHI", "I"), 43: _TiffLayout("8xQ", "Q", "HHQ", "Q")}  # TIFF, BigTIFF
 _TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and BigTIFF's LONG8
 _WIDTH, _LENGTH, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 258, 262, 274, 277, 338
+_COMPRESSION, _PLANES, _SEPARATE_PLANES = 259, 284, 2
+_PLAIN_TIFFS = (1, 2)  # photometric interpretation: black is 0, RGB
 _SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
 _CMYK = 5
 _TIFF_COLORS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
@@ -325,8 +434,6 @@ def _tiff_facts(data: memoryview) -> FileFacts:
             segments = zip(fields[starts].values(data), fields[sizes].values(data), strict=False)
             needs_bytes = max(needs_bytes, *(start + size for start, size in segments), 0)
 
-    if (bits := first(_BITS, 1)) > 16:
-        return FileFacts("tiff", None, needs_bytes, problem=f"samples of {bits} bits, 16 is the most")
     height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
     photometric = first(_PHOTOMETRIC, -1)
     colors = _TIFF_COLORS.get(photometric, min(samples, 3))
@@ -341,4 +448,8 @@ def _tiff_facts(data: memoryview) -> FileFacts:
     if first(_EXTRA_SAMPLES, 0) == _UNASSOCIATED_ALPHA:
         kind = fields[_EXTRA_SAMPLES]
         patches.append((kind.position, np.array(_ASSOCIATED_ALPHA, kind.dtype).tobytes()))
-    return FileFacts("tiff", header, needs_bytes, patches=tuple(patches))
+    bits = first(_BITS, 1)
+    plain = None
+    if photometric in _PLAIN_TIFFS:
+        plain = PlainTiff(first(_COMPRESSION, 1), first(_PLANES, 1) == _SEPARATE_PLANES and samples > 1)
+    return FileFacts("tiff", header, needs_bytes, patches=tuple(patches), bits=bits, plain_tiff=plain)

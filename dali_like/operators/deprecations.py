@@ -46,6 +46,10 @@ WITHOUT_EFFECT = {
     "decoders.image_random_crop": ("split_stages", "use_chunk_allocator"),
     "decoders.image_slice": ("split_stages", "use_chunk_allocator"),
     "experimental.resize": ("image_type",),
+    **{
+        f"experimental.decoders.{name}": ("memory_stats", "split_stages", "use_chunk_allocator")
+        for name in ("image", "image_crop", "image_random_crop", "image_slice")
+    },
     "resize": ("image_type",),
     "slice": ("image_type",),
 }

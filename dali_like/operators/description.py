@@ -33,6 +33,7 @@ import numpy as np
 
 from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
+from dali_like.graph.nodes import DataNode
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
@@ -72,6 +73,7 @@ class Description:
         in_order: whether batches must be passed to `function` one at a time, in their order.
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
+        replace_inputs: function of the nodes of the inputs and the arguments that returns the nodes to use instead.
         travels: for operators of the user's: a function, and its arguments, that make this description again in a worker.
             None: the worker has the operator by its name.
     """
@@ -94,6 +96,7 @@ class Description:
     in_order: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
     travels: tuple[Any, ...] | None = None
+    replace_inputs: Callable[[Sequence[DataNode], Mapping[str, Any]], Sequence[DataNode]] | None = None
 
     @property
     def name(self) -> str:
@@ -303,6 +306,7 @@ def describe(
     preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
     travels: tuple[Any, ...] | None = None,
+    replace_inputs: Callable[[Sequence[DataNode], Mapping[str, Any]], Sequence[DataNode]] | None = None,
 ) -> Description:
     """Make a `Description` from a function; see this module.
 
@@ -319,7 +323,7 @@ def describe(
         per_sample, strided, in_order, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
-        travels: see `Description`.
+        travels, replace_inputs: see `Description`.
     """
     fixed = output_layout
     layout_function = (lambda _, __: fixed) if isinstance(fixed, str) else fixed
@@ -353,6 +357,7 @@ def describe(
         in_order=in_order,
         for_frames=for_frames,
         travels=travels,
+        replace_inputs=replace_inputs,
     )
 
 

@@ -61,6 +61,8 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     number: dict[str, Any] = {}  # applications to elements of lists share the number, and so the random numbers
     for one_set in input_sets or [list(inputs)]:
         data = _as_nodes(description, one_set)
+        if description.replace_inputs is not None:
+            data = tuple(description.replace_inputs(data, constants))
         bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)
         if given.get("device") == "mixed" and description.path in ON_GPU:
             bind = functools.partial(_bind_mixed, bind)

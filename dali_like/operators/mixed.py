@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.device.device_array import DeviceArray
 from dali_like.graph.operator_interface import Array, OperatorCall
@@ -13,7 +15,7 @@ from dali_like.operators.description import BoundOperator
 from dali_like.types import GRAY, RGB
 
 #: Operators that run on the GPU with ``device="mixed"``.
-ON_GPU = ("decoders.image",)
+ON_GPU = ("decoders.image", "experimental.decoders.image")
 #: Output types that the GPU supports.
 _OUTPUT_TYPES = (RGB, GRAY)
 
@@ -72,9 +74,11 @@ class MixedImage:
 
     def _decoded_on_gpu(self, samples: Sequence[Array], copier: Copier) -> list[Any]:
         """Return the images, with None for each file that the GPU cannot decode."""
-        output_type = self.on_cpu.values.get("output_type", RGB)
-        if output_type not in _OUTPUT_TYPES:
+        defaults = {name: parameter.default for name, parameter in self.on_cpu.description.parameters.items()}
+        values = {**defaults, **self.on_cpu.values}
+        output_type = values["output_type"]
+        if output_type not in _OUTPUT_TYPES or values.get("dtype", np.uint8) != np.uint8:
             return [None] * len(samples)
-        is_upright = bool(self.on_cpu.values.get("adjust_orientation", False))
+        is_upright = bool(values["adjust_orientation"])
         files = [bytes(sample) for sample in samples]
         return list(copier.device.decode_images(files, is_gray=output_type is GRAY, is_upright=is_upright))

@@ -107,6 +107,52 @@ def torch_python_function(
     return _results(calls(function, tensors, call.count, num_outputs), num_outputs, to_array)
 
 
+@_calls_function(ignored={"synchronize_stream": True})
+def dl_tensor_python_function(
+    call: OperatorCall,
+    *inputs: list[Array],
+    function: Callable[..., Any],
+    num_outputs: Annotated[int, at_least(1)] = 1,
+    output_layouts: Strings | None = None,
+    batch_processing: bool = True,
+) -> Any:
+    """Call a Python function with DLPack capsules; see `python_function`.
+
+    Args:
+        inputs: any dtypes.
+        function: receives a list of all samples of each input as DLPack capsules, or one sample of each input. It returns a
+            list of capsules or a capsule, or a tuple of these for several outputs. Objects with the method ``__dlpack__``
+            are accepted as well. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
+    """
+    capsules = [[(sample if sample.flags.writeable else sample.copy()).__dlpack__() for sample in batch] for batch in inputs]
+    calls = _call_with_batch if batch_processing else _call_with_samples
+    return _results(calls(function, capsules, call.count, num_outputs), num_outputs, _from_dlpack)
+
+
+class _Capsule:
+    """A DLPack capsule as an object with the method that NumPy asks for."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # CPU
+
+
+def _from_dlpack(result: Any) -> Array:
+    if not hasattr(result, "__dlpack__"):
+        if type(result).__name__ != "PyCapsule":
+            raise SampleTypeError(f"the function must return DLPack capsules, not a {type(result).__qualname__}")
+        result = _Capsule(result)
+    return np.from_dlpack(result)
+
+
 def _call_with_batch(function: Callable[..., Any], inputs: _Batches, count: int, num_outputs: int) -> _Batches:
     outputs = _as_outputs(_called(function, inputs), num_outputs)
     for output in outputs:

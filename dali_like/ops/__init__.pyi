@@ -2342,6 +2342,107 @@ class PermuteBatch:
         ...
     
 
+class DumpImage:
+    """Write images to files in the current directory, for debugging, and return them.
+
+    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
+    is one channel. The next batch overwrites the files.
+
+    Args:
+        input: uint8 images of one or three channels.
+        suffix: a part of the file names.
+        input_layout: "HWC".
+    """
+    def __init__(
+        self,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class GetProperty:
+    """Return a property of each sample, as an array of bytes.
+
+    Args:
+        input: any dtype.
+        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
+            directly or with operators between; empty for other samples.
+
+    Returns:
+        Text as a one-dimensional array of uint8.
+    """
+    def __init__(
+        self,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class PythonFunction:
     """Call a Python function with NumPy arrays.
 
@@ -2449,6 +2550,64 @@ class TorchPythonFunction:
         name: str | None = ...,
         preserve: bool = ...,
         bytes_per_sample_hint: Any = ...,
+    ) -> list[Any]:
+        ...
+    
+
+class DLTensorPythonFunction:
+    """Call a Python function with DLPack capsules; see `python_function`.
+
+    Args:
+        inputs: any dtypes.
+        function: receives a list of all samples of each input as DLPack capsules, or one sample of each input. It returns a
+            list of capsules or a capsule, or a tuple of these for several outputs. Objects with the method ``__dlpack__``
+            are accepted as well. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
+    """
+    def __init__(
+        self,
+        *,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        synchronize_stream: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *inputs: DataNode | _Fixed | float,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        synchronize_stream: Any = ...,
+    ) -> Any:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *inputs: _Sequence[DataNode],
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        synchronize_stream: Any = ...,
     ) -> list[Any]:
         ...
     
@@ -3053,6 +3212,101 @@ class RandomCropGenerator:
         preserve: bool = ...,
         bytes_per_sample_hint: Any = ...,
     ) -> list[list[DataNode]]:
+        ...
+    
+
+class ElementExtract:
+    """Return elements of sequences, each as an output of its own.
+
+    Args:
+        input: sequences of any dtype: arrays whose first dimension counts the elements, with a layout that begins with F or
+            none.
+        element_map: numbers of the elements, one for each output.
+
+    Returns:
+        As many outputs as `element_map` has numbers. They have one dimension less than the input.
+    """
+    def __init__(
+        self,
+        *,
+        element_map: _Ints = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        element_map: _Ints = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> Any:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        element_map: _Ints = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[Any]:
+        ...
+    
+
+class SequenceRearrange:
+    """Reorder, repeat or drop elements of sequences.
+
+    Args:
+        input: sequences of any dtype: arrays whose first dimension counts the elements, with a layout that begins with F or
+            none.
+        new_order: for each element of the result, its number in the input.
+    """
+    def __init__(
+        self,
+        *,
+        new_order: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        new_order: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        new_order: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
         ...
     
 

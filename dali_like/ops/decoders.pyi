@@ -83,12 +83,13 @@ class Audio:
     
 
 class Image:
-    """Decode images: JPEG, PNG, WebP, BMP and TIFF, recognized by their first bytes.
+    """Decode images: JPEG, JPEG 2000, PNG, WebP, BMP, PNM and TIFF, recognized by their first bytes.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
         output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
+        use_fast_idct: decode JPEGs with a faster transform, which changes pixels by a few units.
         adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because DALI's
             ``decoders.image`` ignores the orientation; this argument is from DALI's ``experimental.decoders.image``.
         min_size: minimum (height, width) of the result. Allows decoding JPEGs at half, a quarter or an eighth of their size,
@@ -108,6 +109,7 @@ class Image:
         self,
         *,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         adjust_orientation: bool = ...,
         min_size: _Ints | None = ...,
         device: str | None = ...,
@@ -127,7 +129,6 @@ class Image:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
@@ -141,6 +142,7 @@ class Image:
         /,
         *,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         adjust_orientation: bool = ...,
         min_size: _Ints | None = ...,
         device: str | None = ...,
@@ -160,7 +162,6 @@ class Image:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
@@ -176,6 +177,7 @@ class Image:
         /,
         *,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         adjust_orientation: bool = ...,
         min_size: _Ints | None = ...,
         device: str | None = ...,
@@ -195,7 +197,6 @@ class Image:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
@@ -213,6 +214,7 @@ class ImageCrop:
         crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`.
         crop_d, crop_pos_z: accepted for DALI compatibility.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
     """
     def __init__(
         self,
@@ -226,6 +228,7 @@ class ImageCrop:
         crop_pos_z: float | DataNode = ...,
         rounding: Literal["round", "truncate"] = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -243,7 +246,6 @@ class ImageCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> None: ...
     @overload
     def __call__(
@@ -260,6 +262,7 @@ class ImageCrop:
         crop_pos_z: float | DataNode = ...,
         rounding: Literal["round", "truncate"] = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -277,7 +280,6 @@ class ImageCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> DataNode:
         ...
     
@@ -296,6 +298,7 @@ class ImageCrop:
         crop_pos_z: float | DataNode = ...,
         rounding: Literal["round", "truncate"] = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -313,7 +316,6 @@ class ImageCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> list[DataNode]:
         ...
     
@@ -327,6 +329,7 @@ class ImageSlice:
         axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`.
         normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
     """
     def __init__(
         self,
@@ -342,6 +345,7 @@ class ImageSlice:
         normalized_anchor: bool = ...,
         normalized_shape: bool = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -359,7 +363,6 @@ class ImageSlice:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> None: ...
     @overload
     def __call__(
@@ -380,6 +383,7 @@ class ImageSlice:
         normalized_anchor: bool = ...,
         normalized_shape: bool = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -397,7 +401,6 @@ class ImageSlice:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> DataNode:
         ...
     
@@ -420,6 +423,7 @@ class ImageSlice:
         normalized_anchor: bool = ...,
         normalized_shape: bool = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -437,7 +441,6 @@ class ImageSlice:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> list[DataNode]:
         ...
     
@@ -451,6 +454,7 @@ class ImageRandomCrop:
         random_aspect_ratio: minimum and maximum of width / height.
         num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
         output_type: color format of the result; see `image`.
+        use_fast_idct: see `image`.
         min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
             see `image`. The window covers the same part of the image. Not in DALI.
     """
@@ -461,6 +465,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
@@ -480,7 +485,6 @@ class ImageRandomCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> None: ...
     @overload
     def __call__(
@@ -492,6 +496,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
@@ -511,7 +516,6 @@ class ImageRandomCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> DataNode:
         ...
     
@@ -525,6 +529,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        use_fast_idct: bool = ...,
         min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
@@ -544,7 +549,6 @@ class ImageRandomCrop:
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> list[DataNode]:
         ...
     

@@ -137,7 +137,9 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     def describe(producer: Producer) -> dict[str, Any]:
         if isinstance(producer, SourceNode) and (reader := producer.external.reader) is not None:
             name = reader.label(None)
-            return {"kind": "reader", "name": name, "arguments": _plain_arguments(name, reader.arguments)}
+            described = {"kind": "reader", "name": name, "arguments": _plain_arguments(name, reader.arguments)}
+            infos = {"kind": "reader with source_info", "source_info": [*reader.infos.values()]}
+            return {**described, **infos} if reader.infos else described
         if isinstance(producer, SourceNode):
             return {"kind": "source", **asdict(_spec_of(names[producer], producer.external))}
         if isinstance(producer, ConstantNode):
@@ -265,6 +267,7 @@ _NODES = {
         batch=BOOLEAN,
     ),
     "reader": mapping(kind=TEXT, name=TEXT, arguments=MAPPING),
+    "reader with source_info": mapping(kind=TEXT, name=TEXT, arguments=MAPPING, source_info=list_of(integer())),
     "constant": mapping(kind=TEXT, dtype=_DTYPE, shape=list_of(integer()), layout=TEXT, data=TEXT),
     "operator": mapping(kind=TEXT, name=TEXT, arguments=MAPPING, inputs=LIST, argument_inputs=MAPPING),
     "operator in branch": mapping(
@@ -282,8 +285,12 @@ def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataN
     fields = {name: value for name, value in node.items() if name != "kind"}
     if kind == "source":
         return _read_source(InputSpec(**fields), where)
-    if kind == "reader":
-        return _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where)
+    if kind.startswith("reader"):
+        infos = fields.pop("source_info", [])
+        outputs = _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where)
+        if any(output >= len(outputs) for output in infos):
+            raise SerializationError(f"{where}: source_info should be numbers of the {len(outputs)} outputs, not {infos}")
+        return [*outputs, *[outputs[output].source_info() for output in infos]]
     if kind == "constant":
         return [_read_constant(where=where, **fields)]
     with in_scope(_read_scope(fields.pop("scope", ()), before, where)):

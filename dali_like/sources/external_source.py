@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from dali_like.engine.memory.batch_key import Sizes
+from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
 from dali_like.engine.worker.streams import Stream
 from dali_like.sources.kinds import Kind, grouped, padded
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Rest, Shard
+from dali_like.types import DALIDataType, numpy_dtype
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.dataset import ComposedDataset
@@ -117,6 +119,15 @@ class ExternalSource(NamedTuple):
     def reader(self) -> ReaderStream | None:
         """The reader, if the source is one."""
         return None if self.kind is None else self.kind.reader
+
+    def with_source_info(self, output: int) -> ExternalSource:
+        """Return the source of a reader with another output: the origin of each sample of `output`, as text in UTF-8."""
+        assert self.reader is not None
+        self.reader.infos[len(self.declared)] = output
+        text = OutputSchema(DTYPE_CODES[numpy_dtype(DALIDataType.UINT8)], 1)
+        return self._replace(
+            num_outputs=len(self.declared) + 1, declared=(*self.declared, text), layouts=(*self.layouts, "")
+        )
 
     @property
     def composed(self) -> ComposedDataset | None:

@@ -17,7 +17,7 @@ import pytest
 
 from dali_like import __version__, cli
 from dali_like.cli import doctor
-from dali_like.cli.doctor import dataset, findings, gpu, kernel, libraries, machine, worker_start
+from dali_like.cli.doctor import dataset_memory, findings, gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
 from dali_like.engine.memory import system_calls
@@ -518,7 +518,7 @@ def test_large_containers_of_a_dataset_are_named(tmp_path: Path, name: str, foun
         "loader = SimpleNamespace(dataset=SimpleNamespace(names=dict.fromkeys(range(100_000))))\n"
     )
 
-    assert dataset.check_of(f"{tmp_path}/my_data.py:{name}")().found == found
+    assert dataset_memory.check_of(f"{tmp_path}/my_data.py:{name}")().found == found
 
 
 def test_a_missing_dataset_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -183,6 +183,23 @@ def test_images_are_decoded_where_operators_need_them(then: Callable[[Any], Any]
         assert bool(decoded) is (place == "gpu")
 
 
+@pytest.mark.parametrize(("dtype", "is_on_gpu"), [(types.UINT8, True), (types.UINT16, False)])
+def test_images_of_other_depths_are_decoded_on_the_cpu(dtype: Any, is_on_gpu: bool, gpus: Gpus) -> None:
+    @pipeline_def(batch_size=1, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        files = fn.external_source(lambda info: as_file(with_opencv(image(info), ".png")), batch=False)
+        return fn.experimental.decoders.image(files, device="mixed", dtype=dtype)
+
+    with closing(pipeline()) as pipe:
+        upright: list[bool] = []
+        pipe.build()
+        gpus[0].decode = lambda file, is_gray, is_upright: upright.append(is_upright)
+        (images,) = pipe.run()
+
+        assert {*upright} == ({True} if is_on_gpu else set())
+        assert images.dtype is dtype
+
+
 def test_without_nvimagecodec_images_are_decoded_on_the_cpu(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "can_decode_images", lambda: False)
 

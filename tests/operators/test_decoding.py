@@ -88,7 +88,7 @@ class TestParts:
 
     @pytest.mark.parametrize("name", ["image", "image_crop", "image_random_crop"])
     def test_of_what_is_no_image(self, name):
-        with pytest.raises(DecodeError, match="not a JPEG, PNG, WebP, BMP or TIFF image") as info:
+        with pytest.raises(DecodeError, match="not a JPEG, JPEG 2000, PNG, WebP, BMP, PNM or TIFF image") as info:
             run(getattr(fn.decoders, name), [as_file(b"hello, this is text")])
         assert info.value.__notes__ == [
             f"raised by fn.decoders.{name} for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"

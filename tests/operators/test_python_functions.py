@@ -202,3 +202,28 @@ class TestErrors:
                 pipe.serialize()
         finally:
             pipe.close()
+
+
+class TestCapsules:
+    @pytest.mark.parametrize("way", WAYS)
+    def test_there_and_back(self, way):
+        names = []
+
+        def swap(batch: list[Any]) -> list[Any]:
+            names.extend(type(capsule).__name__ for capsule in batch)
+            return batch[::-1]
+
+        ((same,),) = run(lambda data: fn.dl_tensor_python_function(data, function=swap), NUMBERS, way=way)
+
+        np.testing.assert_array_equal(same, NUMBERS[::-1])
+        assert {*names} == {"PyCapsule"}
+
+    def test_arrays_as_results(self):
+        call = fn.dl_tensor_python_function
+        ((ones,),) = run(lambda data: call(data, function=lambda _: np.ones(2), batch_processing=False), NUMBERS)
+
+        np.testing.assert_array_equal(ones, np.ones((4, 2)))
+
+    def test_what_is_no_capsule(self):
+        with pytest.raises(SampleTypeError, match="must return DLPack capsules, not a int"):
+            run(lambda data: fn.dl_tensor_python_function(data, function=lambda _: 3, batch_processing=False), NUMBERS)

@@ -24,6 +24,11 @@ TABLE = {
         "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape decoders.numpy",
         "test_image_decoder.py test_decoding.py",
     ),
+    "decoding of any depth": (
+        "experimental.decoders.image experimental.decoders.image_crop experimental.decoders.image_random_crop "
+        "experimental.decoders.image_slice experimental.peek_image_shape",
+        "test_experimental_decoders.py",
+    ),
     "geometry": (
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
@@ -46,7 +51,9 @@ TABLE = {
     "batches": ("batch_permutation permute_batch", "test_permutations.py"),
     "histograms and mosaics": ("experimental.equalize experimental.debayer", "test_color.py"),
     "filling": ("zeros ones full zeros_like ones_like full_like", "test_filling.py"),
-    "sequences": ("per_frame", "test_frames.py"),
+    "sequences": ("per_frame element_extract sequence_rearrange", "test_frames.py test_sequences.py"),
+    "inspection": ("get_property dump_image", "test_inspection.py"),
+    "compression": ("experimental.inflate", "test_inflate.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
         "constant reductions.sum reductions.mean reductions.mean_square reductions.rms reductions.min reductions.max "
@@ -61,12 +68,14 @@ TABLE = {
         "test_audio.py test_spectra.py",
     ),
     "videos": ("experimental.decoders.video", "test_video_reader.py"),
-    "Python": ("python_function torch_python_function", "test_python_functions.py"),
+    "Python": ("python_function torch_python_function dl_tensor_python_function", "test_python_functions.py"),
+    "Numba": ("experimental.numba_function", "test_numba_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
 #: Groups of operators on images or sounds.
 WITH_PICTURES = [
     "decoding",
+    "decoding of any depth",
     "geometry",
     "scaling in other ways",
     "color and filters",
@@ -78,7 +87,8 @@ WITH_PICTURES = [
 ]
 #: Operators in these groups whose results are not images or sounds, and a second name.
 WITHOUT_PICTURES = {
-    *("decoders.numpy", "peek_image_shape", "random_crop_generator", "experimental.debayer"),
+    *("decoders.numpy", "peek_image_shape", "experimental.peek_image_shape"),
+    *("random_crop_generator", "experimental.debayer"),
     *("decoders.audio", "experimental.audio_resample"),
 }
 PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
@@ -96,7 +106,7 @@ def test_what_belongs_to_each(path, files):
     assert operator.attrgetter(description.class_path)(ops).description is description
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "operators").glob("*.md")]
     assert sum(f"## fn.{path}\n" in page for page in pages) == 1
-    name = path.removeprefix("reductions.").removeprefix("random.")
+    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("experimental.")
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
 

@@ -21,7 +21,7 @@ IMAGES = [image_file(name) for name in ("jpeg_420", "jpeg_progressive", "png_rgb
 #: Whose shapes DALI says otherwise: with alpha that it drops, in padding bytes, in inks; or it does not know the format.
 OTHER_SHAPES = {
     *("png_gray_alpha", "png_gray_alpha_16", "tiff_gray_alpha", "webp_lossy_alpha"),
-    *("bmp_rgb_32", "tiff_rgb_bigtiff", "tiff_cmyk"),
+    *("bmp_rgb_32", "tiff_rgb_bigtiff", "tiff_cmyk", "jpeg2000_codestream", "pnm_gray_comment"),
 }
 
 

@@ -33,6 +33,8 @@ ONLY_AS_NEW = {
     "tiff_rgb_planes": "the old operator takes three rows of red for a row of colour",
     "tiff_rgb_bigtiff": "the old operator does not know BigTIFF",
     "tiff_gray_inverted": "the old operator delivers the negative",
+    "jpeg2000_codestream": "the old operator knows JP2 files only",
+    "pnm_gray_comment": "the old operator expects comments in lines of their own",
 }
 # Where the operators cannot be followed, for some output types.
 NOT_AS_DALI = {

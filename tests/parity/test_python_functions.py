@@ -36,6 +36,23 @@ def test_functions_of_arrays():
     assert_alike(define, SAMPLES, layouts=["HW"])
 
 
+def test_functions_of_capsules():
+    def define(library: Any, data: Any) -> dict[str, Any]:
+        call = library.fn.dl_tensor_python_function
+        two = call(data, data, function=lambda a, b: (b, a), num_outputs=2, output_layouts=["AB"])
+        return {
+            "batch": call(data, function=lambda batch: batch[::-1]),
+            "one": two[0],
+            "other": two[1],
+            "sample": call(data, function=lambda capsule: capsule, batch_processing=False, output_layouts="HW"),
+            "torch": call(data, function=lambda capsule: to_dlpack(from_dlpack(capsule) + 1), batch_processing=False),
+        }
+
+    from torch.utils.dlpack import from_dlpack, to_dlpack  # noqa: PLC0415
+
+    assert_alike(define, SAMPLES, layouts=["HW"])
+
+
 def test_more_layouts_than_outputs_are_refused():
     with pytest.raises(ArgumentClashError, match="output_layouts has 2 layouts, but num_outputs is 1"):
         dali_like.fn.python_function(function=lambda: np.zeros((1, 1)), output_layouts=["HW", "HWC"])

@@ -23,6 +23,7 @@ UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sour
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
     *("decoders", "file", "inputs", "noise", "random", "readers", "reductions"),  # of `fn` and `ops`
+    *("fn", "experimental"),  # of plugins
 }
 
 

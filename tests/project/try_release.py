@@ -49,6 +49,42 @@ def pipeline():
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().shape == (2, 4, 4, 3)
 """,
+    "formats": """
+import imagecodecs
+import numpy as np
+
+assert imagecodecs.tiff_decode(imagecodecs.tiff_encode(np.ones((2, 3), np.uint16))).sum() == 6
+""",
+    "lz4": """
+import lz4.block
+import numpy as np
+from dali_like import fn, pipeline_def
+
+data = np.frombuffer(lz4.block.compress(bytes(range(6)), store_size=False), np.uint8)
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.experimental.inflate(fn.external_source(lambda info: data, batch=False), shape=[2, 3])
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().shape == (2, 2, 3)
+""",
+    "numba": """
+import numpy as np
+from dali_like import fn, pipeline_def, types
+
+def inverted(out, data):
+    out[:] = 255 - data
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    data = fn.external_source(lambda info: np.uint8([1, 2]), batch=False)
+    one = {"in_types": types.UINT8, "ins_ndim": 1, "out_types": types.UINT8, "outs_ndim": 1}
+    return fn.experimental.numba_function(data, run_fn=inverted, **one)
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().tolist() == [[254, 253]] * 2
+""",
     "conditionals": """
 from pathlib import Path
 

@@ -187,6 +187,46 @@ def filter(
     ...
 
 @overload
+def peek_image_shape(
+    data: DataNode | _Constant,
+    /,
+    *,
+    image_type: DALIImageType = DALIImageType.RGB,
+    dtype: _DataType = ...,
+    adjust_orientation: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return the shapes that encoded images have after decoding. Reads only their headers.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        image_type: color format, as `output_type` of the decoder.
+        dtype: data type of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+        adjust_orientation: whether the decoder turns images upright.
+
+    Returns:
+        (height, width, channels).
+    """
+
+@overload
+def peek_image_shape(
+    data: _Sequence[DataNode],
+    /,
+    *,
+    image_type: DALIImageType = DALIImageType.RGB,
+    dtype: _DataType = ...,
+    adjust_orientation: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def median_blur(
     input: DataNode | _Constant,
     /,
@@ -297,6 +337,112 @@ def erode(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> list[DataNode]:
+    ...
+
+@overload
+def inflate(
+    input: DataNode | _Constant,
+    /,
+    *,
+    shape: _Ints | DataNode,
+    dtype: _DataType = ...,
+    chunk_sizes: _Ints | DataNode | None = None,
+    chunk_offsets: _Ints | DataNode | None = None,
+    algorithm: Literal["LZ4"] = "LZ4",
+    layout: str = "",
+    sequence_axis_name: str = "F",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
+
+    Args:
+        input: one-dimensional uint8 arrays of compressed data: LZ4 blocks, or frames, which DALI does not accept.
+        shape: shape of the decompressed array, or of each chunk of it.
+        dtype: data type of the decompressed array.
+        chunk_sizes: sizes of the chunks, in bytes. Default: each chunk ends where the next one begins.
+        chunk_offsets: positions of the chunks, in bytes. Default: each chunk begins where the one before ends.
+        algorithm: the method of compression.
+        layout: layout of the decompressed array, or of each chunk of it.
+        sequence_axis_name: letter of the dimension that counts the chunks; used if there is a `layout`.
+
+    Returns:
+        The decompressed array. With `chunk_sizes` or `chunk_offsets` its first dimension counts the chunks.
+    """
+
+@overload
+def inflate(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    shape: _Ints | DataNode,
+    dtype: _DataType = ...,
+    chunk_sizes: _Ints | DataNode | None = None,
+    chunk_offsets: _Ints | DataNode | None = None,
+    algorithm: Literal["LZ4"] = "LZ4",
+    layout: str = "",
+    sequence_axis_name: str = "F",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def numba_function(
+    *inputs: DataNode | _Fixed | float,
+    run_fn: Callable[..., Any],
+    out_types: Any,
+    in_types: Any,
+    outs_ndim: Any,
+    ins_ndim: Any,
+    setup_fn: Callable[..., Any] | None = None,
+    batch_processing: bool = False,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = True,
+    bytes_per_sample_hint: Any = 0,
+    blocks: Any = None,
+    threads_per_block: Any = None,
+) -> Any:
+    """Call a function that Numba compiles at its first call. Requires the package numba.
+
+    Workers and threads call it, unless it processes batches. It releases the GIL.
+
+    Args:
+        inputs: arrays of `in_types` with `ins_ndim` dimensions.
+        run_fn: function that Numba can compile in nopython mode. It receives the outputs, then the inputs, and writes into
+            the outputs. These are arrays; with `batch_processing`, lists with an array for each sample.
+        out_types: data types of the outputs.
+        in_types: data types of the inputs.
+        outs_ndim: number of dimensions of each output.
+        ins_ndim: number of dimensions of each input.
+        setup_fn: function that defines the shapes of the outputs. It receives ``outs`` and ``ins``, and writes
+            ``outs[output][sample][dimension]``; ``ins`` has the shapes of the inputs. Default: each output has the shape of
+            the input with the same number.
+        batch_processing: whether `run_fn` is called once per batch, in the main process.
+    """
+
+@overload
+def numba_function(
+    *inputs: _Sequence[DataNode],
+    run_fn: Callable[..., Any],
+    out_types: Any,
+    in_types: Any,
+    outs_ndim: Any,
+    ins_ndim: Any,
+    setup_fn: Callable[..., Any] | None = None,
+    batch_processing: bool = False,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = True,
+    bytes_per_sample_hint: Any = 0,
+    blocks: Any = None,
+    threads_per_block: Any = None,
+) -> list[Any]:
     ...
 
 @overload

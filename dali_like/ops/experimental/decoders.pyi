@@ -17,6 +17,485 @@ _Floats: TypeAlias = float | _Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | _Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
+class Image:
+    """Decode images: JPEG, JPEG 2000, PNG, WebP, BMP, PNM and TIFF, of eight or sixteen bits or floating-point samples.
+
+    A TIFF with a compression that OpenCV lacks, such as Zstandard, requires the package imagecodecs.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+            of the file.
+        dtype: data type of the result: UINT8, INT8, UINT16, INT16, UINT32, INT32 or FLOAT. Samples are scaled from the range
+            of the file to that of this type: white is 255 as UINT8, 65535 as UINT16, and 1.0 as FLOAT.
+        adjust_orientation: rotate the image upright according to its EXIF orientation.
+        use_fast_idct: decode JPEGs with a faster transform, which changes pixels by a few units.
+
+    With ``device="mixed"`` images of dtype UINT8 are decoded on the GPU, as those of `dali_like.fn.decoders.image`.
+
+    Returns:
+        Images of shape (height, width, channels) and layout "HWC".
+    """
+    def __init__(
+        self,
+        *,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        cache_batch_copy: Any = ...,
+        cache_debug: Any = ...,
+        cache_size: Any = ...,
+        cache_threshold: Any = ...,
+        cache_type: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        cache_batch_copy: Any = ...,
+        cache_debug: Any = ...,
+        cache_size: Any = ...,
+        cache_threshold: Any = ...,
+        cache_type: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        cache_batch_copy: Any = ...,
+        cache_debug: Any = ...,
+        cache_size: Any = ...,
+        cache_threshold: Any = ...,
+        cache_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageCrop:
+    """Decode windows of images of any depth.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`. The
+            window is one of the image turned upright.
+        crop_d, crop_pos_z: accepted for DALI compatibility.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageSlice:
+    """Decode windows of images of any depth, given by start and end.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        anchor, shape_input: start and size of the windows; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`. The window is one of
+            the image turned upright.
+        normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        anchor: DataNode | _Constant | None = None,
+        shape_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        anchor: _Sequence[DataNode] | _Constant | None = None,
+        shape_input: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageRandomCrop:
+    """Decode random windows of images of any depth.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant,
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode],
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        dtype: _DataType = ...,
+        adjust_orientation: bool = ...,
+        use_fast_idct: bool = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Video:
     """Decode videos, or some of their frames, by FFmpeg: any format and codec that PyAV has.
 

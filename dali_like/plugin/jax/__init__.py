@@ -1,4 +1,6 @@
-"""Iterators over pipelines that deliver JAX arrays, with the interface of ``nvidia.dali.plugin.jax`` 1.53.
+"""Iterators over pipelines that deliver JAX arrays, and functions of JAX arrays as operators, in `fn`.
+
+The interface is that of ``nvidia.dali.plugin.jax`` 1.53.
 
 Existing programs only change the import. With workers, use ``py_start_method="spawn"``: once imported, JAX warns at every
 fork.
@@ -12,6 +14,7 @@ from dali_like.common.extras import optional
 
 optional("jax", "dali_like.plugin.jax", "jax")
 
+from dali_like.plugin.jax import fn  # noqa: E402
 from dali_like.plugin.jax.iterator import DALIGenericIterator, data_iterator  # noqa: E402
 
-__all__ = ["DALIGenericIterator", "data_iterator"]
+__all__ = ["DALIGenericIterator", "data_iterator", "fn"]

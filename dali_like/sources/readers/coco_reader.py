@@ -154,6 +154,9 @@ class CocoReader(Reader):
             outputs.append(tables.image_ids[index : index + 1])
         return tuple(outputs)
 
+    def source_info(self, index: int, output: int) -> str:
+        return str(self._tables.names[index]) if output == 0 else ""
+
 
 def _refuse_with_preprocessed(**given: Any) -> None:
     for name, value in given.items():

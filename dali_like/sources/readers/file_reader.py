@@ -98,6 +98,9 @@ class FileReader(Reader):
         assert self._labels is not None
         return data, self._labels[index : index + 1]
 
+    def source_info(self, index: int, output: int) -> str:
+        return self._names[index] if output == 0 else ""
+
     def _found_files(self) -> tuple[list[str], Any]:
         names, labels = [], []
         folders = self.files.names_in_folders(self._root)

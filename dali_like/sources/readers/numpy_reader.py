@@ -86,6 +86,11 @@ class NumpyReader(Reader):
             return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
         return await self._elements(path, header, info)
 
+    def source_info(self, index: int, output: int) -> str:
+        name = self._names[index]
+        is_found = self._given is None and self._list is None
+        return f"./{name}" if is_found and "/" not in name else name  # as DALI does
+
     async def _elements(self, path: str, header: NpyHeader, info: SampleInfo) -> NDArray[Any]:
         """Read all elements, straight into the batch if they are stored as it holds them."""
         stop = header.offset + header.nbytes

@@ -108,6 +108,15 @@ class Reader(ABC):
             FileReadError: a file is missing or broken.
         """
 
+    def source_info(self, index: int, output: int) -> str:
+        """Return the origin of a sample, usually the name of its file, for ``fn.get_property``. Called in the workers.
+
+        Args:
+            index: number of the sample.
+            output: number of the output.
+        """
+        return ""
+
     @property
     def is_remote(self) -> bool:
         """Whether `read` awaits a store or server, so that a worker should read several samples at once.

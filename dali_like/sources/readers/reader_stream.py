@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.types import SampleInfo
@@ -29,6 +31,7 @@ class ReaderStream:
 
     Attributes:
         reader, options, arguments, is_lazy: as given.
+        infos: numbers of the outputs that are origins of samples, each with the number of the output of those samples.
     """
 
     def __init__(
@@ -38,7 +41,12 @@ class ReaderStream:
         self.options = options
         self.arguments = arguments
         self.is_lazy = is_lazy
+        self.infos: dict[int, int] = {}
         self._size: int | None = None
+
+    def number_of_info(self, output: int) -> int | None:
+        """Return the number of the output that is the origin of another one, or of itself; None if there is none."""
+        return next((number for number, other in self.infos.items() if output in (number, other)), None)
 
     @property
     def class_name(self) -> str:
@@ -92,37 +100,48 @@ class ReaderStream:
         seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
         order = ReaderOrder(self.size, batch_size, self.options, seed)
         if self.is_async:
-            return _AsyncCallback(self.reader, order)
-        return (_FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback)(self.reader, order)
+            return _AsyncCallback(self.reader, order, self.infos)
+        kind = _FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback
+        return kind(self.reader, order, self.infos)
 
 
 class _PlainCallback:
     """Calls a reader whose `read` is a plain function."""
 
-    def __init__(self, reader: Reader, order: ReaderOrder) -> None:
+    def __init__(self, reader: Reader, order: ReaderOrder, infos: Mapping[int, int]) -> None:
         self._reader = reader
         self._order = order
+        self._infos = tuple(infos.values())
 
     def __call__(self, info: SampleInfo) -> Any:
-        return self._reader.read(self._order.index(info.idx_in_epoch), info)
+        index = self._order.index(info.idx_in_epoch)
+        return self._with_infos(index, self._reader.read(index, info))
+
+    def _with_infos(self, index: int, sample: Any) -> Any:
+        if not self._infos:
+            return sample
+        texts = [self._reader.source_info(index, output).encode() for output in self._infos]
+        return *(sample if isinstance(sample, tuple) else (sample,)), *[np.frombuffer(text, np.uint8) for text in texts]
 
 
 class _AsyncCallback(_PlainCallback):
     """Calls a reader of URLs: several samples are read at once."""
 
     async def __call__(self, info: SampleInfo) -> Any:
-        return await self._reader.read(self._order.index(info.idx_in_epoch), info)
+        index = self._order.index(info.idx_in_epoch)
+        return self._with_infos(index, await self._reader.read(index, info))
 
 
 class _FileCallback(_PlainCallback):
     """Calls a reader whose coroutines are expected to read local files. Those never suspend, so they need no event loop."""
 
     def __call__(self, info: SampleInfo) -> Any:
-        coroutine = self._reader.read(self._order.index(info.idx_in_epoch), info)
+        index = self._order.index(info.idx_in_epoch)
+        coroutine = self._reader.read(index, info)
         try:
             coroutine.send(None)
         except StopIteration as finished:
-            return finished.value
+            return self._with_infos(index, finished.value)
         coroutine.close()
         raise DefinitionError(
             f"fn.{self._reader.path}: read() awaits something, although the attributes of the reader have no URLs: give the "
