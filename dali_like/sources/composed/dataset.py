@@ -29,6 +29,7 @@ from dali_like.sources.composed.yielding import Filter, FlatMap
 
 __all__ = ["ComposedDataset", "ComposedIterator"]
 
+_SHARDED_SINCE = "it runs in logical shards, because of a stage such as filter, or of an input that is read in order"
 #: Inputs in a row that a filter may reject in a shard.
 _MOST_REJECTED = 1_000_000
 
@@ -73,7 +74,7 @@ class ComposedDataset:
         if not all(hasattr(type(source), method) for method in ("__getitem__", "__len__")):
             raise ArgumentTypeError(
                 f"a source has __getitem__ and __len__, and {type(source).__qualname__} does not. For data that is read in "
-                "order, use ComposedDataset.from_parts"
+                "order, use ComposedDataset.from_iterables([...]), or from_parts"
             )
         return cls(Indexed(source, name or type(source).__qualname__))
 
@@ -116,6 +117,7 @@ class ComposedDataset:
 
         Args:
             paths: path, URL for fsspec or shell pattern, or several of them. Files of a pattern are sorted.
+                ``{000..099}`` stands for the numbers between, and ``{a,b}`` for alternatives, as in WebDataset.
             interleave: of compressed files; see `from_parts`. Default 1.
             chunk_bytes: size of a read of neighboring records. Two chunks are in memory, and of remote files 8 MiB more.
             remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
@@ -225,8 +227,9 @@ class ComposedDataset:
         """Describe a source of iterables, each read in order by one logical shard; see `from_parts`.
 
         Args:
-            iterables: objects with ``open(record)``, or iterables that can be begun again, such as instances of a class with
-                ``__iter__``. A resume goes through the latter from the beginning, up to the record.
+            iterables: objects with ``open(record)``; or iterables that can be begun again, such as instances of a class with
+                ``__iter__``; or generator functions without arguments. A resume goes through the latter two from the
+                beginning, up to the record.
             name: for messages and descriptions.
             interleave: see `from_parts`.
 
@@ -578,9 +581,14 @@ class ComposedDataset:
         instead; in logical shards, it begins again.
 
         Raises:
+            ArgumentTypeError: a dataset is no composed one, or weights are no numbers.
             ArgumentError: a weight is less than one position of a block, or datasets, weights and names do not fit.
             ArgumentClashError: both weights and a schedule are given.
         """
+        if isinstance(datasets, Mapping):
+            raise ArgumentTypeError(
+                "mix needs a list of datasets, not a mapping. Pass list(datasets.values()), names=list(datasets)"
+            )
         names = [f"input {number}" for number in range(len(datasets))] if names is None else list(map(str, names))
         if len(names) != len(datasets):
             raise ArgumentError(f"there are {len(datasets)} datasets and {len(names)} names: pass one name for each dataset")
@@ -620,8 +628,11 @@ class ComposedDataset:
             TypeError: the stream is endless, or its length is unknown.
         """
         if self._stage.length is None:
-            why = "is unknown: it runs in logical shards" if self._stage.is_sharded else "is endless: it repeats"
-            raise TypeError(f"the length of this stream {why}")
+            raise TypeError(
+                f"the length of this stream is unknown: {_SHARDED_SINCE}. Count its elements: sum(dataset.count_outputs())"
+                if self._stage.is_sharded
+                else "this stream is endless, so it has no length. Describe an end: take(count)"
+            )
         return self._stage.length
 
     @cached_property
@@ -647,15 +658,20 @@ class ComposedDataset:
         """Return the element at a position. Positions from the length on are of later epochs.
 
         Raises:
-            TypeError: the stream runs in logical shards.
+            TypeError: the stream runs in logical shards; or `position` is a slice.
             IndexError: the position is negative.
         """
+        if isinstance(position, slice):
+            raise TypeError("a composed dataset has no [begin:end]. Use slice(begin, end), take(count) or skip(count)")
         position = operator.index(position)
         if position < 0:
             raise IndexError(f"position {position} is negative")
         if self._elements is None:
             if self.shards is not None:
-                raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
+                raise TypeError(
+                    f"the elements of this stream have no random access: {_SHARDED_SINCE}. Iterate over it, for example "
+                    "with a DataLoader"
+                )
             self._elements = self.elements()
         return self._elements.at(0, position)
 
@@ -781,5 +797,5 @@ class ComposedIterator(Iterator[Any]):
 
 def _callable(function: Any) -> Any:
     if not callable(function):
-        raise ArgumentTypeError(f"a stage needs a function, but got a {type(function).__qualname__}")
+        raise ArgumentTypeError(f"a stage needs a function, but got {function!r:.100}")
     return function

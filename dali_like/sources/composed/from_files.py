@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -32,6 +34,8 @@ Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
 CHUNK_BYTES = 1 << 20
+#: ``{000..099}`` or ``{a,b}``.
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 #: Local files that a process keeps open for one source.
 _MOST_OPEN = 1
 
@@ -100,7 +104,22 @@ def _listed(paths: Paths, remote_options: Mapping[str, Any] | None) -> tuple[Sto
             raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
     if not given:
         raise ArgumentError("paths is empty: name at least one file")
-    return files, [path for pattern in given for path in files.matches(os.fspath(pattern))]
+    patterns = [pattern for path in given for pattern in _expanded(os.fspath(path))]
+    return files, [path for pattern in patterns for path in files.matches(pattern)]
+
+
+def _expanded(path: str) -> list[str]:
+    """Return the paths or patterns that a path with braces stands for."""
+    braces = None if os.path.exists(path) else _BRACES.search(path)
+    if braces is None:
+        return [path]
+    first, last, names = braces.groups()
+    if names is None:
+        width = max(len(first), len(last)) if first.startswith("0") else 0
+        alternatives = [f"{number:0{width}}" for number in range(int(first), int(last) + 1)]
+    else:
+        alternatives = names.split(",")
+    return [found for each in alternatives for found in _expanded(path[: braces.start()] + each + path[braces.end() :])]
 
 
 def _are_compressed(paths: Sequence[str], interleave: int | None) -> bool:
@@ -139,13 +158,16 @@ def _iterable_part(number: int, iterable: Any) -> Part:
     if callable(getattr(iterable, "open", None)):
         part: Part = iterable
         return part
+    if inspect.isgeneratorfunction(iterable):
+        return IterablePart(iterable, number)
     if not hasattr(type(iterable), "__iter__"):
         raise ArgumentTypeError(
-            f"iterables[{number}] is a {type(iterable).__qualname__}, which is no iterable and has no open(record)"
+            f"iterables[{number}] should be an iterable or a generator function, or have open(record), but is "
+            f"{iterable!r:.100}. Pass an object of a class with __iter__"
         )
     if iter(iterable) is iterable:
         raise ArgumentTypeError(
-            f"iterables[{number}] is an iterator, which cannot be begun again. Pass an object whose __iter__ begins anew, "
-            "or one with open(record)"
+            f"iterables[{number}] is an iterator, which cannot be begun again. Pass the generator function, an object whose "
+            "__iter__ begins anew, or one with open(record)"
         )
     return IterablePart(iterable, number)

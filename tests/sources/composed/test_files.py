@@ -31,6 +31,7 @@ from dali_like.errors import (
     MissingFileError,
 )
 from dali_like.sources.composed import chunked_files
+from dali_like.sources.composed.from_files import _expanded
 from dali_like.sources.readers.stored_files import StoredFiles
 
 
@@ -364,7 +365,7 @@ class TestIterables:
     def test_iterators_are_refused(self) -> None:
         with pytest.raises(ArgumentTypeError, match="cannot be begun again"):
             ComposedDataset.from_iterables([iter([1])])
-        with pytest.raises(ArgumentTypeError, match=r"no iterable and has no open\(record\)"):
+        with pytest.raises(ArgumentTypeError, match=r"iterables\[0\] should be an iterable"):
             ComposedDataset.from_iterables([3])
 
 
@@ -492,3 +493,38 @@ def test_patterns(tmp_path: Path) -> None:
     assert files.matches(f"{tmp_path}/**/c.x") == [f"{tmp_path}/sub/c.x"]
     assert files.matches(f"{tmp_path}/[1].x") == [f"{tmp_path}/[1].x"]
     assert files.matches("http://host/a.x?b") == ["http://host/a.x?b"]
+
+
+def test_braces_stand_for_several_names_as_in_webdataset(tmp_path: Path) -> None:
+    for number in range(9, 12):
+        jsonl(tmp_path / f"a-{number:03}.jsonl", [number])
+    jsonl(tmp_path / "b-009.jsonl", [100])
+    jsonl(tmp_path / "c{1..2}.jsonl", [7])
+
+    def read(pattern: str) -> list[int]:
+        return numbers_of(ComposedDataset.from_jsonl(str(tmp_path / pattern)))
+
+    assert read("a-{009..011}.jsonl") == [9, 10, 11]
+    assert read("{b,a}-009.jsonl") == [100, 9]
+    assert read("{b-009,a-0*}.jsonl") == [100, 9, 10, 11]
+    assert read("c{1..2}.jsonl") == [7]  # the file has this name
+    with pytest.raises(MissingFileError, match=r"d1\.jsonl does not exist"):
+        read("d{1..2}.jsonl")
+    assert _expanded("{8..10}/{0..1}") == ["8/0", "8/1", "9/0", "9/1", "10/0", "10/1"]
+
+
+def test_generator_functions_are_iterables_that_can_be_begun_again() -> None:
+    def even() -> Iterator[int]:
+        yield from range(0, 10, 2)
+
+    def odd() -> Iterator[int]:
+        yield from range(1, 10, 2)
+
+    dataset = ComposedDataset.from_iterables([even, odd]).with_options(shards=2)
+    iterator = iter(dataset)
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    resumed = iter(dataset)
+    resumed.load_state_dict(iterator.state_dict())
+    assert list(resumed) == [3, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(ArgumentTypeError, match=r"iterables\[0\] should be an iterable or a generator function.* but is 5"):
+        ComposedDataset.from_iterables([5])
