@@ -82,10 +82,9 @@ class ShardProgress:
         self.ended.update(answer.ended)
 
     def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
-        """Whether a batch is left out. Elements skipped after errors do not make it a smaller last one."""
+        """Whether a batch is left out."""
         num_elements = sum(len(answer.found) for answer in answers)
-        num_skipped = sum(answer.num_skipped for answer in answers)
-        is_smaller = num_elements + num_skipped < (self.sampler.batch_size or 1)
+        is_smaller = num_elements < (self.sampler.batch_size or 1)
         return not num_elements or (self.sampler.drop_last and is_smaller)
 
 

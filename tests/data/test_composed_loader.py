@@ -359,13 +359,37 @@ def test_a_function_replaces_failed_elements(kind: str, workers: int) -> None:
     assert batches == [[True] * 4, [True, (5, "five"), True, True]]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.filterwarnings("ignore:.*five")
-def test_skipped_elements_do_not_make_a_last_batch(workers: int) -> None:
-    each = loader(numbers(9, keep=fails_at_5), 4, workers, on_error="skip", drop_last=True)
+def unless_5_or_11(number: int) -> int:
+    if number in (5, 11):
+        raise ValueError(f"bad {number}")
+    return number
 
-    assert list(each) == [[0, 1, 2, 3], [4, 6, 7]]
-    assert each.statistics().replaced_samples == 1
+
+@pytest.mark.parametrize(("kind", "instead_of_5", "instead_of_11"), [("random access", 6, 0), ("shards", 9, 3)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_replacement_of_a_skipped_element_depends_on_its_position_alone(
+    kind: str, instead_of_5: int, instead_of_11: int, workers: int
+) -> None:
+    """Neither batches nor ranks matter, so all ranks have equally many batches, and a resume is exact."""
+    dataset = dataset_of(kind).map(unless_5_or_11)
+    expected = [*range(5), instead_of_5, *range(6, 11), instead_of_11]
+
+    for ranks, batch_size in ((1, 4), (2, 2), (2, 1)):
+        each = ranks_of(dataset, ranks, batch_size, workers=workers, on_error="skip")
+        of_ranks = [joined(of_rank) for of_rank in each]
+        assert joined(zip(*of_ranks, strict=True)) == expected
+        assert sum(of_rank.statistics().replaced_samples for of_rank in each) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_element_without_a_replacement_is_an_error(workers: int) -> None:
+    batches = iter(loader(numbers(3, shards=1).map(_refused), 1, workers, on_error="skip"))
+
+    assert outcomes(batches) == ["0", "1", "2"]
+
+
+def _refused(number: int) -> int:
+    raise ValueError(str(number))
 
 
 # States

@@ -6,8 +6,9 @@ gone past the wanted position, or there is none, it opens another one from a sta
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dali_like.sources.composed.positions import num_delivered
@@ -89,6 +90,16 @@ class Elements:
         taken = num_delivered(position, shard, self._num_shards)
         walk = self._walk_to(epoch, shard, taken, states or {})
         return ShardState(taken, walk.walk.state())
+
+    def others(self, epoch: int, position: int, most: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield replacements of a failed element: its successors in the logical shard, then the shard from its beginning.
+
+        They depend on the position alone, as the element itself. Each is a name, and a function that computes it.
+        """
+        following = range(position + self._num_shards, position + (most + 1) * self._num_shards, self._num_shards)
+        preceding = range(position % self._num_shards, position, self._num_shards)
+        for other in (*following, *preceding[:most]):
+            yield f"position {other}", functools.partial(self.at, epoch, other)
 
     def count(self, epoch: int, shard: int) -> int:
         """Return the number of elements of a shard in an epoch."""
