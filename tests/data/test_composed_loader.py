@@ -499,6 +499,53 @@ def test_a_missing_rank_is_named() -> None:
         loader(dataset).load_state_dict(states[:1])
 
 
+@pytest.mark.parametrize("shards", [None, 4])
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 1), (4, 1)])
+def test_some_ranks_may_have_finished_an_uneven_epoch(shards: int | None, ranks: int, workers: int) -> None:
+    dataset = numbers(18, shards=shards).filter(even_or_early) if shards else numbers(9, shards=None)
+    before = ranks_of(dataset, 2, 1)
+    iterators = [iter(each) for each in before]
+    taken = [next(batches, None) for _ in range(5) for batches in iterators]
+    states = through_json([each.state_dict() for each in before])
+    assert states[0]["epoch"] == 0
+    assert states[1]["epoch"] == 1
+    left = joined(iterators[0])
+
+    after = ranks_of(dataset, ranks, 1, workers=workers)
+    for each in after:
+        each.load_state_dict(states)
+    resumed = [joined(each) for each in after]
+
+    assert None in taken
+    assert sorted(joined(resumed)) == left
+    again = [each.state_dict() for each in after]
+    assert {state["epoch"] for state in again} == {1}
+    assert sorted(joined(joined(each) for each in after)) == sorted(joined(loader(dataset, 1)))
+
+
+def even_or_early(number: int) -> bool:
+    return number % 2 == 0 or number < 6
+
+
+def test_an_epoch_resumes_twice_near_its_uneven_end() -> None:
+    dataset = numbers(24).filter(even_or_early)
+    before = ranks_of(dataset, 2, 1)
+    for each in before:
+        batches = iter(each)
+        for _ in range(5):
+            next(batches, None)
+    states = [each.state_dict() for each in before]
+
+    middle = ranks_of(dataset, 4, 1)
+    for each in middle:
+        each.load_state_dict(states)
+        next(iter(each), None)
+    last = loader(dataset, 4)
+    last.load_state_dict([each.state_dict() for each in middle])
+
+    assert joined(last) == [14, 16, 18, 20, 22]
+
+
 def test_ranks_at_different_positions_are_named() -> None:
     each, other = ranks_of(numbers(), 2, 2)
     next(iter(each))
