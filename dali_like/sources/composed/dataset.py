@@ -119,7 +119,8 @@ class ComposedDataset:
             paths: path, URL for fsspec or shell pattern, or several of them. Files of a pattern are sorted.
                 ``{000..099}`` stands for the numbers between, and ``{a,b}`` for alternatives, as in WebDataset.
             interleave: of compressed files; see `from_parts`. Default 1.
-            chunk_bytes: size of a read of neighboring records. Two chunks are in memory, and of remote files 8 MiB more.
+            chunk_bytes: size of a read of neighboring records. Two chunks are in memory. Remote files are read ahead:
+                32 MiB more, which all sources of a process share.
             remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
 
         Raises:
