@@ -249,6 +249,52 @@ def test_a_count_is_kept_in_the_state(rest: str, tmp_path: Path) -> None:
     assert state["counts"] == [2, 2, 2, 2]
 
 
+def below_36(number: int) -> bool:
+    return number < 36
+
+
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_count_serves_other_epochs_unless_they_differ(shuffles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = []
+
+    def count(self: ComposedDataset, epoch: int = 0) -> list[int]:
+        epochs.append(epoch)
+        return counted(self, epoch)
+
+    counted = ComposedDataset.count_outputs
+    monkeypatch.setattr(ComposedDataset, "count_outputs", count)
+    source = ComposedDataset.source(range(40))
+    dataset = (source.shuffle() if shuffles else source).filter(below_36).map(negated).with_options(shards=4)
+    each = rank_of(dataset, 0, 2, shard_rest="count")
+
+    next(iter(each)), next(iter(each))
+    each.set_epoch(1)
+    next(iter(each))
+    resumed = rank_of(dataset, 0, 2, shard_rest="count")
+    resumed.load_state_dict(each.state_dict())
+    next(iter(resumed)), next(iter(resumed))
+
+    assert epochs == ([0, 1, 2] if shuffles else [0])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "varies"),
+    [
+        (numbers(9).map(negated), False),
+        (numbers(9).shuffle(block=3), False),
+        (numbers(9).map(negated, rng=True), False),
+        (numbers(9).map(negated, rng=True).filter(bool), True),
+        (numbers(9).shuffle(block=3).filter(bool), True),
+        (numbers(9).batch_by_budget(9, abs), False),
+        (numbers(9).batch_by_budget(9, abs).filter(bool), True),
+        (numbers(9).repeat().take(7).filter(bool), True),
+        (ComposedDataset.mix([numbers(9), numbers(9)]), True),
+    ],
+)
+def test_the_stages_tell_whether_counts_differ(dataset: ComposedDataset, varies: bool) -> None:
+    assert dataset.count_varies is varies
+
+
 def test_counts_of_a_state_are_checked() -> None:
     each = loader(numbers())
     with pytest.raises(CheckpointError, match="3 counts, but 4 logical shards"):

@@ -29,6 +29,7 @@ class ChunkShuffle(Stage):
     input: Indexed
     together: int
     seed: int | None
+    varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

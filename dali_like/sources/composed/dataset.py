@@ -646,6 +646,11 @@ class ComposedDataset:
         """Whether an epoch has no end."""
         return self._stage.is_endless
 
+    @property
+    def count_varies(self) -> bool:
+        """Whether `count_outputs` may differ from epoch to epoch."""
+        return self._stage.count_varies
+
     def count_outputs(self, epoch: int = 0) -> list[int]:
         """Return the number of elements of each logical shard in an epoch, by going through all of them in this process.
 

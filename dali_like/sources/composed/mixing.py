@@ -69,6 +69,8 @@ class Mix(Stage):
     weights: tuple[Weights, ...]
     block: int
     stop: str
+    varies = True
+    count_varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
