@@ -694,13 +694,15 @@ class ComposedDataset:
     ) -> dict[str, Any]:
         """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`.
 
+        Parts of the description that may have changed are those of this dataset in the result.
+
         Args:
             owned: logical shards whose draws are checked if weights may change; default: those in the state.
         """
         checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
         if "weights" in allow_change:
             draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
-        return checked
+        return {**checked, "description": self.description}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the description alone: copies, and hashes of them, do not depend on earlier use."""
