@@ -273,6 +273,7 @@ class ComposedDataset:
 
     # Stages
 
+    @suggest_arguments
     def map(self, function: Callable[..., Any], *, rng: bool = False) -> Self:
         """Call a function with each element.
 
@@ -283,6 +284,7 @@ class ComposedDataset:
         """
         return self._then(Map(self._stage, _callable(function), flag("rng", rng)))
 
+    @suggest_arguments
     def filter(self, function: Callable[[Any], Any], *, most_rejected: int = _MOST_REJECTED) -> Self:
         """Keep the elements for which a function returns a true value. The stream then runs in logical shards.
 
@@ -358,6 +360,7 @@ class ComposedDataset:
             return self._then(selection.Shard(self._stage, index, count))
         return self._then(selection.Slice(self._stage, index, None, count))
 
+    @suggest_arguments
     def window(self, size: int, shift: int | None = None, *, drop_remainder: bool = True) -> Self:
         """Replace the elements by lists of `size` consecutive ones. In logical shards, these are of one shard.
 
@@ -369,6 +372,7 @@ class ComposedDataset:
         shift = size if shift is None else positive("shift", shift)
         return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
 
+    @suggest_arguments
     def shuffle(self, *, block: int | None = None, together: int | None = None, seed: int | None = None) -> Self:
         """Put the elements into random order, another one in each epoch.
 
@@ -401,6 +405,7 @@ class ComposedDataset:
 
     # Packs and batches
 
+    @suggest_arguments
     def pack(
         self,
         length: int | Mapping[str, int],
@@ -458,6 +463,7 @@ class ComposedDataset:
             )
         )
 
+    @suggest_arguments
     def bucket(
         self,
         length: Callable[[Any], float],
@@ -496,6 +502,7 @@ class ComposedDataset:
             Bucket(self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped)
         )
 
+    @suggest_arguments
     def batch_by_budget(
         self,
         budget: float,
@@ -529,6 +536,7 @@ class ComposedDataset:
             stage = Filter(stage, WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
         return self._then(Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most))
 
+    @suggest_arguments
     def batch(
         self, size: int, *, drop_remainder: bool = False, collate: Callable[[list[Any]], Any] = default_collate
     ) -> Self:
@@ -602,6 +610,7 @@ class ComposedDataset:
             )
         return cls._combine(lambda stages: checked_mix(Mix(stages, tuple(names), pieces, block, stop)), datasets)
 
+    @suggest_arguments
     def report(
         self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
     ) -> list[draws.MixtureReport]:

@@ -222,6 +222,12 @@ def test_wrong_arguments_are_named() -> None:
         numbers().map(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Use slice\(begin, end\)"):
         numbers()[1:3]  # type: ignore[misc]
+    for use, hint in (
+        (lambda: numbers().pack(5, blocks=3), r"'blocks' \(did you mean block\?\)"),
+        (lambda: ComposedDataset.from_tar("a.tar", clas=3), r"argument 'clas'$"),
+    ):
+        with pytest.raises(ArgumentTypeError, match=hint):
+            use()
     with pytest.raises(ArgumentTypeError, match=r"ComposedDataset.source\(it\)"):
         ComposedDataset.zip(numbers(), [1])  # type: ignore[arg-type]
     with pytest.raises(ArgumentClashError, match="seed=1 and 2"):
