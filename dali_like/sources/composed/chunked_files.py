@@ -9,8 +9,9 @@ from __future__ import annotations
 import abc
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from dali_like.sources.composed.background_reads import BackgroundReads, background_reads
 
-__all__ = ["ChunkReader", "ChunkedFiles", "finished", "opened"]
+__all__ = ["ChunkReader", "ChunkedFiles", "FilePart", "finished", "opened"]
 
 #: Chunks that a reader keeps by default.
 _KEEP = 2
@@ -51,13 +52,14 @@ class ChunkedFiles(abc.ABC):
         """Return one record, without keeping its chunk."""
         return self.reader()[range(len(self))[index]]
 
-    def reader(self, keep: int = _KEEP) -> ChunkReader:
+    def reader(self, keep: int = _KEEP, in_order: range | None = None) -> ChunkReader:
         """Return a reader.
 
         Args:
             keep: number of chunks to keep in memory.
+            in_order: the records that it will read, in order, up to the end of a chunk; None: any records.
         """
-        return ChunkReader(self, keep)
+        return ChunkReader(self, keep, in_order)
 
     @abc.abstractmethod
     async def read(self, first: int, last: int) -> Sequence[Any]:
@@ -72,6 +74,28 @@ class ChunkedFiles(abc.ABC):
         """
 
 
+@dataclass(frozen=True)
+class FilePart:
+    """One of several files, which is read in order. A part of a source; see `dali_like.sources.composed.inputs.Part`.
+
+    Attributes:
+        records: those of the file.
+        name: for messages.
+    """
+
+    source: ChunkedFiles
+    records: range
+    name: str
+
+    def open(self, record: int) -> Iterator[Any]:
+        """Return an iterator over the records from number `record` on."""
+        left = self.records[record:]
+        return map(self.source.reader(in_order=left).__getitem__, left)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class ChunkReader(Sequence[Any]):
     """Reads records in one process. Not thread-safe.
 
@@ -82,10 +106,16 @@ class ChunkReader(Sequence[Any]):
     Args:
         source: the files.
         keep: number of chunks to keep in memory.
+        in_order: see `ChunkedFiles.reader`.
     """
 
-    def __init__(self, source: ChunkedFiles, keep: int) -> None:
+    def __init__(self, source: ChunkedFiles, keep: int, in_order: range | None = None) -> None:
         self._source = source
+        #: The chunk that the first record seems to follow, and the end of the chunks to request ahead.
+        self._before, self._end_chunk = -2, len(source.chunk_ends)
+        if in_order:
+            self._before = int(np.searchsorted(source.chunk_ends, in_order.start, "right")) - 1
+            self._end_chunk = int(np.searchsorted(source.chunk_ends, in_order.stop)) + 1
         self._keep = keep
         self._expected: set[int] = set()
         self._forget()
@@ -95,7 +125,7 @@ class ChunkReader(Sequence[Any]):
         self._reads: BackgroundReads | None = None
         self._ahead = 0
         self._chunks: OrderedDict[int, Future[Any] | Sequence[Any]] = OrderedDict()
-        self._touched = -2
+        self._touched = self._before
         #: The latest records that were read: number of the first, of the end, and the records.
         self._first = self._last = 0
         self._records: Sequence[Any] = ()
@@ -132,7 +162,8 @@ class ChunkReader(Sequence[Any]):
         self._check_process()
         ends = self._source.chunk_ends
         chunk = int(np.searchsorted(ends, index, "right"))
-        is_sequential = chunk in (self._touched, self._touched + 1)
+        # A chunk that was requested ahead is one of several that are read in order by several workers.
+        is_sequential = chunk in (self._touched, self._touched + 1) or isinstance(self._chunks.get(chunk), Future)
         self._touched = chunk
         if not self._expected:
             self._ahead = min(2 * self._ahead or 1, self.most_ahead) if is_sequential else 0
@@ -143,7 +174,7 @@ class ChunkReader(Sequence[Any]):
             return
         loaded = self._load(chunk)
         if is_sequential and not self._expected:
-            for following in range(chunk + 1, min(chunk + 1 + self._ahead, len(ends))):
+            for following in range(chunk + 1, min(chunk + 1 + self._ahead, self._end_chunk)):
                 self._load(following)
         if isinstance(loaded, Future):
             try:

@@ -118,7 +118,9 @@ class ComposedDataset:
         Args:
             paths: path, URL for fsspec or shell pattern, or several of them. Files of a pattern are sorted.
                 ``{000..099}`` stands for the numbers between, and ``{a,b}`` for alternatives, as in WebDataset.
-            interleave: of compressed files; see `from_parts`. Default 1.
+            interleave: read each file in order and as a whole, in one logical shard; a shard has so many files open at a
+                time, see `from_parts`. Then one worker of one rank alone fetches a file. Default for compressed files: 1;
+                otherwise random access.
             chunk_bytes: size of a read of neighboring records. Two chunks are in memory. Remote files are read ahead:
                 32 MiB more, which all sources of a process share.
             remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
@@ -159,7 +161,12 @@ class ComposedDataset:
     @classmethod
     @suggest_arguments
     def from_parquet(
-        cls, paths: Paths, *, columns: Sequence[str] | None = None, remote_options: Mapping[str, Any] | None = None
+        cls,
+        paths: Paths,
+        *,
+        columns: Sequence[str] | None = None,
+        interleave: int | None = None,
+        remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the rows of Parquet files, as dicts. Needs pyarrow.
 
@@ -167,7 +174,7 @@ class ComposedDataset:
         shuffle of all rows reads one for almost each row. Use ``.shuffle(together=8)`` instead.
 
         Args:
-            paths, remote_options: as for `from_jsonl`.
+            paths, interleave, remote_options: as for `from_jsonl`.
             columns: names of columns. Only their bytes are read. None: all.
 
         Raises:
@@ -177,7 +184,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: a file has no such column.
         """
-        return cls(from_files.parquet(paths, columns, remote_options))
+        return cls(from_files.parquet(paths, columns, interleave, remote_options))
 
     @classmethod
     @suggest_arguments

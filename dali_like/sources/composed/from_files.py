@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
-from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.chunked_files import ChunkedFiles, FilePart
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.library_files import ArrayRecordFiles, LanceTable
@@ -23,7 +23,7 @@ from dali_like.sources.composed.sequential_files import (
     is_compressed,
     parse_line,
 )
-from dali_like.sources.composed.span_files import LineFiles
+from dali_like.sources.composed.span_files import LineFiles, SpanFiles
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.tar_files import TarFiles
 from dali_like.sources.readers.stored_files import StoredFiles, shown
@@ -43,29 +43,31 @@ _MOST_OPEN = 1
 def jsonl(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
     """Return the stage of `ComposedDataset.from_jsonl`."""
     files, found = _listed(paths, remote_options)
-    if _are_compressed(found, interleave):
+    if _are_compressed(found):
         return Map(_parts("jsonl", CompressedLines, files, found, interleave), parse_line)
-    return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+    return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 
 def tar(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
     """Return the stage of `ComposedDataset.from_tar`."""
     files, found = _listed(paths, remote_options)
-    if _are_compressed(found, interleave):
+    if _are_compressed(found):
         return _parts("tar", CompressedTar, files, found, interleave)
-    return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+    return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 
-def parquet(paths: Paths, columns: Sequence[str] | None, remote_options: Mapping[str, Any] | None) -> Stage:
+def parquet(
+    paths: Paths, columns: Sequence[str] | None, interleave: int | None, remote_options: Mapping[str, Any] | None
+) -> Stage:
     """Return the stage of `ComposedDataset.from_parquet`."""
     files, found = _listed(paths, remote_options)
-    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)))
+    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)), interleave)
 
 
 def array_record(paths: Paths) -> Stage:
     """Return the stage of `ComposedDataset.from_array_record`."""
     _, found = _listed(paths, None)
-    return _indexed("array_record", found, ArrayRecordFiles(found))
+    return Indexed(ArrayRecordFiles(found), _with_count("array_record", found))
 
 
 def lance(
@@ -122,17 +124,13 @@ def _expanded(path: str) -> list[str]:
     return [found for each in alternatives for found in _expanded(path[: braces.start()] + each + path[braces.end() :])]
 
 
-def _are_compressed(paths: Sequence[str], interleave: int | None) -> bool:
+def _are_compressed(paths: Sequence[str]) -> bool:
     compressed = [path for path in paths if is_compressed(path)]
     others = [path for path in paths if not is_compressed(path)]
     if compressed and others:
         raise ArgumentError(
             f"{shown(compressed[0])} is compressed and read in order, {shown(others[0])} has random access. Describe them "
             "as two datasets, and combine these: ComposedDataset.concat(...)"
-        )
-    if others and interleave is not None:
-        raise ArgumentClashError(
-            "interleave= is for compressed files, and these have random access. Leave it out, and use .shuffle(together=8)"
         )
     return bool(compressed)
 
@@ -144,8 +142,20 @@ def _parts(
     return Parts(tuple(part(files, path) for path in paths), name, interleave)
 
 
-def _indexed(name: str, paths: Sequence[str], source: ChunkedFiles) -> Indexed:
-    return Indexed(source, f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})")
+def _indexed(name: str, paths: Sequence[str], source: SpanFiles | ParquetFiles, interleave: int | None) -> Stage:
+    """Return the stage of files with an index: with random access, or in order if `interleave` is given."""
+    if interleave is None:
+        return Indexed(source, _with_count(name, paths))
+    ends = source.file_ends.tolist()
+    parts = [
+        FilePart(source, range(first, end), shown(path))
+        for path, first, end in zip(paths, [0, *ends[:-1]], ends, strict=True)
+    ]
+    return Parts(tuple(parts), name, positive("interleave", interleave))
+
+
+def _with_count(name: str, paths: Sequence[str]) -> str:
+    return f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})"
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

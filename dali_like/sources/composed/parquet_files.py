@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, FileReadError
@@ -90,6 +91,14 @@ class ParquetFiles(ChunkedFiles):
                     spans.append((start, start + column.total_compressed_size))
             groups.append(_RowGroup(number, i, group.num_rows, _merged(spans)))
         return groups
+
+    @property
+    def file_ends(self) -> NDArray[np.int64]:
+        """The number of rows up to the end of each file, of shape (number of files,)."""
+        counts = np.bincount(
+            [group.file for group in self._groups], [group.num_rows for group in self._groups], len(self._paths)
+        )
+        return np.cumsum(counts).astype(np.int64)
 
     async def read(self, first: int, last: int) -> Sequence[Any]:
         group = self._groups[int(np.searchsorted(self.chunk_ends, first, "right"))]

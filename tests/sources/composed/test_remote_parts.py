@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like.data import ComposedDataset
+from dali_like.data import ComposedDataset, DataLoader
 from dali_like.errors import FileReadError, MissingFileError
 from dali_like.sources import remote_files
 from dali_like.sources.composed import chunked_files
@@ -125,6 +125,23 @@ def test_a_worker_asks_once_for_a_footer(store: HttpStore) -> None:
 
     assert [dataset[i]["n"] for i in (0, 5000)] == [0, 5000]
     assert len(store.requests) == 3  # with two row groups
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_files_in_order_are_fetched_by_one_worker_alone(store: HttpStore, kind: str) -> None:
+    data = parquet_bytes() if kind == "parquet" else tar_bytes(range(400), size=2000)
+    store.files |= {f"{i}.{kind}": data for i in range(4)}
+    urls = f"{store.url}/{{0..3}}.{kind}"
+    if kind == "parquet":
+        dataset = ComposedDataset.from_parquet(urls, interleave=2).with_options(shards=2)
+    else:
+        dataset = ComposedDataset.from_tar(urls, interleave=2, chunk_bytes=100_000).with_options(shards=2)
+    store.sent_bytes = 0
+
+    batches = DataLoader(dataset.map(lambda element: 1), batch_size=100, num_workers=2, multiprocessing_context="thread")
+    assert sum(int(batch.sum()) for batch in batches) == (32_000 if kind == "parquet" else 1600)
+    footers = 4 * (64 << 10) if kind == "parquet" else 0
+    assert store.sent_bytes <= 1.1 * 4 * len(data) + footers
 
 
 def test_distant_records_fetch_nothing_else(store: HttpStore) -> None:
