@@ -186,9 +186,8 @@ class ShardWorkerIterator(WorkerIterator):
         super().__init__(options, state, indices, workers)
         if len(self._owners) < options.num_workers:
             warn(
-                f"this rank has {len(self._owners)} logical shards for {options.num_workers} workers, so "
-                f"{options.num_workers - len(self._owners)} workers are idle. Use fewer workers, or describe the dataset "
-                "with more shards: with_options(shards=...)",
+                f"this rank has fewer logical shards ({len(self._owners)}) than workers ({options.num_workers}), so some "
+                "workers are idle. Use fewer workers, or describe the dataset with more shards: with_options(shards=...)",
                 UserWarning,
             )
 

@@ -335,7 +335,7 @@ def test_ranks_are_for_composed_datasets(option: dict[str, Any]) -> None:
 
 def test_idle_workers_are_named() -> None:
     loader = rank_of(numbers(4, shards=2), 0, 2, workers=2)
-    with pytest.warns(UserWarning, match="1 logical shards for 2 workers, so 1 workers are idle"):
+    with pytest.warns(UserWarning, match=r"fewer logical shards \(1\) than workers \(2\), so some"):
         assert list(loader) == [[0, 2]]
     assert loader.statistics().sources[0].logical_shards == 1
     assert "; 1 without a logical shard, so idle" in str(loader.report())
