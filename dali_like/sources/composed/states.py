@@ -87,9 +87,10 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for state in checked:
         for name in ("position", "epoch", "seed", "shards", "description", "num_ranks"):
             if state[name] != first[name]:
+                hint = "" if state["shards"] else "; or pass the state of one rank alone, since this stream has no shards"
                 raise _invalid(
                     f"rank {state['rank']} has {name} {state[name]!r:.200}, and rank {first['rank']} has "
-                    f"{first[name]!r:.200}. Save the states of all ranks at the same step of the same epoch"
+                    f"{first[name]!r:.200}. Save the states of all ranks at the same step of the same epoch{hint}"
                 )
     merged: dict[str, Any] = {}
     for state in checked:
@@ -109,7 +110,7 @@ def _with_ended_shards(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "position": others[0]["position"],
             "states": {shard: [0, ENDED] for shard in state["states"]},
         }
-        if (state["epoch"], state["position"]) == (epoch + 1, 0)
+        if (state["epoch"], state["position"]) == (epoch + 1, 0) and state["shards"] is not None
         else state
         for state in states
     ]
