@@ -72,8 +72,8 @@ browser: .venv/test/.ready
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) .venv/test/bin/python -m pytest tests/browser $(ARGS)
 
 parity-full: .venv/peers/.ready
-	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py \
-		tests/sources/composed/test_any_ranks.py $(ARGS)
+	PARITY=full .venv/peers/bin/python -m pytest -n $(JOBS) --dist worksteal tests/sources/composed/test_any_ranks.py $(ARGS)
+	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py $(ARGS)
 
 lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .

@@ -130,11 +130,15 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # with the default, some of many connections at once wait a second
+
+
 @contextmanager
 def http_store() -> Iterator[HttpStore]:
     """Run such a server."""
     handler: Callable[..., Any] = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     server.daemon_threads = False
     store = handler.store = HttpStore(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

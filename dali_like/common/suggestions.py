@@ -42,7 +42,7 @@ def suggest_arguments(function: _F) -> _F:
         for name in kwargs.keys() - names:
             owner = f"{type(args[0]).__name__}.__init__" if function.__name__ == "__init__" else function.__name__
             text = f"{owner}() got an unexpected keyword argument {name!r}"
-            raise ArgumentTypeError(with_suggestion(text, name, names - {"self"}))
+            raise ArgumentTypeError(with_suggestion(text, name, names - {"self", "cls"}))
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]

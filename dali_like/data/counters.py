@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
@@ -18,6 +18,7 @@ from dali_like.monitor.loops import LoopMeter
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
+    from dali_like.data.position_sampler import PositionSampler
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.monitor.statistics import Settings, Statistics
 
@@ -127,6 +128,7 @@ def statistics_of(
         batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,
         made_bytes=counts.made_bytes,
+        logical_shards=len(cast("PositionSampler", options.index_sampler).owned) if options.is_sharded else None,
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
         large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
     )

@@ -34,6 +34,7 @@ from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
+from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.stream import Elements
@@ -46,6 +47,9 @@ _MOST_WALKS = 16
 
 #: Limit of failed attempts within one step of an iterable dataset.
 _MOST_FAILURES = 1000
+
+#: Limit of other elements of a composed dataset that may replace a failed one.
+_MOST_OTHERS = 100
 
 #: Limit of indices in a message.
 _MOST_INDICES = 256
@@ -288,10 +292,9 @@ class Fetcher:
 
         if self._elements is None:
             self._elements = self.dataset.elements()
-        elements, epoch, states = self._elements, wanted.epoch, wanted.states
+        elements, epoch, states = self._elements, wanted.epoch, dict(wanted.states)
         take = _measured(lambda position: elements.at(epoch, position, states), request)
         answer = PositionsAnswer([], [], {}, [])
-        num_skipped = 0
         last: dict[int, int] = {}
         for index, position in enumerate(wanted.positions):
             if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
@@ -307,16 +310,14 @@ class Fetcher:
             except Exception as error:
                 if self.on_error == "raise":
                     raise
-                if not callable(self.on_error):
-                    note_replacement(request.cell, f"position {position}", "nothing", error)
-                    num_skipped += 1
-                    continue
-                element = self._replace(f"position {position}", position, error, request)
+                states[shard] = elements.state(epoch, shard, position + 1, states)  # others move the shard
+                others = elements.others(epoch, position, _MOST_OTHERS)
+                element = self._replace(f"position {position}", position, error, request, others)
             answer.elements.append(element)
             answer.found.append(index)
         for shard, position in last.items():
             answer.states[shard] = elements.state(epoch, shard, position + 1, states)
-        return answer._replace(num_skipped=num_skipped)
+        return answer
 
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""
@@ -384,20 +385,29 @@ class Fetcher:
         except Exception as error:
             if self.on_error == "raise":
                 raise
-            others = itertools.chain(keys[i + 1 :], keys[:i])
+            if is_composed(self.dataset):  # its elements depend on their positions, and never on the batch
+                numbers: Iterable[Any] = range(keys[i] + 1, keys[i] + 1 + _MOST_OTHERS)
+            else:
+                numbers = itertools.chain(keys[i + 1 :], keys[:i])
+            others = ((f"sample {key!r}", functools.partial(operator.getitem, self.dataset, key)) for key in numbers)
             return self._replace(f"sample {keys[i]!r}", keys[i], error, request, others)
 
     def _replace(
-        self, what: str, key: Any, error: Exception, request: Request | LocalRequest, others: Iterable[Any] = ()
+        self,
+        what: str,
+        key: Any,
+        error: Exception,
+        request: Request | LocalRequest,
+        others: Iterable[tuple[str, Callable[[], Any]]] = (),
     ) -> Any:
-        """Return the replacement of a failed sample: the result of `on_error`, or another sample of the batch."""
+        """Return the replacement of a failed sample: the result of `on_error`, or another sample."""
         return replace(
             functools.partial(self.on_error, key, error) if callable(self.on_error) else self.on_error,
             error,
             what,
             request.cell,
             function="on_error",
-            others=((f"sample {other!r}", functools.partial(operator.getitem, self.dataset, other)) for other in others),
+            others=others,
         )
 
     def _seed(self, seed: int | None, *position: int) -> None:

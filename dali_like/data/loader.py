@@ -83,8 +83,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             and its earlier samples, and equal PyTorch's bit for bit. The generators of the workers start again after the
             death of a worker, and after resuming within an epoch.
         on_error: reaction to an exception of the dataset. "raise": the iterator raises it. "skip": another sample replaces
-            the failed one; a `ComposedDataset` with logical shards leaves the failed one out. A callable: its result
-            replaces the failed sample.
+            the failed one; in a `ComposedDataset`, the next one, in logical shards the next one of the shard. So batches
+            stay full, and the other positions stay as they are. A callable: its result replaces the failed sample.
         worker_restarts: how often per minute to replace each dead worker, and the process that starts them. 0: never;
             None: always.
         prefetch_epochs: whether workers begin the next epoch before the program does. The sampler is iterated earlier then,

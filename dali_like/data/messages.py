@@ -76,7 +76,6 @@ class PositionsAnswer(NamedTuple):
         found: the indices of these positions in the request.
         states: of their shards behind them.
         ended: the shards at their end.
-        num_skipped: number of elements that were left out after an error.
         is_collated: whether `elements` has the collated batch.
     """
 
@@ -84,7 +83,6 @@ class PositionsAnswer(NamedTuple):
     found: list[int]
     states: dict[int, ShardState]
     ended: list[int]
-    num_skipped: int = 0
     is_collated: bool = False
 
 

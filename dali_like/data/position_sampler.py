@@ -64,6 +64,8 @@ class PositionSampler(Sampler[Any]):
         self.rest = _rest_for(dataset, rank, shard_rest)
         self.epoch = 0
         self._start: dict[str, Any] | None = None
+        #: The numbers of outputs of all logical shards, in the epoch that was counted last.
+        self._counted: tuple[int, list[int]] | None = None
 
     @property
     def step(self) -> int:
@@ -91,6 +93,19 @@ class PositionSampler(Sampler[Any]):
             )
         self.epoch = begun.epoch + 1
         return begun
+
+    def counts(self, epoch: int, known: list[int] | None) -> list[int]:
+        """Return the numbers of outputs of all logical shards in an epoch. They are counted if they are not known yet.
+
+        Args:
+            known: those of a state of this epoch.
+        """
+        if known is None:
+            counted = self._counted
+            is_kept = counted is not None and (counted[0] == epoch or not self.dataset.count_varies)
+            known = counted[1] if counted is not None and is_kept else self.dataset.count_outputs(epoch)
+        self._counted = epoch, known
+        return known
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in an epoch.
@@ -167,8 +182,7 @@ class PositionIterator(SamplerIterator[Any]):
         dataset = sampler.dataset
         self._length = sampler.length
         if dataset.shards is not None and sampler.rest in ("count", "pad") and not dataset.is_endless:
-            if self.counts is None:
-                self.counts = dataset.count_outputs(epoch)
+            self.counts = sampler.counts(epoch, counts)
             self._length = _end_of(self.counts, sampler.rest)
 
     def __next__(self) -> Any:

@@ -82,10 +82,9 @@ class ShardProgress:
         self.ended.update(answer.ended)
 
     def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
-        """Whether a batch is left out. Elements skipped after errors do not make it a smaller last one."""
+        """Whether a batch is left out."""
         num_elements = sum(len(answer.found) for answer in answers)
-        num_skipped = sum(answer.num_skipped for answer in answers)
-        is_smaller = num_elements + num_skipped < (self.sampler.batch_size or 1)
+        is_smaller = num_elements < (self.sampler.batch_size or 1)
         return not num_elements or (self.sampler.drop_last and is_smaller)
 
 
@@ -187,9 +186,8 @@ class ShardWorkerIterator(WorkerIterator):
         super().__init__(options, state, indices, workers)
         if len(self._owners) < options.num_workers:
             warn(
-                f"this rank has {len(self._owners)} logical shards for {options.num_workers} workers, so "
-                f"{options.num_workers - len(self._owners)} workers are idle. Use fewer workers, or describe the dataset "
-                "with more shards: with_options(shards=...)",
+                f"this rank has fewer logical shards ({len(self._owners)}) than workers ({options.num_workers}), so some "
+                "workers are idle. Use fewer workers, or describe the dataset with more shards: with_options(shards=...)",
                 UserWarning,
             )
 

@@ -193,6 +193,9 @@ def _of_workers(batch: PerBatch) -> Diagnosis:
         return _of_bound_source(batch, bound)
     if batch.busy_s < _BUSY * batch.num_workers * batch.loop_s:
         return _of_idle_workers(batch)
+    few = next((source for source in batch.in_workers if source.logical_shards == batch.num_workers), None)
+    if few is not None and batch.settings.num_cpus >= ROOM * batch.cpus_wanted:
+        return _of_few_shards(batch, few)
     parts = {
         _of_busy_callbacks: sum(part_of(source, source.callback_s) for source in batch.in_workers),
         _of_operators_in_workers: sum(part_of(source, source.operators_s) for source in batch.in_workers),
@@ -208,6 +211,21 @@ def _of_bound_source(batch: PerBatch, source: SourceStatistics) -> Diagnosis:
         f"{batch.waiting_text()}: a single worker iterates over {source.name}, {seconds_text(took_s)} a batch.",
         "Use a callable with SampleInfo, or give each worker a part of the iterable: sharded=True.",
         batch.speedup(took_s / batch.num_workers),
+    )
+
+
+def _of_few_shards(batch: PerBatch, source: SourceStatistics) -> Diagnosis:
+    shards = source.logical_shards
+    idle = batch.settings.num_workers - batch.num_workers
+    others = f" {idle} of {batch.settings.num_workers} workers are idle." if idle > 0 else ""
+    return Diagnosis(
+        Bottleneck.WORKERS,
+        f"{batch.waiting_text()}: this rank has {shards} logical shard{'s' * (shards != 1)} of {source.name}, each of one "
+        f"worker, and these workers are busy all the time.{others}",
+        "More logical shards let more workers share the work: with_options(shards=...), a multiple of the ranks times the "
+        "workers. That is another stream, so a saved state does not fit it.",
+        batch.speedup(batch.busy_s / (2 * batch.num_workers)),
+        provided="with twice as many shards and workers",
     )
 
 

@@ -68,12 +68,18 @@ class PerBatch:
 
     @property
     def num_workers(self) -> int:
-        return max(self.settings.num_workers, 1)
+        """Number of workers that may be busy."""
+        return max(min(self.settings.num_workers, self._most_by_shards), 1)
 
     @property
     def most_workers(self) -> int:
-        """Number of workers that the CPUs can keep as busy as the current workers."""
-        return min(MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9)))
+        """Number of workers that the CPUs can keep as busy as the current workers, and that have a logical shard."""
+        most = math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9))
+        return min(MOST_WORKERS, self._most_by_shards, most)
+
+    @property
+    def _most_by_shards(self) -> int:
+        return min((source.logical_shards for source in self.in_workers if source.logical_shards), default=MOST_WORKERS)
 
     @property
     def cpus_wanted(self) -> float:

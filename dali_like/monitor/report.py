@@ -91,7 +91,7 @@ class Report:
             busy = " ".join(f"{worker.busy_share:.0%}" for worker in now.workers[:_MOST_WORKERS])
             more = " ..." if len(now.workers) > _MOST_WORKERS else ""
             of = now.settings
-            yield f"workers: {len(now.workers)} ({of.start_method}) on {of.num_cpus} CPUs; busy {busy}{more}"
+            yield f"workers: {len(now.workers)} ({of.start_method}) on {of.num_cpus} CPUs; busy {busy}{more}{self._idle()}"
         if (chosen := now.settings.chosen) is not None:
             why = chosen.num_workers_reason or chosen.prefetch_depth_reason
             yield f"chosen: {chosen.num_workers} workers, {chosen.prefetch_depth} batches ahead: {why}"
@@ -114,6 +114,13 @@ class Report:
             f"memory behind batches: {bytes_text(now.held_bytes)}{memory}; workers restarted: {now.worker_restarts}; "
             f"{killed}samples replaced: {now.replaced_samples}; errors: {now.loop.errors}"
         )
+
+    def _idle(self) -> str:
+        """Tell how many workers have no logical shard."""
+        of = self.statistics
+        shards = min((source.logical_shards for source in of.sources if source.logical_shards), default=len(of.workers))
+        idle = len(of.workers) - shards
+        return f"; {idle} without a logical shard, so idle" if idle > 0 else ""
 
 
 def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:

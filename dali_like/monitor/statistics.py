@@ -143,6 +143,7 @@ class SourceStatistics:
         unit: result of one call: "sample" or "batch".
         concurrency: simultaneous calls of a coroutine function in each worker; 0 for other sources.
         is_bound: whether a single worker computes all batches, as with iterables.
+        logical_shards: of this rank, each of one worker, so other workers are idle; None: any worker computes any sample.
         batches: computed batches, including batches ahead of the loop.
         samples: samples in these batches.
         made_bytes: approximate size of their arrays, in bytes.
@@ -165,6 +166,7 @@ class SourceStatistics:
     unit: str = "sample"
     concurrency: int = 0
     is_bound: bool = False
+    logical_shards: int | None = None
     batches: int = _adds_up()
     samples: int = _adds_up()
     made_bytes: int = _adds_up()

@@ -11,12 +11,15 @@ long as all ranks together take the same number of samples per iteration.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from dali_like.sources.external_source import ExternalSource
 
 _FORMAT = "dali_like checkpoint"
 _VERSION = 2
@@ -128,6 +131,22 @@ class Checkpoint(NamedTuple):
                 raise CheckpointError("the checkpoints are of pipelines with different numbers of sources")
         columns = zip(*(checkpoint.sources for checkpoint in checkpoints), strict=True)
         return first._replace(sources=tuple(_merged_source(i, column, first.epoch) for i, column in enumerate(columns)))
+
+    def with_changes(self, externals: Sequence[ExternalSource], allow_change: Collection[str]) -> Checkpoint:
+        """Return this checkpoint for composed datasets whose descriptions have changed.
+
+        Args:
+            externals: the sources.
+            allow_change: parts that may have changed.
+
+        Raises:
+            CheckpointError: there are other changes.
+        """
+        sources = list(self.sources)
+        for i, external in enumerate(externals[: len(sources)]):  # `check` compares their numbers
+            if external.composed is not None and sources[i] is not None:
+                sources[i] = {**sources[i], "state": external.composed.checked_state(sources[i]["state"], allow_change)}
+        return self._replace(sources=tuple(sources))
 
     @classmethod
     def loads(cls, data: Any) -> Checkpoint:

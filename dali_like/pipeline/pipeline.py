@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -645,11 +645,15 @@ class Pipeline:
         return self._take_checkpoint().to_dict()
 
     @user_frames_first
-    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Any], *, allow_change: Collection[str] = ()) -> None:
         """Resume from a result of `state_dict`, in place of ``Pipeline(checkpoint=...)``.
 
         It may be called at any time. Running workers are started again if the state has another seed than the pipeline, or
         the state of an iterable in the workers; so give pipelines a ``seed``.
+
+        Args:
+            state_dict: a result of `state_dict`. With composed datasets, also those of all ranks, in a list.
+            allow_change: parts of the descriptions of composed datasets that may have changed since, such as "weights".
 
         Raises:
             CheckpointError: `state_dict` is invalid or belongs to another pipeline; or an iterator would have to go back.
@@ -658,6 +662,8 @@ class Pipeline:
         checkpoint = _checkpoint_of(state_dict)
         with self._call:
             self._check_open()
+            if allow_change:
+                checkpoint = checkpoint.with_changes([node.external for node in self._make_graph().sources], allow_change)
             runtime, executor = self._runtime, self._executor
             if runtime is not None and runtime.can_go_to(checkpoint):
                 runtime.go_to(checkpoint)

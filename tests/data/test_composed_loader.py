@@ -249,6 +249,52 @@ def test_a_count_is_kept_in_the_state(rest: str, tmp_path: Path) -> None:
     assert state["counts"] == [2, 2, 2, 2]
 
 
+def below_36(number: int) -> bool:
+    return number < 36
+
+
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_count_serves_other_epochs_unless_they_differ(shuffles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = []
+
+    def count(self: ComposedDataset, epoch: int = 0) -> list[int]:
+        epochs.append(epoch)
+        return counted(self, epoch)
+
+    counted = ComposedDataset.count_outputs
+    monkeypatch.setattr(ComposedDataset, "count_outputs", count)
+    source = ComposedDataset.source(range(40))
+    dataset = (source.shuffle() if shuffles else source).filter(below_36).map(negated).with_options(shards=4)
+    each = rank_of(dataset, 0, 2, shard_rest="count")
+
+    next(iter(each)), next(iter(each))
+    each.set_epoch(1)
+    next(iter(each))
+    resumed = rank_of(dataset, 0, 2, shard_rest="count")
+    resumed.load_state_dict(each.state_dict())
+    next(iter(resumed)), next(iter(resumed))
+
+    assert epochs == ([0, 1, 2] if shuffles else [0])
+
+
+@pytest.mark.parametrize(
+    ("dataset", "varies"),
+    [
+        (numbers(9).map(negated), False),
+        (numbers(9).shuffle(block=3), False),
+        (numbers(9).map(negated, rng=True), False),
+        (numbers(9).map(negated, rng=True).filter(bool), True),
+        (numbers(9).shuffle(block=3).filter(bool), True),
+        (numbers(9).batch_by_budget(9, abs), False),
+        (numbers(9).batch_by_budget(9, abs).filter(bool), True),
+        (numbers(9).repeat().take(7).filter(bool), True),
+        (ComposedDataset.mix([numbers(9), numbers(9)]), True),
+    ],
+)
+def test_the_stages_tell_whether_counts_differ(dataset: ComposedDataset, varies: bool) -> None:
+    assert dataset.count_varies is varies
+
+
 def test_counts_of_a_state_are_checked() -> None:
     each = loader(numbers())
     with pytest.raises(CheckpointError, match="3 counts, but 4 logical shards"):
@@ -288,8 +334,11 @@ def test_ranks_are_for_composed_datasets(option: dict[str, Any]) -> None:
 
 
 def test_idle_workers_are_named() -> None:
-    with pytest.warns(UserWarning, match="1 logical shards for 2 workers, so 1 workers are idle"):
-        assert list(rank_of(numbers(4, shards=2), 0, 2, workers=2)) == [[0, 2]]
+    loader = rank_of(numbers(4, shards=2), 0, 2, workers=2)
+    with pytest.warns(UserWarning, match=r"fewer logical shards \(1\) than workers \(2\), so some"):
+        assert list(loader) == [[0, 2]]
+    assert loader.statistics().sources[0].logical_shards == 1
+    assert "; 1 without a logical shard, so idle" in str(loader.report())
 
 
 # Collation
@@ -356,13 +405,37 @@ def test_a_function_replaces_failed_elements(kind: str, workers: int) -> None:
     assert batches == [[True] * 4, [True, (5, "five"), True, True]]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.filterwarnings("ignore:.*five")
-def test_skipped_elements_do_not_make_a_last_batch(workers: int) -> None:
-    each = loader(numbers(9, keep=fails_at_5), 4, workers, on_error="skip", drop_last=True)
+def unless_5_or_11(number: int) -> int:
+    if number in (5, 11):
+        raise ValueError(f"bad {number}")
+    return number
 
-    assert list(each) == [[0, 1, 2, 3], [4, 6, 7]]
-    assert each.statistics().replaced_samples == 1
+
+@pytest.mark.parametrize(("kind", "instead_of_5", "instead_of_11"), [("random access", 6, 0), ("shards", 9, 3)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_replacement_of_a_skipped_element_depends_on_its_position_alone(
+    kind: str, instead_of_5: int, instead_of_11: int, workers: int
+) -> None:
+    """Neither batches nor ranks matter, so all ranks have equally many batches, and a resume is exact."""
+    dataset = dataset_of(kind).map(unless_5_or_11)
+    expected = [*range(5), instead_of_5, *range(6, 11), instead_of_11]
+
+    for ranks, batch_size in ((1, 4), (2, 2), (2, 1)):
+        each = ranks_of(dataset, ranks, batch_size, workers=workers, on_error="skip")
+        of_ranks = [joined(of_rank) for of_rank in each]
+        assert joined(zip(*of_ranks, strict=True)) == expected
+        assert sum(of_rank.statistics().replaced_samples for of_rank in each) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_element_without_a_replacement_is_an_error(workers: int) -> None:
+    batches = iter(loader(numbers(3, shards=1).map(_refused), 1, workers, on_error="skip"))
+
+    assert outcomes(batches) == ["0", "1", "2"]
+
+
+def _refused(number: int) -> int:
+    raise ValueError(str(number))
 
 
 # States
@@ -470,6 +543,69 @@ def test_a_missing_rank_is_named() -> None:
 
     with pytest.raises(CheckpointError, match="shard 1 is missing; it was saved by rank 1 of 2"):
         loader(dataset).load_state_dict(states[:1])
+
+
+def test_without_shards_one_state_is_enough_near_an_uneven_end() -> None:
+    dataset = numbers(9, shards=None)
+    states = []
+    for each in ranks_of(dataset, 2, 1):
+        batches = iter(each)
+        for _ in range(5):
+            next(batches, None)
+        states.append(each.state_dict())
+    assert [(state["epoch"], state["position"]) for state in states] == [(0, 10), (1, 0)]
+
+    with pytest.raises(CheckpointError, match="pass the state of one rank alone"):
+        loader(dataset).load_state_dict(states)
+    each = loader(dataset)
+    each.load_state_dict(states[0])
+    assert list(each) == []
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 1), (4, 1)])
+def test_some_ranks_may_have_finished_an_uneven_epoch(ranks: int, workers: int) -> None:
+    dataset = numbers(18).filter(even_or_early)
+    before = ranks_of(dataset, 2, 1)
+    iterators = [iter(each) for each in before]
+    taken = [next(batches, None) for _ in range(5) for batches in iterators]
+    states = through_json([each.state_dict() for each in before])
+    assert states[0]["epoch"] == 0
+    assert states[1]["epoch"] == 1
+    left = joined(iterators[0])
+
+    after = ranks_of(dataset, ranks, 1, workers=workers)
+    for each in after:
+        each.load_state_dict(states)
+    resumed = [joined(each) for each in after]
+
+    assert None in taken
+    assert sorted(joined(resumed)) == left
+    again = [each.state_dict() for each in after]
+    assert {state["epoch"] for state in again} == {1}
+    assert sorted(joined(joined(each) for each in after)) == sorted(joined(loader(dataset, 1)))
+
+
+def even_or_early(number: int) -> bool:
+    return number % 2 == 0 or number < 6
+
+
+def test_an_epoch_resumes_twice_near_its_uneven_end() -> None:
+    dataset = numbers(24).filter(even_or_early)
+    before = ranks_of(dataset, 2, 1)
+    for each in before:
+        batches = iter(each)
+        for _ in range(5):
+            next(batches, None)
+    states = [each.state_dict() for each in before]
+
+    middle = ranks_of(dataset, 4, 1)
+    for each in middle:
+        each.load_state_dict(states)
+        next(iter(each), None)
+    last = loader(dataset, 4)
+    last.load_state_dict([each.state_dict() for each in middle])
+
+    assert joined(last) == [14, 16, 18, 20, 22]
 
 
 def test_ranks_at_different_positions_are_named() -> None:

@@ -326,6 +326,26 @@ def test_that_is_not_what_matters_where(workers: int, busy_ms: float) -> None:
     assert "sharded=True" not in found.advice
 
 
+def test_workers_without_a_logical_shard_do_not_count() -> None:
+    """Two of eight workers have a shard. They are saturated, so prefetching more would be wrong advice."""
+    few = source(96, logical_shards=2)
+    statistics = Statistics(settings=settings(8, kind="loader"), loop=loop(40, 10), sources=(few,))
+    found = diagnosis_of(statistics)
+
+    assert found.bottleneck is Bottleneck.WORKERS
+    assert "2 logical shards" in found.sentence
+    assert "6 of 8 workers are idle" in found.sentence
+    assert "shards=" in found.advice
+    assert found.speedup == pytest.approx(50 / 24)
+
+
+def test_no_more_workers_than_logical_shards_are_proposed() -> None:
+    few = source(48, logical_shards=3)
+    found = diagnosis_of(Statistics(settings=settings(1, kind="loader"), loop=loop(40, 10), sources=(few,)))
+
+    assert found.changes == {"num_workers": 3}
+
+
 def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
     serial = Statistics(settings=settings(kind="loader"), loop=loop(80, 20, False), sources=(source(80, "main process"),))
     idle = Statistics(settings=settings(8, kind="loader"), loop=loop(40, 10), sources=(source(100),))

@@ -57,6 +57,15 @@ def test_it_tells_where_the_time_goes() -> None:
         assert part in text
 
 
+def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
+    statistics = everything(num_workers=4)
+    (source,) = statistics.sources
+
+    assert "idle" not in str(Report(replace(statistics, sources=(replace(source, logical_shards=4),))))
+    text = str(Report(replace(statistics, sources=(replace(source, logical_shards=1),))))
+    assert "busy 80% 80% 80% 80%; 3 without a logical shard, so idle" in text
+
+
 @pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])
 def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
     lines = str(Report(everything(num_sources, num_workers))).splitlines()

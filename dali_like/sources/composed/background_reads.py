@@ -18,9 +18,14 @@ __all__ = ["BackgroundReads", "background_reads"]
 
 
 class BackgroundReads:
-    """A thread that runs coroutines. Garbage collection stops it."""
+    """A thread that runs coroutines. Garbage collection stops it.
+
+    Attributes:
+        readers: the objects that use it; they share the memory for reads ahead.
+    """
 
     def __init__(self) -> None:
+        self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_serve, args=(self._loop,), name="dali_like_reads", daemon=True)
         weakref.finalize(self, _stop, self._loop, thread, os.getpid())

@@ -21,10 +21,11 @@ __all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_rando
 
 
 class BlockStage(Stage):
-    """A stage that reads blocks of `block` inputs."""
+    """A stage that reads blocks of `block` inputs. The order of the outputs of a block is random."""
 
     input: Stage
     block: int
+    varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -174,6 +175,10 @@ class BlockShuffle(BlockStage):
     seed: int | None
 
     @property
+    def count_varies(self) -> bool:
+        return self.input.count_varies
+
+    @property
     def length(self) -> int | None:
         return self.input.length
 
@@ -218,6 +223,7 @@ class Shuffle(Stage):
 
     input: Stage
     seed: int | None
+    varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

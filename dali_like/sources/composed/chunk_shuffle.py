@@ -29,6 +29,7 @@ class ChunkShuffle(Stage):
     input: Indexed
     together: int
     seed: int | None
+    varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -112,7 +113,8 @@ class _ChunkShuffle(RandomAccess):
         first = group * together
         begin = int(ends[first - 1]) if first else 0
         mine = chunks[first : first + together]
-        self._reader.expect(chunks[first : first + 2 * together].tolist())
+        following = max(together, self._reader.most_ahead)
+        self._reader.expect(chunks[first : first + together + following].tolist())
         my_ends = (ends[first : first + together] - begin).tolist()
         starts = [0, *my_ends[:-1]]
         firsts = (self._chunk_ends[mine] - self._sizes[mine]).tolist()

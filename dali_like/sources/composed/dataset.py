@@ -29,6 +29,7 @@ from dali_like.sources.composed.yielding import Filter, FlatMap
 
 __all__ = ["ComposedDataset", "ComposedIterator"]
 
+_SHARDED_SINCE = "it runs in logical shards, because of a stage such as filter, or of an input that is read in order"
 #: Inputs in a row that a filter may reject in a shard.
 _MOST_REJECTED = 1_000_000
 
@@ -73,7 +74,7 @@ class ComposedDataset:
         if not all(hasattr(type(source), method) for method in ("__getitem__", "__len__")):
             raise ArgumentTypeError(
                 f"a source has __getitem__ and __len__, and {type(source).__qualname__} does not. For data that is read in "
-                "order, use ComposedDataset.from_parts"
+                "order, use ComposedDataset.from_iterables([...]), or from_parts"
             )
         return cls(Indexed(source, name or type(source).__qualname__))
 
@@ -116,8 +117,12 @@ class ComposedDataset:
 
         Args:
             paths: path, URL for fsspec or shell pattern, or several of them. Files of a pattern are sorted.
-            interleave: of compressed files; see `from_parts`. Default 1.
-            chunk_bytes: size of a read of neighboring records. Two chunks are in memory, and of remote files 8 MiB more.
+                ``{000..099}`` stands for the numbers between, and ``{a,b}`` for alternatives, as in WebDataset.
+            interleave: read each file in order and as a whole, in one logical shard; a shard has so many files open at a
+                time, see `from_parts`. Then one worker of one rank alone fetches a file. Default for compressed files: 1;
+                otherwise random access.
+            chunk_bytes: size of a read of neighboring records. Two chunks are in memory. Remote files are read ahead:
+                32 MiB more, which all sources of a process share.
             remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
 
         Raises:
@@ -156,7 +161,12 @@ class ComposedDataset:
     @classmethod
     @suggest_arguments
     def from_parquet(
-        cls, paths: Paths, *, columns: Sequence[str] | None = None, remote_options: Mapping[str, Any] | None = None
+        cls,
+        paths: Paths,
+        *,
+        columns: Sequence[str] | None = None,
+        interleave: int | None = None,
+        remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the rows of Parquet files, as dicts. Needs pyarrow.
 
@@ -164,7 +174,7 @@ class ComposedDataset:
         shuffle of all rows reads one for almost each row. Use ``.shuffle(together=8)`` instead.
 
         Args:
-            paths, remote_options: as for `from_jsonl`.
+            paths, interleave, remote_options: as for `from_jsonl`.
             columns: names of columns. Only their bytes are read. None: all.
 
         Raises:
@@ -174,7 +184,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: a file has no such column.
         """
-        return cls(from_files.parquet(paths, columns, remote_options))
+        return cls(from_files.parquet(paths, columns, interleave, remote_options))
 
     @classmethod
     @suggest_arguments
@@ -225,8 +235,9 @@ class ComposedDataset:
         """Describe a source of iterables, each read in order by one logical shard; see `from_parts`.
 
         Args:
-            iterables: objects with ``open(record)``, or iterables that can be begun again, such as instances of a class with
-                ``__iter__``. A resume goes through the latter from the beginning, up to the record.
+            iterables: objects with ``open(record)``; or iterables that can be begun again, such as instances of a class with
+                ``__iter__``; or generator functions without arguments. A resume goes through the latter two from the
+                beginning, up to the record.
             name: for messages and descriptions.
             interleave: see `from_parts`.
 
@@ -269,6 +280,7 @@ class ComposedDataset:
 
     # Stages
 
+    @suggest_arguments
     def map(self, function: Callable[..., Any], *, rng: bool = False) -> Self:
         """Call a function with each element.
 
@@ -279,6 +291,7 @@ class ComposedDataset:
         """
         return self._then(Map(self._stage, _callable(function), flag("rng", rng)))
 
+    @suggest_arguments
     def filter(self, function: Callable[[Any], Any], *, most_rejected: int = _MOST_REJECTED) -> Self:
         """Keep the elements for which a function returns a true value. The stream then runs in logical shards.
 
@@ -354,6 +367,7 @@ class ComposedDataset:
             return self._then(selection.Shard(self._stage, index, count))
         return self._then(selection.Slice(self._stage, index, None, count))
 
+    @suggest_arguments
     def window(self, size: int, shift: int | None = None, *, drop_remainder: bool = True) -> Self:
         """Replace the elements by lists of `size` consecutive ones. In logical shards, these are of one shard.
 
@@ -365,6 +379,7 @@ class ComposedDataset:
         shift = size if shift is None else positive("shift", shift)
         return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
 
+    @suggest_arguments
     def shuffle(self, *, block: int | None = None, together: int | None = None, seed: int | None = None) -> Self:
         """Put the elements into random order, another one in each epoch.
 
@@ -397,6 +412,7 @@ class ComposedDataset:
 
     # Packs and batches
 
+    @suggest_arguments
     def pack(
         self,
         length: int | Mapping[str, int],
@@ -454,6 +470,7 @@ class ComposedDataset:
             )
         )
 
+    @suggest_arguments
     def bucket(
         self,
         length: Callable[[Any], float],
@@ -492,6 +509,7 @@ class ComposedDataset:
             Bucket(self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped)
         )
 
+    @suggest_arguments
     def batch_by_budget(
         self,
         budget: float,
@@ -525,6 +543,7 @@ class ComposedDataset:
             stage = Filter(stage, WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
         return self._then(Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most))
 
+    @suggest_arguments
     def batch(
         self, size: int, *, drop_remainder: bool = False, collate: Callable[[list[Any]], Any] = default_collate
     ) -> Self:
@@ -578,9 +597,14 @@ class ComposedDataset:
         instead; in logical shards, it begins again.
 
         Raises:
+            ArgumentTypeError: a dataset is no composed one, or weights are no numbers.
             ArgumentError: a weight is less than one position of a block, or datasets, weights and names do not fit.
             ArgumentClashError: both weights and a schedule are given.
         """
+        if isinstance(datasets, Mapping):
+            raise ArgumentTypeError(
+                "mix needs a list of datasets, not a mapping. Pass list(datasets.values()), names=list(datasets)"
+            )
         names = [f"input {number}" for number in range(len(datasets))] if names is None else list(map(str, names))
         if len(names) != len(datasets):
             raise ArgumentError(f"there are {len(datasets)} datasets and {len(names)} names: pass one name for each dataset")
@@ -593,6 +617,7 @@ class ComposedDataset:
             )
         return cls._combine(lambda stages: checked_mix(Mix(stages, tuple(names), pieces, block, stop)), datasets)
 
+    @suggest_arguments
     def report(
         self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
     ) -> list[draws.MixtureReport]:
@@ -620,8 +645,11 @@ class ComposedDataset:
             TypeError: the stream is endless, or its length is unknown.
         """
         if self._stage.length is None:
-            why = "is unknown: it runs in logical shards" if self._stage.is_sharded else "is endless: it repeats"
-            raise TypeError(f"the length of this stream {why}")
+            raise TypeError(
+                f"the length of this stream is unknown: {_SHARDED_SINCE}. Count its elements: sum(dataset.count_outputs())"
+                if self._stage.is_sharded
+                else "this stream is endless, so it has no length. Describe an end: take(count)"
+            )
         return self._stage.length
 
     @cached_property
@@ -633,6 +661,11 @@ class ComposedDataset:
     def is_endless(self) -> bool:
         """Whether an epoch has no end."""
         return self._stage.is_endless
+
+    @property
+    def count_varies(self) -> bool:
+        """Whether `count_outputs` may differ from epoch to epoch."""
+        return self._stage.count_varies
 
     def count_outputs(self, epoch: int = 0) -> list[int]:
         """Return the number of elements of each logical shard in an epoch, by going through all of them in this process.
@@ -647,15 +680,20 @@ class ComposedDataset:
         """Return the element at a position. Positions from the length on are of later epochs.
 
         Raises:
-            TypeError: the stream runs in logical shards.
+            TypeError: the stream runs in logical shards; or `position` is a slice.
             IndexError: the position is negative.
         """
+        if isinstance(position, slice):
+            raise TypeError("a composed dataset has no [begin:end]. Use slice(begin, end), take(count) or skip(count)")
         position = operator.index(position)
         if position < 0:
             raise IndexError(f"position {position} is negative")
         if self._elements is None:
             if self.shards is not None:
-                raise TypeError("this stream runs in logical shards: iterate over it, for example with a DataLoader")
+                raise TypeError(
+                    f"the elements of this stream have no random access: {_SHARDED_SINCE}. Iterate over it, for example "
+                    "with a DataLoader"
+                )
             self._elements = self.elements()
         return self._elements.at(0, position)
 
@@ -672,13 +710,15 @@ class ComposedDataset:
     ) -> dict[str, Any]:
         """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`.
 
+        Parts of the description that may have changed are those of this dataset in the result.
+
         Args:
             owned: logical shards whose draws are checked if weights may change; default: those in the state.
         """
         checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
         if "weights" in allow_change:
             draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
-        return checked
+        return {**checked, "description": self.description}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the description alone: copies, and hashes of them, do not depend on earlier use."""
@@ -781,5 +821,5 @@ class ComposedIterator(Iterator[Any]):
 
 def _callable(function: Any) -> Any:
     if not callable(function):
-        raise ArgumentTypeError(f"a stage needs a function, but got a {type(function).__qualname__}")
+        raise ArgumentTypeError(f"a stage needs a function, but got {function!r:.100}")
     return function

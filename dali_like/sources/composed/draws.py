@@ -18,6 +18,7 @@ from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
 from dali_like.sources.composed.selection import Concat, Repeat
 from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, in_shards, no_reach
 from dali_like.sources.composed.states import shard_states
+from dali_like.sources.composed.stream import ENDED
 
 __all__ = ["InputReport", "MixtureReport", "PieceReport", "check_weights", "report"]
 
@@ -128,6 +129,10 @@ def _drawn(
     assert isinstance(evaluator, Sharded)
     shards = owned if owned is not None else sorted(map(int, state["states"]))
     for shard, saved in shard_states(state, shards).items():
+        if saved.state == ENDED:
+            if replays:
+                raise no_reach(stage)
+            continue
         walk = evaluator.open(shard, epoch, saved.state)
         if replays and saved.taken:
             try:

@@ -32,6 +32,10 @@ class Elementwise(Stage):
         return (self.input,)
 
     @property
+    def count_varies(self) -> bool:
+        return self.input.count_varies
+
+    @property
     def length(self) -> int | None:
         return self.input.length
 
@@ -99,6 +103,10 @@ class Map(Elementwise):
 
     function: Callable[..., Any]
     rng: bool = False
+
+    @property
+    def varies(self) -> bool:
+        return self.rng or super().varies
 
     @property
     def text(self) -> str:

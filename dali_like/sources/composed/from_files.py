@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
-from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.chunked_files import ChunkedFiles, FilePart
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.library_files import ArrayRecordFiles, LanceTable
@@ -21,7 +23,7 @@ from dali_like.sources.composed.sequential_files import (
     is_compressed,
     parse_line,
 )
-from dali_like.sources.composed.span_files import LineFiles
+from dali_like.sources.composed.span_files import LineFiles, SpanFiles
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.tar_files import TarFiles
 from dali_like.sources.readers.stored_files import StoredFiles, shown
@@ -32,6 +34,8 @@ Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
 CHUNK_BYTES = 1 << 20
+#: ``{000..099}`` or ``{a,b}``.
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 #: Local files that a process keeps open for one source.
 _MOST_OPEN = 1
 
@@ -39,29 +43,31 @@ _MOST_OPEN = 1
 def jsonl(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
     """Return the stage of `ComposedDataset.from_jsonl`."""
     files, found = _listed(paths, remote_options)
-    if _are_compressed(found, interleave):
+    if _are_compressed(found):
         return Map(_parts("jsonl", CompressedLines, files, found, interleave), parse_line)
-    return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+    return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 
 def tar(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
     """Return the stage of `ComposedDataset.from_tar`."""
     files, found = _listed(paths, remote_options)
-    if _are_compressed(found, interleave):
+    if _are_compressed(found):
         return _parts("tar", CompressedTar, files, found, interleave)
-    return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)))
+    return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 
-def parquet(paths: Paths, columns: Sequence[str] | None, remote_options: Mapping[str, Any] | None) -> Stage:
+def parquet(
+    paths: Paths, columns: Sequence[str] | None, interleave: int | None, remote_options: Mapping[str, Any] | None
+) -> Stage:
     """Return the stage of `ComposedDataset.from_parquet`."""
     files, found = _listed(paths, remote_options)
-    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)))
+    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)), interleave)
 
 
 def array_record(paths: Paths) -> Stage:
     """Return the stage of `ComposedDataset.from_array_record`."""
     _, found = _listed(paths, None)
-    return _indexed("array_record", found, ArrayRecordFiles(found))
+    return Indexed(ArrayRecordFiles(found), _with_count("array_record", found))
 
 
 def lance(
@@ -100,20 +106,31 @@ def _listed(paths: Paths, remote_options: Mapping[str, Any] | None) -> tuple[Sto
             raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
     if not given:
         raise ArgumentError("paths is empty: name at least one file")
-    return files, [path for pattern in given for path in files.matches(os.fspath(pattern))]
+    patterns = [pattern for path in given for pattern in _expanded(os.fspath(path))]
+    return files, [path for pattern in patterns for path in files.matches(pattern)]
 
 
-def _are_compressed(paths: Sequence[str], interleave: int | None) -> bool:
+def _expanded(path: str) -> list[str]:
+    """Return the paths or patterns that a path with braces stands for."""
+    braces = None if os.path.exists(path) else _BRACES.search(path)
+    if braces is None:
+        return [path]
+    first, last, names = braces.groups()
+    if names is None:
+        width = max(len(first), len(last)) if first.startswith("0") else 0
+        alternatives = [f"{number:0{width}}" for number in range(int(first), int(last) + 1)]
+    else:
+        alternatives = names.split(",")
+    return [found for each in alternatives for found in _expanded(path[: braces.start()] + each + path[braces.end() :])]
+
+
+def _are_compressed(paths: Sequence[str]) -> bool:
     compressed = [path for path in paths if is_compressed(path)]
     others = [path for path in paths if not is_compressed(path)]
     if compressed and others:
         raise ArgumentError(
             f"{shown(compressed[0])} is compressed and read in order, {shown(others[0])} has random access. Describe them "
             "as two datasets, and combine these: ComposedDataset.concat(...)"
-        )
-    if others and interleave is not None:
-        raise ArgumentClashError(
-            "interleave= is for compressed files, and these have random access. Leave it out, and use .shuffle(together=8)"
         )
     return bool(compressed)
 
@@ -125,8 +142,20 @@ def _parts(
     return Parts(tuple(part(files, path) for path in paths), name, interleave)
 
 
-def _indexed(name: str, paths: Sequence[str], source: ChunkedFiles) -> Indexed:
-    return Indexed(source, f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})")
+def _indexed(name: str, paths: Sequence[str], source: SpanFiles | ParquetFiles, interleave: int | None) -> Stage:
+    """Return the stage of files with an index: with random access, or in order if `interleave` is given."""
+    if interleave is None:
+        return Indexed(source, _with_count(name, paths))
+    ends = source.file_ends.tolist()
+    parts = [
+        FilePart(source, range(first, end), shown(path))
+        for path, first, end in zip(paths, [0, *ends[:-1]], ends, strict=True)
+    ]
+    return Parts(tuple(parts), name, positive("interleave", interleave))
+
+
+def _with_count(name: str, paths: Sequence[str]) -> str:
+    return f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})"
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:
@@ -139,13 +168,16 @@ def _iterable_part(number: int, iterable: Any) -> Part:
     if callable(getattr(iterable, "open", None)):
         part: Part = iterable
         return part
+    if inspect.isgeneratorfunction(iterable):
+        return IterablePart(iterable, number)
     if not hasattr(type(iterable), "__iter__"):
         raise ArgumentTypeError(
-            f"iterables[{number}] is a {type(iterable).__qualname__}, which is no iterable and has no open(record)"
+            f"iterables[{number}] should be an iterable or a generator function, or have open(record), but is "
+            f"{iterable!r:.100}. Pass an object of a class with __iter__"
         )
     if iter(iterable) is iterable:
         raise ArgumentTypeError(
-            f"iterables[{number}] is an iterator, which cannot be begun again. Pass an object whose __iter__ begins anew, "
-            "or one with open(record)"
+            f"iterables[{number}] is an iterator, which cannot be begun again. Pass the generator function, an object whose "
+            "__iter__ begins anew, or one with open(record)"
         )
     return IterablePart(iterable, number)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.checks import is_int, not_negative
 from dali_like.engine.worker.exceptions import add_note
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
@@ -69,6 +69,8 @@ class Mix(Stage):
     weights: tuple[Weights, ...]
     block: int
     stop: str
+    varies = True
+    count_varies = True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
@@ -243,6 +245,7 @@ def checked_schedule(
 
     Raises:
         ArgumentClashError: both weights and a schedule are given.
+        ArgumentTypeError: weights are no numbers.
         ArgumentError: they do not fit.
     """
     if schedule is None:
@@ -276,7 +279,12 @@ def checked_mix(stage: Mix) -> Mix:
 
 
 def _checked_weights(count: int, weights: Sequence[float]) -> tuple[float, ...]:
-    numbers = tuple(int(weight) if is_int(weight) else float(weight) for weight in weights)
+    try:
+        numbers = tuple(int(weight) if is_int(weight) else float(weight) for weight in weights)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"weights should be a list of numbers, one for each dataset, not {weights!r:.200}"
+        ) from error
     if len(numbers) != count:
         raise ArgumentError(f"there are {count} datasets and {len(numbers)} weights: pass one weight for each dataset")
     if not all(0 <= number < math.inf for number in numbers) or not any(numbers):

@@ -69,8 +69,8 @@ class PackLayout:
         for name, part in zip(self.names, parts, strict=True):
             if not part.ndim or part.dtype.kind not in _NUMBERS:
                 raise SampleTypeError(
-                    f"{name} of an element should be an array of numbers with at least one dimension, but it is a "
-                    f"{type(element if self.is_plain else element[name]).__qualname__} of dtype {part.dtype} and shape "
+                    f"{name} of an element should be an array of numbers with at least one dimension, but it has "
+                    f"type {type(element if self.is_plain else element[name]).__qualname__}, dtype {part.dtype} and shape "
                     f"{part.shape}. Convert it: map(...) before pack"
                 )
         return parts

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, FileReadError
@@ -64,8 +65,9 @@ class ParquetFiles(ChunkedFiles):
                 found = list(threads.map(self._read_footer, range(len(paths))))
         else:
             found = [self._read_footer(number) for number in range(len(paths))]
-        self._sizes = [size for size, _ in found]
-        self._groups = [group for number, (_, footer) in enumerate(found) for group in self._groups_of(number, footer)]
+        #: The size of each file, and the bytes of its footer.
+        self._sizes = [(size, footer_bytes) for size, footer_bytes, _ in found]
+        self._groups = [group for number, (*_, footer) in enumerate(found) for group in self._groups_of(number, footer)]
         self.chunk_ends = np.cumsum([group.num_rows for group in self._groups], dtype=np.int64)
         num_bytes = sum(stop - start for group in self._groups for start, stop in group.ranges)
         self.mean_chunk_bytes = num_bytes // max(len(self._groups), 1)
@@ -90,14 +92,27 @@ class ParquetFiles(ChunkedFiles):
             groups.append(_RowGroup(number, i, group.num_rows, _merged(spans)))
         return groups
 
+    @property
+    def file_ends(self) -> NDArray[np.int64]:
+        """The number of rows up to the end of each file, of shape (number of files,)."""
+        counts = np.bincount(
+            [group.file for group in self._groups], [group.num_rows for group in self._groups], len(self._paths)
+        )
+        return np.cumsum(counts).astype(np.int64)
+
     async def read(self, first: int, last: int) -> Sequence[Any]:
         group = self._groups[int(np.searchsorted(self.chunk_ends, first, "right"))]
         path = self._paths[group.file]
-        if group.file not in self._footers and self.is_remote:
-            await self._fetch_footer(group.file)
         reads = [self._files.read(path, start, stop) for start, stop in group.ranges]
-        datas = await asyncio.gather(*reads) if self.is_remote else [await each for each in reads]
-        pieces = _Pieces(path, self._sizes[group.file], [start for start, _ in group.ranges], datas)
+        if not self.is_remote:
+            return self._rows(group, [await each for each in reads])
+        footer = [] if group.file in self._footers else [self._fetch_footer(group.file)]
+        datas = (await asyncio.gather(*reads, *footer))[: len(reads)]
+        return await asyncio.to_thread(self._rows, group, datas)  # other reads go on meanwhile
+
+    def _rows(self, group: _RowGroup, datas: Sequence[Any]) -> Rows:
+        path = self._paths[group.file]
+        pieces = _Pieces(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
         try:
             opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
             return Rows(opened.read_row_group(group.number, columns=self._columns, use_threads=False))
@@ -127,14 +142,15 @@ class ParquetFiles(ChunkedFiles):
     def _footer(self, number: int) -> Any:
         footer = self._footers.get(number)
         if footer is None:
-            _, footer = self._read_footer(number)
-            self._footers[number] = footer
+            size, footer_bytes = self._sizes[number]
+            tail = self._files.read_now(self._paths[number], size - footer_bytes, size).tobytes()
+            footer = self._footers[number] = self._parsed_footer(number, size, tail)
             while len(self._footers) > _MOST_FOOTERS:
                 self._footers.popitem(last=False)
         return footer
 
-    def _read_footer(self, number: int) -> tuple[int, Any]:
-        """Return the size of a file and its metadata."""
+    def _read_footer(self, number: int) -> tuple[int, int, Any]:
+        """Return the size of a file, the bytes of its footer, and its metadata."""
         path = self._paths[number]
         size = self._files.size(path)
         tail = self._files.read_now(path, max(size - _TAIL_BYTES, 0), size).tobytes()
@@ -143,10 +159,14 @@ class ParquetFiles(ChunkedFiles):
             raise BrokenFileError(f"{shown(path)} is no Parquet file, or is truncated: it ends without a footer", path, size)
         if footer_bytes > len(tail):
             tail = self._files.read_now(path, size - footer_bytes, size).tobytes()
+        return size, footer_bytes, self._parsed_footer(number, size, tail[-footer_bytes:])
+
+    def _parsed_footer(self, number: int, size: int, footer: bytes) -> Any:
+        path = self._paths[number]
         try:
-            return size, _parquet().read_metadata(io.BytesIO(_MAGIC + tail[-footer_bytes:]))
+            return _parquet().read_metadata(io.BytesIO(_MAGIC + footer))
         except (OSError, ValueError) as error:
-            raise BrokenFileError(f"{shown(path)}: the footer is damaged: {error}", path, size - footer_bytes) from error
+            raise BrokenFileError(f"{shown(path)}: the footer is damaged: {error}", path, size - len(footer)) from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_footers": OrderedDict(), "_fetching": {}}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import inspect
 import io
 import itertools
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -132,14 +133,17 @@ class CompressedTar(_Compressed):
 
 @dataclass(frozen=True)
 class IterablePart:
-    """An iterable without an index: the records before the first wanted one are skipped. A part of a source."""
+    """An iterable without an index, or a generator function: records before the first wanted one are skipped.
 
-    iterable: Iterable[Any]
+    A part of a source.
+    """
+
+    iterable: Iterable[Any] | Callable[[], Iterator[Any]]
     number: int
 
     def open(self, record: int) -> Iterator[Any]:
         """Return an iterator over the records from number `record` on."""
-        iterator = iter(self.iterable)
+        iterator = self.iterable() if inspect.isgeneratorfunction(self.iterable) else iter(self.iterable)  # type: ignore[arg-type]
         for _ in itertools.islice(iterator, record):
             pass
         return iterator

@@ -60,6 +60,11 @@ class SpanFiles(ChunkedFiles):
     def scan(self, path: str, file: BinaryIO) -> Any:
         """Return the end of each record of a file, in bytes, ascending."""
 
+    @property
+    def file_ends(self) -> NDArray[np.int64]:
+        """The number of records up to the end of each file, of shape (number of files,)."""
+        return self._firsts[1:]
+
     async def read(self, first: int, last: int) -> Sequence[Any]:
         number = self._file_of(first)
         bounds = self._bounds[first + number : last + number + 1]

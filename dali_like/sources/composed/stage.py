@@ -85,6 +85,16 @@ class Stage(abc.ABC):
         return any(stage.is_endless for stage in self.inputs)
 
     @property
+    def varies(self) -> bool:
+        """Whether elements may differ from epoch to epoch. By default, if those of an input do, or go on endlessly."""
+        return any(stage.varies or stage.is_endless for stage in self.inputs)
+
+    @property
+    def count_varies(self) -> bool:
+        """Whether the number of outputs of a shard may differ from epoch to epoch. By default, if an input varies."""
+        return any(stage.varies or stage.is_endless for stage in self.inputs)
+
+    @property
     @abc.abstractmethod
     def length(self) -> int | None:
         """The number of elements in an epoch; None if the stream is endless, or runs in shards."""

@@ -17,7 +17,7 @@ from typing import Any
 from dali_like.common.json_state import MAPPING, TEXT, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stream import ShardState
+from dali_like.sources.composed.stream import ENDED, ShardState
 from dali_like.sources.sharding import ALONE, Shard
 
 __all__ = ["VERSION", "checked_state", "is_state", "make_state", "merge_states", "shard_states"]
@@ -70,7 +70,8 @@ def make_state(
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the state of all ranks together.
 
-    It can be loaded on any number of ranks that divides the number of logical shards.
+    It can be loaded on any number of ranks that divides the number of logical shards. With ``shard_rest="uneven"``, some
+    ranks may have finished the epoch: then it continues with the shards of the others.
 
     Args:
         states: of all ranks, in any order. Streams with random access need only one of them.
@@ -81,19 +82,38 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not states:
         raise _invalid("there are no states to merge")
     checked = [_checked(state, f"state {i}") for i, state in enumerate(states)]
+    checked = _with_ended_shards(checked)
     first = checked[0]
     for state in checked:
         for name in ("position", "epoch", "seed", "shards", "description", "num_ranks"):
             if state[name] != first[name]:
+                hint = "" if state["shards"] else "; or pass the state of one rank alone, since this stream has no shards"
                 raise _invalid(
                     f"rank {state['rank']} has {name} {state[name]!r:.200}, and rank {first['rank']} has "
-                    f"{first[name]!r:.200}"
+                    f"{first[name]!r:.200}. Save the states of all ranks at the same step of the same epoch{hint}"
                 )
     merged: dict[str, Any] = {}
     for state in checked:
         merged.update(state["states"])
     shard_states({**first, "states": merged})  # an error names the rank that is missing
     return {**first, "rank": 0, "num_ranks": 1, "states": merged}
+
+
+def _with_ended_shards(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put the states of ranks that have finished the epoch at the position of the others."""
+    epoch = min(state["epoch"] for state in states)
+    others = [state for state in states if state["epoch"] == epoch]
+    return [
+        {
+            **state,
+            "epoch": epoch,
+            "position": others[0]["position"],
+            "states": {shard: [0, ENDED] for shard in state["states"]},
+        }
+        if (state["epoch"], state["position"]) == (epoch + 1, 0) and state["shards"] is not None
+        else state
+        for state in states
+    ]
 
 
 def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:

@@ -6,14 +6,19 @@ gone past the wanted position, or there is none, it opens another one from a sta
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import Place, RandomAccess, ShardWalk, Stage
 
-__all__ = ["Elements", "ShardState", "ShardEndedError"]
+__all__ = ["ENDED", "Elements", "ShardState", "ShardEndedError"]
+
+
+#: In place of the state of a walk: the shard has ended.
+ENDED = "ended"
 
 
 class ShardEndedError(Exception):
@@ -25,11 +30,21 @@ class ShardState(NamedTuple):
 
     Attributes:
         taken: the number of outputs before it.
-        state: of the walk; None at the beginning.
+        state: of the walk; None at the beginning; `ENDED` behind the last output.
     """
 
     taken: int
     state: Any
+
+
+class _EndedWalk(ShardWalk):
+    """A walk behind its last output."""
+
+    def __next__(self) -> Any:
+        raise StopIteration
+
+    def state(self) -> str:
+        return ENDED
 
 
 class _OpenWalk:
@@ -90,6 +105,16 @@ class Elements:
         walk = self._walk_to(epoch, shard, taken, states or {})
         return ShardState(taken, walk.walk.state())
 
+    def others(self, epoch: int, position: int, most: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Yield replacements of a failed element: its successors in the logical shard, then the shard from its beginning.
+
+        They depend on the position alone, as the element itself. Each is a name, and a function that computes it.
+        """
+        following = range(position + self._num_shards, position + (most + 1) * self._num_shards, self._num_shards)
+        preceding = range(position % self._num_shards, position, self._num_shards)
+        for other in (*following, *preceding[:most]):
+            yield f"position {other}", functools.partial(self.at, epoch, other)
+
     def count(self, epoch: int, shard: int) -> int:
         """Return the number of elements of a shard in an epoch."""
         walk = self._walk_to(epoch, shard, sys.maxsize, {})
@@ -106,7 +131,9 @@ class Elements:
         known = states.get(shard)
         if open_walk is None or open_walk.taken > taken or (known is not None and open_walk.taken < known.taken <= taken):
             begin = known if known is not None and known.taken <= taken else ShardState(0, None)
-            open_walk = _OpenWalk(self._evaluator.open(shard, epoch, begin.state), begin.taken)  # type: ignore[union-attr]
+            is_at_end = begin.state == ENDED
+            walk = _EndedWalk() if is_at_end else self._evaluator.open(shard, epoch, begin.state)  # type: ignore[union-attr]
+            open_walk = _OpenWalk(walk, begin.taken)
             for other in [key for key in self._walks if key[0] < epoch - 1]:
                 del self._walks[other]
             self._walks[epoch, shard] = open_walk

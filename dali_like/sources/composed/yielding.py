@@ -73,7 +73,7 @@ class _FilterWalk(ShardWalk):
         for _ in range(stage.most_rejected):
             element = next(self._source)
             try:
-                is_accepted = stage.function(element)
+                is_accepted = bool(stage.function(element))
             except Exception as error:  # a user's function may raise anything
                 note_place(error, stage, f"the input before {self._source.state()} in shard {self._shard}")
                 raise

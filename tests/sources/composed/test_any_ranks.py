@@ -1,6 +1,6 @@
 """The element at a position is the same on any ranks and workers, after any changes of them and any deaths.
 
-`make parity-full` tries many times as many examples.
+`make parity-full` tries many times as many examples, in parts that run at the same time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from dali_like.data import ComposedDataset
@@ -17,6 +18,8 @@ from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_misma
 from dali_like.testing.strategies import composed_datasets
 
 _IS_FULL = os.environ.get("PARITY") == "full"
+#: The examples are the same in each run, and others in each part.
+in_parts = pytest.mark.parametrize("part", range(16 if _IS_FULL else 1))
 
 
 @st.composite
@@ -38,25 +41,35 @@ def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_
     return parts
 
 
-@hypothesis.settings(max_examples=20_000 if _IS_FULL else 500)
-@hypothesis.given(st.data())
-def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(data: Any) -> None:
-    dataset: ComposedDataset = data.draw(composed_datasets(shards=(12, 4, 60), raising=True))
-    parts = data.draw(parts_of(dataset.shards))
-    epoch = data.draw(st.integers(0, 1))
+@in_parts
+def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
+    @hypothesis.seed(part)
+    @hypothesis.settings(max_examples=1250 if _IS_FULL else 500)
+    @hypothesis.given(st.data())
+    def check(data: Any) -> None:
+        dataset: ComposedDataset = data.draw(composed_datasets(shards=(12, 4, 60), raising=True))
+        parts = data.draw(parts_of(dataset.shards))
+        epoch = data.draw(st.integers(0, 1))
 
-    mismatch = first_mismatch(dataset, parts, Reference(dataset, epoch, keep_errors=True), epoch=epoch)
+        mismatch = first_mismatch(dataset, parts, Reference(dataset, epoch, keep_errors=True), epoch=epoch)
 
-    assert mismatch is None
+        assert mismatch is None
+
+    check()
 
 
-@hypothesis.settings(max_examples=1000 if _IS_FULL else 20)
-@hypothesis.given(st.data())
-def test_loaders_deliver_the_elements_of_a_plain_iteration(data: Any) -> None:
-    dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))
-    parts = data.draw(parts_of(dataset.shards, most_steps=3, most_workers=2))
-    start_method = data.draw(st.sampled_from(("fork", "fork", "fork", "thread", "spawn")))
+@in_parts
+def test_loaders_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
+    @hypothesis.seed(part)
+    @hypothesis.settings(max_examples=63 if _IS_FULL else 20)
+    @hypothesis.given(st.data())
+    def check(data: Any) -> None:
+        dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))
+        parts = data.draw(parts_of(dataset.shards, most_steps=3, most_workers=2))
+        start_method = data.draw(st.sampled_from(("fork", "fork", "fork", "thread", "spawn")))
 
-    mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(LoaderRank, start_method=start_method))
+        mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(LoaderRank, start_method=start_method))
 
-    assert mismatch is None
+        assert mismatch is None
+
+    check()

@@ -141,12 +141,12 @@ def test_batches_can_be_collated_otherwise() -> None:
         (lambda d: d.bucket(len, [4], [1]), "1 boundaries make 2 buckets, but batch_sizes has 1: pass one for each"),
         (lambda d: d.bucket(len, [4], [1, 0]), "batch_sizes must be a positive integer"),
         (lambda d: d.bucket(len, [4], [1, 1], rest="pad"), "rest must be 'keep' or 'drop', not 'pad'"),
-        (lambda d: d.bucket(4, [4], [1, 1]), "a stage needs a function, but got a int"),
+        (lambda d: d.bucket(4, [4], [1, 1]), "a stage needs a function, but got"),
         (lambda d: d.batch_by_budget(0, len), "budget should be positive, but got 0"),
         (lambda d: d.batch_by_budget(4, len, too_large="alone"), "too_large must be 'error' or 'drop', not 'alone'"),
         (lambda d: d.batch_by_budget(4, len, most=0), "most must be a positive integer"),
         (lambda d: d.batch(0), "size must be a positive integer"),
-        (lambda d: d.batch(2, collate=3), "a stage needs a function, but got a int"),
+        (lambda d: d.batch(2, collate=3), "a stage needs a function, but got"),
     ],
 )
 def test_wrong_arguments_are_refused(call: Any, message: str) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dali_like.data import ComposedDataset
@@ -106,3 +107,10 @@ def test_a_block_that_raises_is_one_output(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(BlockShuffle, "outputs", fail_in_second)
 
     check(numbers(count=6).shuffle(block=2), [0, 1, ValueError, 4, 5])
+
+
+def test_an_array_in_place_of_a_truth_value_names_the_filter() -> None:
+    arrays = ComposedDataset.source([np.arange(3)]).filter(lambda array: array > 1).with_options(shards=1)
+    with pytest.raises(ValueError, match="ambiguous") as caught:
+        next(iter(arrays))
+    assert "raised by stage filter" in caught.value.__notes__[0]

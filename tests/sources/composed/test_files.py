@@ -31,6 +31,7 @@ from dali_like.errors import (
     MissingFileError,
 )
 from dali_like.sources.composed import chunked_files
+from dali_like.sources.composed.from_files import _expanded
 from dali_like.sources.readers.stored_files import StoredFiles
 
 
@@ -292,8 +293,6 @@ class TestCompressed:
         compressed = write_compressed(tmp_path / "x.jsonl.gz", b"1\n")
         with pytest.raises(ArgumentError, match=r"ComposedDataset\.concat"):
             ComposedDataset.from_jsonl([plain, compressed])
-        with pytest.raises(ArgumentClashError, match="interleave= is for compressed files"):
-            ComposedDataset.from_jsonl(plain, interleave=2)
 
     def test_a_missing_decompressor_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write_compressed(tmp_path / "1.jsonl.zst", b"1\n")
@@ -364,7 +363,7 @@ class TestIterables:
     def test_iterators_are_refused(self) -> None:
         with pytest.raises(ArgumentTypeError, match="cannot be begun again"):
             ComposedDataset.from_iterables([iter([1])])
-        with pytest.raises(ArgumentTypeError, match=r"no iterable and has no open\(record\)"):
+        with pytest.raises(ArgumentTypeError, match=r"iterables\[0\] should be an iterable"):
             ComposedDataset.from_iterables([3])
 
 
@@ -492,3 +491,69 @@ def test_patterns(tmp_path: Path) -> None:
     assert files.matches(f"{tmp_path}/**/c.x") == [f"{tmp_path}/sub/c.x"]
     assert files.matches(f"{tmp_path}/[1].x") == [f"{tmp_path}/[1].x"]
     assert files.matches("http://host/a.x?b") == ["http://host/a.x?b"]
+
+
+def test_braces_stand_for_several_names_as_in_webdataset(tmp_path: Path) -> None:
+    for number in range(9, 12):
+        jsonl(tmp_path / f"a-{number:03}.jsonl", [number])
+    jsonl(tmp_path / "b-009.jsonl", [100])
+    jsonl(tmp_path / "c{1..2}.jsonl", [7])
+
+    def read(pattern: str) -> list[int]:
+        return numbers_of(ComposedDataset.from_jsonl(str(tmp_path / pattern)))
+
+    assert read("a-{009..011}.jsonl") == [9, 10, 11]
+    assert read("{b,a}-009.jsonl") == [100, 9]
+    assert read("{b-009,a-0*}.jsonl") == [100, 9, 10, 11]
+    assert read("c{1..2}.jsonl") == [7]  # the file has this name
+    with pytest.raises(MissingFileError, match=r"d1\.jsonl does not exist"):
+        read("d{1..2}.jsonl")
+    assert _expanded("{8..10}/{0..1}") == ["8/0", "8/1", "9/0", "9/1", "10/0", "10/1"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "tar", "parquet"])
+def test_files_with_an_index_may_be_read_in_order(kind: str, tmp_path: Path) -> None:
+    """Each shard has whole files, and resumes from the index."""
+    paths = []
+    for number, count in enumerate((5, 0, 7, 4)):
+        records = range(100 * number, 100 * number + count)
+        path = tmp_path / f"{number}.{kind}"
+        if kind == "jsonl":
+            jsonl(path, records)
+        elif kind == "tar":
+            path.write_bytes(tar_bytes(records))
+        else:
+            pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            pq.write_table(pa.table({"n": pa.array(records, pa.int64())}), path, row_group_size=3)
+        paths.append(str(path))
+    describe = getattr(ComposedDataset, f"from_{kind}")
+    options = {} if kind == "parquet" else {"chunk_bytes": 3000 if kind == "tar" else 30}
+    dataset = describe(paths, interleave=1, **options).with_options(shards=2)
+    get = (lambda sample: int(sample["txt"])) if kind == "tar" else (lambda record: record["n"])
+
+    iterator = iter(dataset)
+    first = [get(next(iterator)) for _ in range(9)]
+    resumed = iter(dataset)
+    resumed.load_state_dict(json.loads(json.dumps(iterator.state_dict())))
+
+    assert dataset.description == [f"{kind}(4 parts)"]
+    assert sorted(first + list(map(get, resumed))) == [*range(5), *range(200, 207), *range(300, 304)]
+    assert first[::2] == [0, 1, 2, 3, 4]
+    assert first[1::2] == [300, 301, 302, 303]
+
+
+def test_generator_functions_are_iterables_that_can_be_begun_again() -> None:
+    def even() -> Iterator[int]:
+        yield from range(0, 10, 2)
+
+    def odd() -> Iterator[int]:
+        yield from range(1, 10, 2)
+
+    dataset = ComposedDataset.from_iterables([even, odd]).with_options(shards=2)
+    iterator = iter(dataset)
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    resumed = iter(dataset)
+    resumed.load_state_dict(iterator.state_dict())
+    assert list(resumed) == [3, 4, 5, 6, 7, 8, 9]
+    with pytest.raises(ArgumentTypeError, match=r"iterables\[0\] should be an iterable or a generator function.* but is 5"):
+        ComposedDataset.from_iterables([5])

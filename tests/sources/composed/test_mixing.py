@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.mixing import Mix, quotas
 from dali_like.sources.composed.positions import step_positions
@@ -222,6 +222,10 @@ class TestSchedule:
             mix(inputs, [1, 1], schedule=[(0, [1, 1])])
         with pytest.raises(ArgumentError, match="2 datasets and 3 weights"):
             mix(inputs, [1, 1, 1])
+        with pytest.raises(ArgumentTypeError, match=r"weights should be a list of numbers.* not \['x', 'y'\]"):
+            ComposedDataset.mix(inputs, ["x", "y"])
+        with pytest.raises(ArgumentTypeError, match=r"names=list\(datasets\)"):
+            ComposedDataset.mix({"a": inputs[0]}, {"a": 1})
         with pytest.raises(ArgumentError, match="2 datasets and 1 names"):
             mix(inputs, names=["a"])
         with pytest.raises(ArgumentError, match="finite, not negative"):

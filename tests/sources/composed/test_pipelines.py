@@ -226,6 +226,31 @@ def test_another_description_is_refused(dataset: ComposedDataset) -> None:
         pipeline_of(dataset.with_options(seed=9), 2, checkpoint=state).build()
 
 
+@pytest.mark.parametrize("in_shards", [False, True])
+@pytest.mark.parametrize("way", ["serial", "thread"])
+def test_weights_may_change_at_a_resume(in_shards: bool, way: str) -> None:
+    def mixture(schedule: Any) -> ComposedDataset:
+        parts = [ComposedDataset.source(np.arange(begin, begin + 100)) for begin in (0, 100)]
+        if in_shards:
+            parts[0] = parts[0].filter(lambda x: True).with_options(shards=2)
+        return ComposedDataset.mix(parts, schedule=schedule, block=4, stop="never")
+
+    changed = mixture([(0, [1, 1]), (16, [1, 3])])
+    with closing(pipeline_of(mixture([(0, [1, 1])]), 4, way=way)) as pipe:
+        pipe.run(), pipe.run()
+        state = json.loads(json.dumps(pipe.state_dict()))
+
+    with closing(pipeline_of(changed, 2, way=way, checkpoint=state)) as pipe, pytest.raises(CheckpointError, match="line 0"):
+        pipe.run()
+    with closing(pipeline_of(changed, 2, way=way)) as pipe:
+        pipe.load_state_dict([state], allow_change=["weights"])
+        resumed = flat(next(batches(pipe)) for _ in range(8))
+        pipe.load_state_dict(pipe.state_dict())  # the new weights are in it
+        resumed += next(batches(pipe))
+
+    assert resumed == [int(x) for x in itertools.islice(changed, 8, 26)]
+
+
 @pytest.mark.parametrize("dataset", [NUMBERS, FILTERED])
 def test_a_killed_worker_costs_no_element(dataset: ComposedDataset) -> None:
     expected = [int(x) for x in dataset]

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like.data import ComposedDataset
+from dali_like.data import ComposedDataset, DataLoader
 from dali_like.errors import FileReadError, MissingFileError
 from dali_like.sources import remote_files
 from dali_like.sources.composed import chunked_files
@@ -87,15 +88,60 @@ def test_parquet_fetches_little_more_than_it_uses(store: HttpStore, together: in
     assert store.sent_bytes <= 1.1 * 8000 * 16 + footer
 
 
-def test_sequential_reads_are_ahead(store: HttpStore) -> None:
-    store.files["a.jsonl"] = lines(range(1000))
-    source = ComposedDataset.from_jsonl(f"{store.url}/a.jsonl", chunk_bytes=1000)
+def chunks_of(store: HttpStore, name: str = "a") -> Any:
+    """Return a source with a hundred chunks of 100 records."""
+    store.files[f"{name}.jsonl"] = "".join(f'{{"n": {n:4}}}\n' for n in range(10_000)).encode()
+    dataset: Any = ComposedDataset.from_jsonl(f"{store.url}/{name}.jsonl", chunk_bytes=1200)
+    return dataset._stage.source
+
+
+def test_reads_are_the_further_ahead_the_longer_the_access_is_sequential(store: HttpStore) -> None:
+    source = chunks_of(store)
+    assert len(source.chunk_ends) == 100
+    reader = source.reader()
     store.requests.clear()
-    elements = source.elements()
-    for i in range(2):
-        assert elements.at(0, i) == {"n": i}
-    assert len(source._stage.source.chunk_ends) > 2 + chunked_files._MOST_AHEAD  # type: ignore[attr-defined]
-    wait_until(lambda: len(store.requests) == 2 + chunked_files._MOST_AHEAD, "the reads")
+
+    for record, num_requests in ((0, 1), (1, 3), (100, 5), (200, 8), (300, 13), (400, 22), (500, 39), (600, 40)):
+        assert reader[record]["n"] == record
+        wait_until(lambda n=num_requests: len(store.requests) == n, f"the reads for record {record}")  # type: ignore[misc]
+        assert len(reader._chunks) <= 2 + chunked_files._MOST_AHEAD
+    assert reader[9000] == {"n": 9000}  # elsewhere: what was requested ahead is forgotten
+    assert len(reader._chunks) <= 2
+
+
+def test_all_sources_share_the_memory_for_reads_ahead(store: HttpStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked_files, "_AHEAD_BYTES", 8 * 1200)
+    readers = [chunks_of(store, name).reader() for name in "ab"]
+    assert readers[0].most_ahead == 8
+    assert [reader.most_ahead for reader in reversed(readers)] == [4, 4]
+    del readers[1]
+    assert readers[0].most_ahead == 8
+
+
+def test_a_worker_asks_once_for_a_footer(store: HttpStore) -> None:
+    store.files["a.parquet"] = parquet_bytes()
+    dataset = pickle.loads(pickle.dumps(ComposedDataset.from_parquet(f"{store.url}/a.parquet", columns=["n"])))
+    store.requests.clear()
+
+    assert [dataset[i]["n"] for i in (0, 5000)] == [0, 5000]
+    assert len(store.requests) == 3  # with two row groups
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_files_in_order_are_fetched_by_one_worker_alone(store: HttpStore, kind: str) -> None:
+    data = parquet_bytes() if kind == "parquet" else tar_bytes(range(400), size=2000)
+    store.files |= {f"{i}.{kind}": data for i in range(4)}
+    urls = f"{store.url}/{{0..3}}.{kind}"
+    if kind == "parquet":
+        dataset = ComposedDataset.from_parquet(urls, interleave=2).with_options(shards=2)
+    else:
+        dataset = ComposedDataset.from_tar(urls, interleave=2, chunk_bytes=100_000).with_options(shards=2)
+    store.sent_bytes = 0
+
+    batches = DataLoader(dataset.map(lambda element: 1), batch_size=100, num_workers=2, multiprocessing_context="thread")
+    assert sum(int(batch.sum()) for batch in batches) == (32_000 if kind == "parquet" else 1600)
+    footers = 4 * (64 << 10) if kind == "parquet" else 0
+    assert store.sent_bytes <= 1.1 * 4 * len(data) + footers
 
 
 def test_distant_records_fetch_nothing_else(store: HttpStore) -> None:
