@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.sources.composed.background_reads import background_reads
+__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "finished", "opened"]
 
-__all__ = ["ChunkReader", "ChunkedFiles", "finished", "opened"]
-
+#: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
+CHUNK_BYTES = 1 << 20
 #: Chunks that a reader keeps by default.
 _KEEP = 2
 #: Bytes of remote files that a sequential reader requests ahead, and the largest number of chunks.
@@ -162,6 +162,8 @@ class ChunkReader(Sequence[Any]):
 
     def _start(self, first: int, last: int) -> Future[Any]:
         if self._reads is None:
+            from dali_like.sources.composed.background_reads import background_reads  # noqa: PLC0415  # imports asyncio
+
             self._reads = background_reads()
         future: Future[Any] = self._reads.start(self._source.read(first, last))
         return future
