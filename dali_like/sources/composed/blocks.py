@@ -15,7 +15,7 @@ import numpy as np
 
 from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
-from dali_like.sources.permutation import Permutation
+from dali_like.sources.permutation import Neighborhoods, Permutation
 
 __all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order", "seeded"]
 
@@ -256,13 +256,13 @@ class _Shuffle(RandomAccess):
         self.length: int = source.length
         self._seed = seeded(stage.seed, place).seed_of()
         self._source = source
-        self._latest: tuple[int, Permutation] | None = None
+        self._latest: tuple[int, Neighborhoods] | None = None
 
     def at(self, position: int) -> Any:
         epoch, index = divmod(position, self.length)
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            latest = self._latest = epoch, Permutation(self.length, self._seed, epoch)
+            latest = self._latest = epoch, Neighborhoods(Permutation(self.length, self._seed, epoch))
         return self._source.at(epoch * self.length + latest[1][index])
 
 
