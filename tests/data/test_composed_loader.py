@@ -336,9 +336,8 @@ class Element(NamedTuple):
 
 
 def element(number: int) -> Element:
-    return Element(
-        np.full((64, 300), number, np.float32), f"text {number}", {"number": number, "complex": np.array([1j * number])}
-    )
+    parts = {"number": number, "small": np.full(3, number, np.int16), "complex": np.array([1j * number])}
+    return Element(np.full((64, 300), number, np.float32), f"text {number}", parts)
 
 
 def ragged_at_33(number: int) -> Element:
@@ -351,8 +350,8 @@ def equal(one: Any, other: Any) -> bool:
     return (
         np.array_equal(one.array, other.array)
         and one.text == other.text
-        and np.array_equal(one.parts["number"], other.parts["number"])
-        and np.array_equal(one.parts["complex"], other.parts["complex"])
+        and one.parts.keys() == other.parts.keys()
+        and all(np.array_equal(one.parts[name], other.parts[name]) for name in one.parts)
     )
 
 
