@@ -64,7 +64,9 @@ class DaliLike(System):
 
     def __init__(self, workload: Workload, start_method: str) -> None:
         super().__init__(workload)
-        self._data: Any = importlib.import_module("dali_like.data")
+        # As `from dali_like.data import ...` of a program: packages import their modules on first access.
+        data = importlib.import_module("dali_like.data")
+        self._loader_type, self._composed = data.DataLoader, data.ComposedDataset
         self._start_method = start_method
 
     def start(self) -> None:
@@ -82,7 +84,7 @@ class DaliLike(System):
 
     def _loader(self) -> Any:
         dataset = self._dataset().with_options(seed=SEED)
-        return self._data.DataLoader(
+        return self._loader_type(
             dataset,
             batch_size=self._workload.batch_size,
             num_workers=WORKERS,
@@ -92,7 +94,7 @@ class DaliLike(System):
         )
 
     def _dataset(self) -> Any:
-        composed = self._data.ComposedDataset
+        composed = self._composed
         shuffled = [composed.source(source).shuffle() for source in self._workload.sources()]
         is_single = len(shuffled) == 1
         mixed = shuffled[0].repeat() if is_single else composed.mix(shuffled, weights(len(shuffled)), stop="never")

@@ -1,7 +1,7 @@
 """Fetchers: compute samples and batches of a dataset, in workers, or in the main process of a loader without workers.
 
-With the default collation, workers write the samples of a map-style dataset into rows of the batch's slot. With a user's
-collation, and for iterable datasets, a worker makes the whole batch.
+With the default collation, workers write the samples of map-style and composed datasets into rows of the batch's slot. With
+a user's collation, and for iterable datasets, a worker makes the whole batch.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.messages import (
     BatchAnswer,
     ItemsRequest,
     PositionsAnswer,
+    PositionsPart,
     PositionsRequest,
     SamplesAnswer,
     SamplesRequest,
@@ -37,7 +40,7 @@ from dali_like.engine.worker.requests import Request
 from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
-    from dali_like.sources.composed.stream import Elements
+    from dali_like.sources.composed.stream import Elements, ShardState
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
@@ -114,7 +117,7 @@ class Fetcher:
     # In the main process
 
     def learn(self, message: Any) -> SampleSchema | None:
-        if isinstance(message, (BatchAnswer, PositionsAnswer)) or not message.others:
+        if self.as_batches or isinstance(message, BatchAnswer) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
         self.as_batches = schema is None
@@ -147,7 +150,7 @@ class Fetcher:
         batch_request = pickle.loads(key.request)
         if isinstance(batch_request, SamplesRequest) and self.batched:
             return _described(batch_request)
-        return self.describe(key, 0)
+        return self.describe(key, key.stop if isinstance(batch_request, PositionsRequest) else 0)
 
     # In a worker
 
@@ -200,7 +203,7 @@ class Fetcher:
             end = min(begin + together, request.stop)
             samples = self._make_some(batch_request, begin, end, request)
             if schema is not None and not others:
-                rows = [rows[begin - request.start : end - request.start] for rows in request.rows]
+                rows = [rows[begin:end] for rows in request.rows]
                 samples = samples[schema.put(samples, rows, texts) :]
             others += samples
             del samples  # the next samples reuse the memory, which is in the CPU cache
@@ -286,49 +289,82 @@ class Fetcher:
         reported = walk.report(wanted.worker, self.dataset)
         return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), reported)
 
-    def take_positions(self, wanted: PositionsRequest, request: Request | LocalRequest) -> PositionsAnswer:
-        """Return elements of a composed dataset, and the states of their logical shards behind them."""
-        from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
+    def take_positions(
+        self, wanted: PositionsRequest, part: PositionsPart, request: Request | LocalRequest, schema: SampleSchema | None
+    ) -> PositionsAnswer:
+        """Return elements of a composed dataset, and the states of their logical shards behind them.
 
-        if self._elements is None:
-            self._elements = self.dataset.elements()
-        elements, epoch, states = self._elements, wanted.epoch, dict(wanted.states)
-        take = _measured(lambda position: elements.at(epoch, position, states), request)
-        answer = PositionsAnswer([], [], {}, [])
+        Args:
+            schema: of elements that go to rows of the request; None: none of them.
+        """
+        answer = PositionsAnswer([], [[] for _ in range(0 if schema is None else schema.num_texts)], [], {}, [])
+        states = dict(part.states)
+        elements = self._elements_at(wanted, part, states, request, answer)
+        while some := list(itertools.islice(elements, None if schema is None else schema.together)):
+            if schema is not None and not answer.others:
+                places = answer.found[-len(some) :]
+                some = some[_put_at(schema, places, some, request.rows, answer.texts) :]  # type: ignore[union-attr]
+            answer.others.extend(some)
+            del some  # the next elements reuse the memory, which is in the CPU cache
         last: dict[int, int] = {}
-        for index, position in enumerate(wanted.positions):
-            if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
-                self._seed(wanted.seed, wanted.number, position)
-            request.cell[0] = index
+        for position in [wanted.positions[place] for place in part.places]:  # repeated ones may descend
             shard = position % self.dataset.shards
             last[shard] = max(position, last.get(shard, 0))
+        for shard, position in last.items():
+            answer.states[shard] = self._evaluated.state(wanted.epoch, shard, position + 1, states)
+        return answer
+
+    @property
+    def _evaluated(self) -> Elements:
+        """The elements of a composed dataset."""
+        if self._elements is None:
+            self._elements = self.dataset.elements()
+        return self._elements
+
+    def _elements_at(
+        self,
+        wanted: PositionsRequest,
+        part: PositionsPart,
+        states: dict[int, ShardState],
+        request: Request | LocalRequest,
+        answer: PositionsAnswer,
+    ) -> Iterator[Any]:
+        """Yield the elements of a part, and note in its answer which positions have one, and which shards have ended."""
+        from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
+
+        elements, epoch = self._evaluated, wanted.epoch
+        take = _measured(lambda position: elements.at(epoch, position, states), request)
+        for index, place in enumerate(part.places):
+            position = wanted.positions[place]
+            if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
+                self._seed(wanted.seed, wanted.number, position)
+            request.cell[0] = place
             try:
                 element = take(position)
             except ShardEndedError:
-                answer.ended.append(shard)
+                answer.ended.append(position % self.dataset.shards)
                 continue
             except Exception as error:
                 if self.on_error == "raise":
                     raise
+                shard = position % self.dataset.shards
                 states[shard] = elements.state(epoch, shard, position + 1, states)  # others move the shard
                 others = elements.others(epoch, position, _MOST_OTHERS)
                 element = self._replace(f"position {position}", position, error, request, others)
-            answer.elements.append(element)
-            answer.found.append(index)
-        for shard, position in last.items():
-            answer.states[shard] = elements.state(epoch, shard, position + 1, states)
-        return answer
+            answer.found.append(place)
+            yield element
 
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""
         return self.collate(elements) if self.batched else self.collate_fn(elements[0])
 
     def _answer_positions(self, wanted: PositionsRequest, request: Request) -> PositionsAnswer:
-        answer = self.take_positions(wanted, request)
+        part: PositionsPart = pickle.loads(wanted.parts[request.number])
+        answer = self.take_positions(wanted, part, request, self._schema_of(request.schema) if wanted.fills_rows else None)
         request.cell[0] = len(wanted.positions)
-        if not wanted.collates or not answer.elements:
+        if wanted.fills_rows or len(wanted.parts) > 1 or not answer.found:
             return answer
-        return answer._replace(elements=[self.finish_elements(answer.elements)], is_collated=True)
+        return answer._replace(others=[], collated=(self.finish_elements(answer.others),))
 
     def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
         """Begin a walk through an iterable dataset, or resume one from a reported state."""
@@ -415,6 +451,19 @@ class Fetcher:
             mixed = mixed_seed(seed, *position)
             for seeder in self._seeders:
                 seeder(mixed)
+
+
+def _put_at(
+    schema: SampleSchema, places: list[int], elements: list[Any], rows: Sequence[NDArray[Any]], texts: list[list[Any]]
+) -> int:
+    """Write elements into the rows at ascending places, up to the first that does not fit. Return how many were written."""
+    step = places[1] - places[0] if len(places) > 1 else 1
+    if places == list(range(places[0], places[-1] + 1, step)):
+        return schema.put(elements, [row[places[0] : places[-1] + 1 : step] for row in rows], texts)
+    for i, (place, element) in enumerate(zip(places, elements, strict=True)):
+        if not schema.put([element], [row[place : place + 1] for row in rows], texts):
+            return i
+    return len(elements)
 
 
 def _described(batch_request: SamplesRequest) -> str:

@@ -82,9 +82,10 @@ class LoaderWorkers:
         self.num_workers = options.num_workers
         self.start_method = options.start_method
         self.is_bound = options.binds_batches
-        self.capacity = 1 if fetcher.as_batches else options.batch_size or 1
+        self.capacity = _capacity(options, fetcher)
         self.is_resting = False
         self.failure: BaseException | None = None
+        self._is_sharded = options.is_sharded
         self._is_kept = options.keeps_workers
         self._can_rest = self.start_method == "spawn"
         self._has_new_fetcher = False
@@ -346,7 +347,7 @@ class LoaderWorkers:
             fetcher.name,
             fetcher,  # type: ignore[arg-type]
             type=SourceType.REQUEST,
-            task_size=functools.partial(_task_size, self.capacity),
+            task_size=functools.partial(_part_size if self._is_sharded else _task_size, self.capacity),
             in_order=self.is_bound,
         )
 
@@ -474,6 +475,18 @@ def _task_size(capacity: int, num_workers: int) -> int:
     chunk = seed_every(capacity)
     num_chunks = -(-capacity // chunk)
     return chunk * -(-num_chunks // (TASKS_PER_WORKER * num_workers))
+
+
+def _part_size(capacity: int, num_workers: int) -> int:
+    """Return the number of samples per task of a stream in logical shards: a batch has room for a task of each worker."""
+    return capacity // num_workers
+
+
+def _capacity(options: LoaderOptions, fetcher: Fetcher) -> int:
+    """Return the number of rows of a batch. Logical shards need at least a task for each worker."""
+    if options.is_sharded:
+        return max(options.batch_size or 1, options.num_workers)
+    return 1 if fetcher.as_batches else options.batch_size or 1
 
 
 def _pickle_source(parts: dict[str, Any], name: str) -> PickledSource:

@@ -49,41 +49,60 @@ class ItemsRequest(NamedTuple):
 
 
 class PositionsRequest(NamedTuple):
-    """Requests elements of a composed dataset that runs in logical shards, from the worker of these shards.
+    """Requests a batch of a composed dataset that runs in logical shards, from the workers of these shards.
 
     Attributes:
         seed: of the epoch; None: leave the global generators alone.
         number: of the batch in the epoch.
         epoch: of the dataset.
-        positions: in the epoch.
-        states: the latest known states of their shards.
-        collates: whether these are all positions of the batch, so that the worker collates it.
+        positions: in the epoch; the row of each is its place in this list.
+        fills_rows: whether elements of the expected schema go to rows.
+        parts: for each task a pickled `PositionsPart`.
     """
 
     seed: int | None
     number: int
     epoch: int
     positions: list[int]
+    fills_rows: bool = False
+    parts: tuple[bytes, ...] = ()
+
+
+class PositionsPart(NamedTuple):
+    """The part of a `PositionsRequest` for one worker.
+
+    Attributes:
+        places: of its positions in the request, ascending.
+        states: the latest known states of their shards.
+    """
+
+    places: list[int]
     states: dict[int, ShardState]
-    collates: bool
 
 
 class PositionsAnswer(NamedTuple):
-    """Elements of a composed dataset.
+    """The elements of a `PositionsPart`.
 
     Attributes:
-        elements: those of the positions that are not empty; or a list of the collated batch.
-        found: the indices of these positions in the request.
-        states: of their shards behind them.
+        found: the places of the positions that are not empty.
+        texts: the texts of the elements in rows: one list for each text of the schema.
+        others: all elements from the first one on that is not in its row, unless they are collated.
+        states: of the shards behind these positions.
         ended: the shards at their end.
-        is_collated: whether `elements` has the collated batch.
+        collated: the batch, if the worker has collated it.
     """
 
-    elements: list[Any]
     found: list[int]
+    texts: list[list[Any]]
+    others: list[Any]
     states: dict[int, ShardState]
     ended: list[int]
-    is_collated: bool = False
+    collated: tuple[Any, ...] = ()
+
+    @property
+    def in_rows(self) -> list[int]:
+        """The places of the elements in rows."""
+        return self.found[: len(self.found) - len(self.others)]
 
 
 class SamplesAnswer(NamedTuple):

@@ -276,7 +276,7 @@ def _are(kind: type, values: Sequence[Any]) -> bool:
 
 
 def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
-    """Write arrays of the right dtype and shape into consecutive rows."""
+    """Write arrays of the right dtype and shape into rows, consecutive or at equal distances."""
     if 0 < place.nbytes <= _MOST_JOINED_BYTES * len(arrays):
         buffers: Sequence[Any] = arrays
         try:
@@ -284,7 +284,10 @@ def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
         except TypeError:  # one is not contiguous
             pass
         else:
-            place.data.cast("B")[:] = joined
+            if place.flags.c_contiguous:
+                place.data.cast("B")[:] = joined
+            else:
+                place[...] = np.frombuffer(joined, place.dtype).reshape(place.shape)
             return
     for i, array in enumerate(arrays):
         place[i, ...] = array

@@ -1,42 +1,40 @@
 """Iterators over composed datasets that run in logical shards. They run in the main process.
 
-A batch consists of positions of several logical shards. Each shard has one worker, so its walk stays open there. For each
-batch, `ShardWorkerIterator` sends one request to each worker that has some of its positions::
+A batch consists of positions of several logical shards. Each shard has one worker, so its walk stays open there. A request
+has a part, and the batch a task, for each worker that has some of the positions::
 
     positions of the batch   0  2  4  6  8        rank 0 of 2, two workers
     logical shards           0  2  4  6  8
-    workers                  0  1  0  1  0        requests: worker 0 for 0, 4, 8; worker 1 for 2, 6
+    workers                  0  1  0  1  0        parts: worker 0 for 0, 4, 8; worker 1 for 2, 6
 
-A request carries the latest known states of its shards, and the answer the states behind it. So a new worker continues
-where a dead one was, and a state of the loader consists of the states that came with the batches returned so far. If one
-worker has all positions of a batch, it collates them; otherwise, this process does.
+With the default collation, each worker writes its elements into the rows of the batch. Otherwise, the worker that has all
+positions of a batch collates it, or else this process does.
+
+A part carries the latest known states of its shards, and the answer the states behind it. So a new worker continues where a
+dead one was, and a state of the loader consists of the states that came with the batches returned so far.
 """
 
 from __future__ import annotations
 
-import math
 import pickle
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dali_like.common.notices import warn
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_workers import LoaderWorkers
-from dali_like.data.messages import PositionsAnswer, PositionsRequest
+from dali_like.data.messages import PositionsAnswer, PositionsPart, PositionsRequest
 from dali_like.data.options import LoaderOptions
 from dali_like.data.position_sampler import PositionIterator, PositionSampler
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.worker_iterator import WorkerIterator
+from dali_like.data.worker_iterator import WorkerIterator, batch_rows
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval
-from dali_like.errors import LoaderTimeoutError
 from dali_like.sources.composed.stream import ShardState
 
 #: In place of an empty position.
@@ -67,14 +65,16 @@ class ShardProgress:
         return not self._is_padded and len(self.ended) == len(self.sampler.owned)
 
     def remaining(self, positions: Sequence[int]) -> list[int]:
-        """Return the positions that may have an element."""
-        return [position for position in positions if position % self.num_shards not in self.ended or self._is_padded]
+        """Return the places of the positions that may have an element; all, if none of them may."""
+        if self._is_padded or not self.ended:
+            return list(range(len(positions)))
+        places = [place for place, position in enumerate(positions) if position % self.num_shards not in self.ended]
+        return places or list(range(len(positions)))
 
-    def request(self, positions: Sequence[int], seed: int | None, number: int, *, collates: bool) -> PositionsRequest:
-        """Return the request for some positions of a batch."""
-        shards = {position % self.num_shards for position in positions}
-        states = {shard: self.states[shard] for shard in shards if shard in self.states}
-        return PositionsRequest(seed, number, self.begun.epoch, list(positions), states, collates)
+    def part(self, positions: Sequence[int], places: list[int]) -> PositionsPart:
+        """Return the request for the positions at some places of a batch."""
+        shards = {positions[place] % self.num_shards for place in places}
+        return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
 
     def note(self, answer: PositionsAnswer) -> None:
         """Record the states of an answer that belongs to a returned batch."""
@@ -119,7 +119,7 @@ class ShardSerialIterator(SerialIterator):
                 break
             positions = self._drawn if self._options.batched else [self._drawn]
             try:
-                batch = self._make_batch(self.state.yielded, self.progress.remaining(positions))
+                batch = self._make_batch(self.state.yielded, positions)
             except Exception:
                 self._pass_batch()
                 raise
@@ -135,16 +135,17 @@ class ShardSerialIterator(SerialIterator):
 
     def _make_batch(self, number: int, positions: Sequence[int]) -> Any:
         local, meter = LocalRequest(), self._counters.meter
-        request = self.progress.request(positions, None, number, collates=False)
+        request = PositionsRequest(None, number, self.progress.begun.epoch, list(positions))
+        part = self.progress.part(positions, self.progress.remaining(positions))
         local.watch = watch = meter.begin()
         try:
-            answer = self._fetcher.take_positions(request, local)
+            answer = self._fetcher.take_positions(request, part, local, None)
             self.progress.note(answer)
             if self.progress.is_dropped([answer]):
                 return _EMPTY
-            self._counters.samples += len(answer.elements)
+            self._counters.samples += len(answer.found)
             self._counters.batches += 1
-            return self._fetcher.finish_elements(answer.elements)
+            return self._fetcher.finish_elements(answer.others)
         except Exception as error:
             add_note(error, f"raised by {self._fetcher.name} for {self._fetcher.describe_position(request, local.cell[0])}")
             raise
@@ -154,34 +155,14 @@ class ShardSerialIterator(SerialIterator):
             self._counters.replaced += local.cell[1]
 
 
-class _Part(NamedTuple):
-    """The part of a batch that one worker computes.
-
-    Attributes:
-        batch: as the engine knows it.
-        places: the places of its positions in the batch of the loader.
-    """
-
-    batch: Batch
-    places: list[int]
-
-
-class _Group(NamedTuple):
-    """The parts of a batch of the loader, and the number of its positions."""
-
-    parts: list[_Part]
-    size: int
-
-
 class ShardWorkerIterator(WorkerIterator):
-    """Requests the parts of its batches from the workers of their shards."""
+    """Requests its batches from the workers of their shards."""
 
     def __init__(
         self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], workers: LoaderWorkers
     ) -> None:
         assert isinstance(indices, PositionIterator)
         self.progress = ShardProgress(options, indices)
-        self._groups: deque[_Group] = deque()
         self._owners = {shard: place % options.num_workers for place, shard in enumerate(self.progress.sampler.owned)}
         super().__init__(options, state, indices, workers)
         if len(self._owners) < options.num_workers:
@@ -195,115 +176,71 @@ class ShardWorkerIterator(WorkerIterator):
     def shard_states(self) -> Mapping[int, ShardState]:
         return self.progress.states
 
-    def _leave(self) -> None:
-        super()._leave()
-        if hasattr(self, "_groups"):
-            self._groups.clear()
-
-    def _fill(self, workers: LoaderWorkers, most: int) -> None:
-        """Begin batches until enough are on their way."""
-        while len(self._groups) < most and not self._is_exhausted:
-            try:
-                drawn = next(self._indices)
-            except StopIteration:
-                self._is_exhausted = True
-                return
-            positions = drawn if self._options.batched else [drawn]
-            places: dict[int, list[int]] = {}
-            wanted = set(self.progress.remaining(positions))
-            for place, position in enumerate(positions):
-                if position in wanted:
-                    places.setdefault(self._owners[position % self.progress.num_shards], []).append(place)
-            self._groups.append(self._begin_group(positions, places, workers))
-            self._num_begun += 1
-
-    def _begin_group(self, positions: Sequence[int], places: dict[int, list[int]], workers: LoaderWorkers) -> _Group:
-        parts = []
-        for worker, mine in places.items():
-            collates = len(mine) == len(positions)
-            request = self.progress.request(
-                [positions[place] for place in mine], self._seed, self._num_begun, collates=collates
-            )
-            text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
-            key = BatchKey(0, self._number, self._num_begun, 0, 1, worker, workers.next_turn(), text, len(mine) + 1)
-            workers.submit(key, self._pending)
-            parts.append(_Part(self._pending[-1], mine))
-        return _Group(parts, len(positions))
-
     def _next(self) -> Any:
-        while True:
-            workers = self._loader_workers
-            if workers is None or not self._groups or self.progress.is_at_end:
+        batch = _EMPTY
+        while batch is _EMPTY:
+            if self.progress.is_at_end:
                 self._raise_end()
-            outcome = self._take_group(workers)
-            if isinstance(outcome, Exception):
-                try:
-                    raise outcome
-                finally:  # break the cycle through the traceback, which would keep a dropped iterator
-                    del outcome
-            if outcome is not _EMPTY:
-                return outcome
+            batch = super()._next()
+        return batch
 
-    def _take_group(self, workers: LoaderWorkers) -> Any:
-        """Return the next batch, or the exception in its place. After an interrupt, the next call returns the same batch."""
-        with workers.lock():
-            group = self._groups[0]
-            self._wait_for_all(group, workers)
-            self._fill(workers, (workers.num_ahead or self._options.num_ahead) + 1)
-            outcomes = [self._take_part(part, workers) for part in group.parts]
-            self._groups.popleft()
-            self.state.deliver(self.state.yielded)
-        answers = [outcome for outcome in outcomes if isinstance(outcome, PositionsAnswer)]
-        for answer in answers:
+    def _begin_batch(self, workers: LoaderWorkers) -> BatchKey:
+        drawn = self._draw_keys(workers)
+        positions: list[int] = drawn if self._options.batched else [drawn]
+        progress = self.progress
+        places: dict[int, list[int]] = {}
+        for place in progress.remaining(positions):
+            places.setdefault(self._owners[positions[place] % progress.num_shards], []).append(place)
+        request = PositionsRequest(
+            self._seed,
+            self._num_begun,
+            progress.begun.epoch,
+            positions,
+            not workers.fetcher.as_batches and len(positions) <= workers.capacity,
+            tuple(pickle.dumps(progress.part(positions, mine), pickle.HIGHEST_PROTOCOL) for mine in places.values()),
+        )
+        return BatchKey(
+            0,
+            self._number,
+            self._num_begun,
+            0,
+            min(len(positions), workers.capacity),
+            turn=workers.next_turn(),
+            request=pickle.dumps(request, pickle.HIGHEST_PROTOCOL),
+            parts=len(positions) + 1,  # the last part is the collation
+            owners=tuple(places),
+        )
+
+    def _batch_of(self, response: Response, workers: LoaderWorkers) -> Any:
+        """Return the batch of a response, or `_EMPTY`. Record the schema of its elements, and the states of shards."""
+        answers: dict[int, PositionsAnswer] = response.messages()
+        for answer in answers.values():
             self.progress.note(answer)
             self._counters.samples += len(answer.found)
-        failure = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
-        if failure is not None:
-            return failure
-        return self._assembled(group, answers, workers)
-
-    def _take_part(self, part: _Part, workers: LoaderWorkers) -> PositionsAnswer | Exception:
-        self._pending.remove(part.batch)
-        outcome = workers.take(part.batch)
-        if isinstance(outcome, Exception):
-            return outcome
-        answer: PositionsAnswer = outcome.messages()[0]
-        return answer
-
-    def _wait_for_all(self, group: _Group, workers: LoaderWorkers) -> None:
-        """Wait for all parts of a batch.
-
-        Raises:
-            LoaderTimeoutError: the timeout is over. The next call waits again.
-        """
-        timeout_s = self._options.timeout_s
-        deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
-        for part in group.parts:
-            if workers.failure is not None:
-                self._groups.popleft()
-                for other in group.parts:
-                    self._pending.remove(other.batch)
-                raise workers.failure
-            left_s = 0 if math.isinf(deadline_s) else max(deadline_s - time.monotonic(), 1e-9)
-            if workers.wait_for((part.batch,), left_s) is None:
-                raise LoaderTimeoutError(
-                    "\n".join([f"DataLoader timed out after {timeout_s} seconds", *workers.describe_workers_on(part.batch)])
-                )
-        if not self._options.seeds_by_task:
-            workers.warn_about_restarts()
-
-    def _assembled(self, group: _Group, answers: list[PositionsAnswer], workers: LoaderWorkers) -> Any:
-        if self.progress.is_dropped(answers):
+        if self.progress.is_dropped(list(answers.values())):
             return _EMPTY
         self._counters.batches += 1
-        if len(answers) == 1 and answers[0].is_collated:
-            return answers[0].elements[0]
-        elements = [_EMPTY] * group.size
-        for part, answer in zip(group.parts, answers, strict=True):
-            for index, element in zip(answer.found, answer.elements, strict=True):
-                elements[part.places[index]] = element
-        try:
-            return workers.fetcher.finish_elements([element for element in elements if element is not _EMPTY])
-        except Exception as error:
-            add_note(error, f"raised in the main process, for batch {self.state.yielded - 1} from the workers")
-            raise
+        if len(answers) == 1 and answers[0].collated:
+            return answers[0].collated[0]
+        has_others = any(answer.others for answer in answers.values())
+        workers.note_schema(has_others, answers)
+        schema: Any = response.schema
+        texts = _texts_by_place(answers.values(), response, schema)
+        if not has_others and sum(len(answer.found) for answer in answers.values()) == response.size:
+            return schema.root.batch(batch_rows(response), texts, False)
+        elements: dict[int, Any] = {}
+        for answer in answers.values():
+            in_rows = answer.in_rows
+            elements.update((place, schema.root.sample(response.rows, texts, place)) for place in in_rows)
+            elements.update(zip(answer.found[len(in_rows) :], answer.others, strict=True))
+        return workers.fetcher.finish_elements([elements[place] for place in sorted(elements)])
+
+
+def _texts_by_place(answers: Iterable[PositionsAnswer], response: Response, schema: Any) -> list[list[Any]]:
+    """Return the texts of the elements in rows, by their place in the batch: a list for each text of the schema."""
+    columns: list[list[Any]] = [[None] * response.size for _ in range(0 if schema is None else schema.num_texts)]
+    for answer in answers:
+        for column, texts in zip(columns, answer.texts, strict=False):
+            for place, text in zip(answer.in_rows, texts, strict=True):
+                column[place] = text
+    return columns

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from numpy.typing import NDArray
+
 from dali_like.common.interrupts import interruptible
 from dali_like.data.fetcher import as_sequence
 from dali_like.data.iterator_state import IteratorState
@@ -198,8 +200,7 @@ class WorkerIterator(LoaderIterator):
         """Begin batches until enough are on their way. An error of the sampler is raised after the batches before it."""
         while len(self._pending) < most and not self._is_exhausted:
             try:
-                request = self._items_request() if self._options.is_iterable else self._samples_request(workers)
-                text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+                key = self._begin_batch(workers)
             except Exception as error:
                 self._is_exhausted = True
                 if not isinstance(error, StopIteration):
@@ -209,12 +210,19 @@ class WorkerIterator(LoaderIterator):
                     self._on_last_batch()
                 return
             if self._num_begun not in self.state.ahead:
-                workers.submit(self._key_of(request, text, workers), self._pending)
-                self._count(request)
+                workers.submit(key, self._pending)
             self._num_begun += 1
 
-    def _key_of(self, request: SamplesRequest | ItemsRequest, text: bytes, workers: LoaderWorkers) -> BatchKey:
-        """Return the key of a requested batch for the pool."""
+    def _begin_batch(self, workers: LoaderWorkers) -> BatchKey:
+        """Return the key of the next batch for the pool, with its request.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        request = self._items_request() if self._options.is_iterable else self._samples_request(workers)
+        text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+        if self._num_begun not in self.state.ahead:
+            self._count(request)
         size = parts = 1
         worker = ANY_WORKER
         if isinstance(request, ItemsRequest):
@@ -299,8 +307,12 @@ class WorkerIterator(LoaderIterator):
             workers.note_schema(True, answers)
             return workers.fetcher.collate(_samples_of(response, answers))
         workers.note_schema(False, answers)
-        rows = [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in response.rows]
-        return schema.root.batch(rows, _joined_texts(answers, schema), False)
+        return schema.root.batch(batch_rows(response), _joined_texts(answers, schema), False)
+
+
+def batch_rows(response: Response) -> list[NDArray[Any]]:
+    """Return the rows of a batch for the program. Small ones are copied, so that keeping them does not keep the slot."""
+    return [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in response.rows]
 
 
 def _joined_texts(answers: Mapping[int, SamplesAnswer], schema: Any) -> list[list[Any]]:

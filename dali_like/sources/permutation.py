@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
@@ -23,11 +24,16 @@ from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentError
 
-__all__ = ["BlockPermutation", "Permutation"]
+__all__ = ["BlockPermutation", "Neighborhoods", "Permutation"]
 
 #: Permutations up to this length are tables.
 _MOST_IN_TABLE = 1 << 12
 _MOST_LENGTH = 1 << 62
+#: Positions of which a table is made together, and the number of tables that are kept.
+_NEIGHBORHOOD = 1 << 10
+_MOST_NEIGHBORHOODS = 4
+#: A table takes as long as about 60 single positions, so it is made after some of them.
+_USES_WITHOUT_TABLE = 24
 #: With fewer rounds, neighbors at the distance of a quotient are not independent.
 _ROUNDS = 4
 
@@ -108,7 +114,10 @@ class Permutation:
         Raises:
             IndexError: a position is out of range. A single negative position counts from the end.
         """
-        index = _wrapped(position, self._length)
+        if position.__class__ is int and 0 <= position < self._length:
+            index: int | NDArray[np.int64] = position
+        else:
+            index = _wrapped(position, self._length)
         if isinstance(index, np.ndarray):
             return self._look_up(index, self._table, backwards=False)
         return self._advance(index) if self._table is None else int(self._table[index])
@@ -172,6 +181,36 @@ class Permutation:
                 quotients = (quotients + _hashed(remainders, key_1)) % num_quotients
                 remainders = (remainders + _hashed(quotients, key_2)) % num_remainders
         return quotients * num_remainders + remainders
+
+
+class Neighborhoods:
+    """Single positions of a permutation, faster where many of them are close together: by tables of whole neighborhoods.
+
+    Args:
+        order: the permutation.
+    """
+
+    def __init__(self, order: Permutation) -> None:
+        self._order = order
+        #: For each of the latest neighborhoods its numbers; before them, how often it was used.
+        self._latest: dict[int, array[int] | int] = {}
+
+    def __getitem__(self, position: int) -> int:
+        """Return the number at a position, which must be in range."""
+        which, offset = divmod(position, _NEIGHBORHOOD)
+        known = self._latest.get(which, 0)
+        if known.__class__ is array:
+            return known[offset]
+        assert isinstance(known, int)
+        if known < _USES_WITHOUT_TABLE:
+            self._latest[which] = known + 1
+            if len(self._latest) > _MOST_NEIGHBORHOODS:
+                del self._latest[next(iter(self._latest))]
+            return self._order[position]
+        begin = which * _NEIGHBORHOOD
+        numbers = self._order[np.arange(begin, min(begin + _NEIGHBORHOOD, len(self._order)))]
+        table = self._latest[which] = array("q", numbers.tobytes())
+        return table[offset]
 
 
 class BlockPermutation:

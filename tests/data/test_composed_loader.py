@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -376,6 +376,95 @@ def test_an_error_of_the_collation_has_a_note(workers: int) -> None:
     assert caught.value.__notes__[0].startswith("raised ")
 
 
+class Element(NamedTuple):
+    """A large array, texts, and numbers."""
+
+    array: np.ndarray[Any, Any]
+    text: str
+    parts: dict[str, Any]
+
+
+def element(number: int) -> Element:
+    parts = {"number": number, "small": np.full(3, number, np.int16), "complex": np.array([1j * number])}
+    return Element(np.full((64, 300), number, np.float32), f"text {number}", parts)
+
+
+def ragged_at_33(number: int) -> Element:
+    made = element(number)
+    return made._replace(array=made.array[:9]) if number == 33 else made
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two batches of elements are equal."""
+    return (
+        np.array_equal(one.array, other.array)
+        and one.text == other.text
+        and one.parts.keys() == other.parts.keys()
+        and all(np.array_equal(one.parts[name], other.parts[name]) for name in one.parts)
+    )
+
+
+def batches_of(dataset: ComposedDataset, workers: int, method: str = "fork", **options: Any) -> list[Any]:
+    """Return the batches with the default collation."""
+    return list(loader_of(dataset, workers, batch_size=4, method=method, **options))
+
+
+@pytest.mark.parametrize("method", ["fork", "thread"])
+@pytest.mark.parametrize(("shards", "workers"), [(4, 2), (5, 2), (7, 3), (1, 1)])
+def test_workers_fill_the_rows_of_a_batch(method: str, shards: int, workers: int) -> None:
+    """Also with holes behind the ends of shards, and with wherever the shards of a worker are in a batch."""
+    dataset = numbers(42, shards=shards).map(element)
+
+    batches = batches_of(dataset, workers, method)
+
+    assert len(batches) == 11
+    assert all(map(equal, batches, batches_of(dataset, 0)))
+
+
+def test_elements_of_several_workers_lie_in_the_memory_that_workers_write() -> None:
+    batches = iter(loader_of(numbers(64).map(element), 2, batch_size=4))
+    for _ in range(8):  # until the schema is known
+        next(batches)
+
+    batch = next(batches)
+
+    assert not batch.array.flags.owndata
+    assert batch.array[:, 0, 0].tolist() == [32, 33, 34, 35]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_elements_that_do_not_fit_are_collated(workers: int) -> None:
+    batches = iter(loader_of(numbers(48).map(ragged_at_33), workers, batch_size=4))
+    for number in range(8):
+        assert next(batches).array[:, 0, 0].tolist() == list(range(4 * number, 4 * number + 4))
+
+    with pytest.raises((ValueError, RuntimeError), match=r"same shape|equal size"):
+        next(batches)
+
+    assert next(batches).parts["number"].tolist() == [36, 37, 38, 39]
+
+
+@pytest.mark.parametrize("method", ["fork", "thread"])
+def test_rows_survive_a_change_of_the_batch_size(method: str) -> None:
+    each = loader_of(numbers(60).map(element), 2, batch_size=4, method=method, persistent_workers=True)
+    first = [batch.parts["number"].tolist() for batch in each]
+
+    each.batch_sampler.batch_size = 6
+    second = [batch.parts["number"].tolist() for batch in each]
+
+    assert joined(first) == joined(second) == list(range(60))
+    assert {len(batch) for batch in second} == {6}
+
+
+def test_another_worker_fills_the_rows_of_a_dead_one(tmp_path: Path) -> None:
+    dataset = numbers(40, keep=DieOnce(tmp_path, at=25)).map(element)
+
+    batches = batches_of(dataset, 2)
+
+    assert (tmp_path / "dead").exists()
+    assert all(map(equal, batches, batches_of(numbers(40).map(element), 0)))
+
+
 # Errors of elements
 
 
@@ -683,14 +772,15 @@ def test_an_empty_state_is_ignored() -> None:
 
 
 class DieOnce:
-    """Keeps all numbers. At 5, the first process dies."""
+    """Keeps all numbers. At 5 or another one, the first process dies."""
 
-    def __init__(self, folder: Path, *, always: bool = False) -> None:
+    def __init__(self, folder: Path, *, always: bool = False, at: int = 5) -> None:
         self.path = folder / "dead"
         self.always = always
+        self.at = at
 
     def __call__(self, number: int) -> bool:
-        if number == 5 and (self.always or not self.path.exists()):
+        if number == self.at and (self.always or not self.path.exists()):
             self.path.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return True

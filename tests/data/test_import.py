@@ -23,6 +23,17 @@ def test_importing_it_loads_no_optional_module() -> None:
     assert run_python(program) == "[]\n"
 
 
+def test_a_composed_dataset_in_memory_needs_no_files_and_no_event_loop() -> None:
+    program = (
+        "import sys; from dali_like.data import ComposedDataset, DataLoader\n"
+        "batches = list(DataLoader(ComposedDataset.source(range(4)).shuffle(), batch_size=2))\n"
+        "names = {'asyncio', 'ssl', 'tarfile', 'dali_like.sources.composed.from_files'}\n"
+        "print(sorted(names & set(sys.modules)))"
+    )
+
+    assert run_python(program) == "[]\n"
+
+
 def test_samplers_and_collation_need_no_optional_module() -> None:
     program = (
         "import sys; sys.modules['torch'] = sys.modules['cv2'] = sys.modules['simplejpeg'] = None\n"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dali_like.data import BlockPermutation, Permutation
 from dali_like.errors import ArgumentError
+from dali_like.sources.permutation import Neighborhoods
 
 #: Lengths of tables and networks, at the border between them, and around networks without superfluous pairs.
 LENGTHS = (0, 1, 2, 7, 4096, 4097, 71 * 71, 71 * 71 + 1, 50_000)
@@ -35,6 +36,27 @@ def order_of(permutation: Permutation | BlockPermutation) -> list[int]:
 
 
 # Permutations
+
+
+@pytest.mark.parametrize("length", [1, 71, 4097, 50_000])
+def test_neighborhoods_have_the_same_order(length: int) -> None:
+    order = Permutation(length, 3)
+    positions = [*range(length)][: 3 * 1024 + 7] + np.random.default_rng(1).integers(0, length, 500).tolist()
+    neighborhoods = Neighborhoods(order)
+
+    assert [neighborhoods[position] for position in positions] == order[np.array(positions)].tolist()
+
+
+def test_neighborhoods_look_up_few_single_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    neighborhoods = Neighborhoods(Permutation(50_000, 3))
+    looked_up: list[Any] = []
+    look_up = Permutation.__getitem__
+    monkeypatch.setattr(Permutation, "__getitem__", lambda *args: looked_up.append(args) or look_up(*args))
+
+    for position in np.random.default_rng(1).permutation(4096).tolist():  # as the draws of a mixture in a block
+        neighborhoods[position]
+
+    assert len(looked_up) <= 4 * 25
 
 
 @pytest.mark.parametrize("length", LENGTHS)

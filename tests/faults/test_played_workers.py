@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -761,6 +762,37 @@ class TestRest:
             pool.workers.end(1, START_FAILED)
             assert samples_of(pool, pool.begin(1, SIZE)) == batch_of(1)
             assert pool.num_restarts == 1, "it has ended like that by itself, and said nothing"
+
+
+class TestOwners:
+    """Each task of a batch has its worker."""
+
+    OWNERS = (1, 0, 2)
+
+    def test_compute_their_tasks_and_nobody_else_does(self) -> None:
+        def check(worker: PlayedWorker) -> None:
+            batch = worker.task and pool._dispatcher.batch_of(worker.task[0], worker.task[2])
+            if batch:
+                assert batch.key.worker_of(worker.task[2]) == worker.index  # type: ignore[index]
+
+        for callback, deaths, seed in itertools.product((rows, ragged), (0.0, 0.1), SEEDS):
+            make_sources = of(callback, in_order=True, task_size=lambda num_workers: 3)
+            with played(make_sources, num_workers=3, deaths=deaths, seed=seed) as pool:
+                pool.on_step = check
+                batches = [pool.submit(BatchKey(0, 0, i, SIZE * i, SIZE, turn=i, owners=self.OWNERS)) for i in range(6)]
+
+                assert [samples_of(pool, batch) for batch in batches] == [batch_of(i) for i in range(6)]
+                pool.play_on()
+                assert pool.is_settled
+
+    def test_death_of_one_that_may_not_be_replaced_is_told_at_once(self) -> None:
+        make_sources = of(rows, in_order=True, task_size=lambda num_workers: 3)
+        with played(make_sources, num_workers=3, restarts=0) as pool:
+            batch = pool.submit(BatchKey(0, 0, 0, 0, SIZE, owners=self.OWNERS))
+            pool.workers.end(2, -signal.SIGKILL)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batch)
 
 
 class TestWalks:

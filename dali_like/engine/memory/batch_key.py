@@ -32,7 +32,8 @@ class BatchKey(NamedTuple):
         worker: the only worker that can compute it, or ANY_WORKER.
         turn: order of need. Batches with lower numbers are needed earlier.
         request: bytes for a request source.
-        parts: for a batch of size 1 that one task computes as a whole: number of its parts. An error names one of them.
+        parts: for a batch whose tasks are no ranges of samples: the number of its parts. An error names one of them.
+        owners: the worker of each task, if they differ. The request then says which samples are in a task.
     """
 
     source: int
@@ -44,11 +45,20 @@ class BatchKey(NamedTuple):
     turn: int = 0
     request: bytes = b""
     parts: int = 1
+    owners: tuple[int, ...] = ()
 
     @property
     def stop(self) -> int:
         """The end of the range of sample numbers, or of part numbers."""
         return max(self.size, self.parts)
+
+    def worker_of(self, task: int) -> int:
+        """Return the only worker that can compute a task, or ANY_WORKER."""
+        return self.owners[task] if self.owners else self.worker
+
+    def num_tasks(self, task_size: int) -> int:
+        """Return the number of tasks, with so many samples in each of them."""
+        return len(self.owners) or -(-self.size // task_size)
 
     @property
     def words(self) -> tuple[int, ...]:

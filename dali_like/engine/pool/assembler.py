@@ -156,7 +156,7 @@ class Assembler(abc.ABC):
         _pack_batch(self._space.map, slot.offset, ticket, 0, self._guesses, *key.words)
         if self.source.counts:
             slot.counts[:] = UNKNOWN
-        batch.begin(ticket, slot, slot.slot_layout.num_tasks(key.size))
+        batch.begin(ticket, slot)
         return slot
 
     def _begin_with(self, batch: Batch, ticket: int, request: bytes) -> Slot:
@@ -191,6 +191,8 @@ class Assembler(abc.ABC):
             num_ahead: number of batches in flight.
         """
         now = self.ring.slot_layout
+        if self.source.in_order:
+            return False  # each task has its worker
         usual = self.task_size_for(num_workers)
         usual_ns = task_ns * usual / now.task_size
         if now.task_size == usual and usual_ns < _SHORT_TASK_NS:

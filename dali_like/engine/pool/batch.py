@@ -36,6 +36,7 @@ class Batch:
         key: its identity.
         ticket: its number in records; a recomputed batch gets a new one.
         slot: its slot while it is in flight; else None.
+        num_tasks: number of its tasks.
         open_tasks: a bit for each task that has not been reported.
         described: a bit for each task whose samples have descriptors.
         region_bytes, largest_region_bytes: used bytes of the tasks' regions: the sum, and the maximum.
@@ -70,6 +71,7 @@ class Batch:
         "missing_bytes",
         "needed_bytes",
         "num_shortages",
+        "num_tasks",
         "open_tasks",
         "outcome",
         "region_bytes",
@@ -95,11 +97,12 @@ class Batch:
         self.failed_sample = key.stop
         self.slot: Slot | None = None
 
-    def begin(self, ticket: int, slot: Slot, num_tasks: int) -> None:
+    def begin(self, ticket: int, slot: Slot) -> None:
         """Reset the progress: all tasks are open."""
         self.ticket = ticket
         self.slot = slot
-        self.open_tasks = (1 << num_tasks) - 1
+        self.num_tasks = self.key.num_tasks(slot.slot_layout.task_size)
+        self.open_tasks = (1 << self.num_tasks) - 1
         self.described = 0
         self.region_bytes = 0
         self.largest_region_bytes = 0
@@ -130,7 +133,8 @@ class Batch:
 
     def _leave_unmade(self, task: int) -> None:
         assert self.slot is not None
-        self.first_unmade = min(self.first_unmade, task * self.slot.slot_layout.task_size)
+        first = 0 if self.key.owners else task * self.slot.slot_layout.task_size
+        self.first_unmade = min(self.first_unmade, first)
 
 
 def position_note(batch: Batch, source: Source, sample: int) -> str:

@@ -139,7 +139,7 @@ class Dispatcher:
 
     def add(self, batch: Batch) -> None:
         """Append a batch to the backlog."""
-        self._bound.add(batch.key.worker)
+        self._bound.update(batch.key.owners or (batch.key.worker,))
         self.backlog.append(batch)
 
     def deliver(self, batch: Batch) -> None:
@@ -213,12 +213,12 @@ class Dispatcher:
                 other.key.source == batch.key.source for other in self._in_flight.values()
             ):
                 return
-            num_tasks = assembler.ring.slot_layout.num_tasks(batch.key.size)
+            num_tasks = batch.key.num_tasks(assembler.ring.slot_layout.task_size)
             if self._open_tasks and self._open_tasks + num_tasks > self.pipes.most_open_tasks:
                 return
             ticket = next(self._tickets)
             try:
-                slot = assembler.begin(batch, ticket)
+                assembler.begin(batch, ticket)
             except OutOfMemoryError as error:
                 self.no_memory = without_frames(error)  # raised if there is still none when a caller waits for the batch
                 return
@@ -226,16 +226,21 @@ class Dispatcher:
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self.backlog.popleft()
-            self._send(batch.key.worker, ticket, slot.page, range(num_tasks))
+            self._send(batch, range(num_tasks))
 
-    def _send(self, worker: int, ticket: int, page: int, tasks: Sequence[int]) -> None:
-        """Write tasks into the pipe of a worker, or for ANY_WORKER into the shared pipe."""
-        if self._assignments is None:
-            self.pipes.post(worker, b"".join([TASK.pack(ticket, page, task) for task in tasks]))
+    def _send(self, batch: Batch, tasks: Sequence[int]) -> None:
+        """Write tasks into the pipes of their workers, or for ANY_WORKER into the shared pipe."""
+        assert batch.slot is not None
+        key, ticket, page = batch.key, batch.ticket, batch.slot.page
+        if self._assignments is None and not key.owners:
+            self.pipes.post(key.worker, b"".join([TASK.pack(ticket, page, task) for task in tasks]))
             return
         for task in tasks:
-            chosen = self._assignments.choose() if worker == ANY_WORKER else worker
-            self._assignments.add(chosen, ticket, task)  # first: the worker may have taken it right after
+            chosen = key.worker_of(task)
+            if self._assignments is not None:
+                if chosen == ANY_WORKER:
+                    chosen = self._assignments.choose()
+                self._assignments.add(chosen, ticket, task)  # first: the worker may have taken it right after
             self.pipes.post(chosen, TASK.pack(ticket, page, task))
 
     def _source_of(self, batch: Batch) -> Source:
@@ -373,13 +378,12 @@ class Dispatcher:
 
     def post_again(self, unfinished: UnfinishedTask) -> None:
         """Post a task of a dead worker at once."""
-        slot = unfinished.batch.slot
-        assert slot is not None
-        self._send(unfinished.batch.key.worker, unfinished.batch.ticket, slot.page, [unfinished.task])
+        self._send(unfinished.batch, [unfinished.task])
 
     def post_in_turn(self, unfinished: UnfinishedTask) -> None:
-        """Post a task of a dead worker again; in order, if only one worker can compute it."""
-        if unfinished.batch.key.worker == ANY_WORKER:
+        """Post a task of a dead worker again; in order, if one worker computes all batches in their order."""
+        key = unfinished.batch.key
+        if key.owners or key.worker == ANY_WORKER:
             self.post_again(unfinished)
         else:
             self._take_back(unfinished.batch)
@@ -462,8 +466,7 @@ def _order_of(batch: Batch) -> tuple[int, int]:
 
 
 def _part_done(batch: Batch) -> float:
-    assert batch.slot is not None
-    return 1 - batch.open_tasks.bit_count() / batch.slot.slot_layout.num_tasks(batch.key.size)
+    return 1 - batch.open_tasks.bit_count() / batch.num_tasks
 
 
 def _send_stop(in_flight: dict[int, Batch], pipes: Pipes, num_workers: int) -> None:

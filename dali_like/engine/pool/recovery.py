@@ -529,11 +529,12 @@ class Recovery:
             # A worker that was killed before it read its stop record has left that for the fresh worker.
             self._dispatcher.clear_tasks()
             self._enter(Phase.ISOLATED)
-            bound = self._suspects[0].batch.key.worker
+            suspect = self._suspects[0]
+            bound = suspect.batch.key.worker_of(suspect.task)
             # Any worker will do, unless only one can. Choose one that may be replaced most often.
             fresh = min(range(self.num_workers), key=self._restart_policy.num_taken) if bound == ANY_WORKER else bound
             self._start(fresh)
-            self._dispatcher.post_again(self._suspects[0])
+            self._dispatcher.post_again(suspect)
 
     def _has_waiting_tasks(self) -> bool:
         # In this order: a backend takes tasks from the pipes, then keeps them until a worker is free.
@@ -584,8 +585,10 @@ class Recovery:
         task_size = batch.slot.slot_layout.task_size
         # Race: a worker that has just taken the task may not have written its first sample yet.
         key = batch.key
-        stop = key.parts if key.parts > 1 else min((task + 1) * task_size, key.size)
-        sample = min(max(self._cells.sample_of(worker), task * task_size), stop - 1)
+        begin, stop = task * task_size, min((task + 1) * task_size, key.size)
+        if key.parts > 1:
+            begin, stop = 0, key.parts
+        sample = min(max(self._cells.sample_of(worker), begin), stop - 1)
         return UnfinishedTask(batch, task, sample)
 
     def _forget(self, worker: int) -> None:

@@ -29,7 +29,7 @@ class Response:
         schema: the expected schema of the samples; None: none was expected, and all samples are in pickles.
         size: number of samples of the batch.
         task_size: number of samples in each task.
-        rows: for each output of the schema, an array of all samples; undefined for samples of tasks with a pickle.
+        rows: for each output of the schema, an array of all samples; undefined where the message of a task has the samples.
     """
 
     def __init__(self, batch: Batch, slot: Slot, lease: Lease[Any], schema: Schema | None) -> None:
@@ -42,7 +42,7 @@ class Response:
             leased_array(lease, address + offset, (self.size, *(output.shape or ())), DTYPES[output.dtype])
             for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True)
         ]
-        described = (task for task in range(slot_layout.num_tasks(self.size)) if batch.described >> task & 1)
+        described = (task for task in range(batch.num_tasks) if batch.described >> task & 1)
         self._pickles = {task: OutOfBandPickle.of_task(slot, task, lease) for task in described}
 
     @property

@@ -38,8 +38,9 @@ class Request:
     Attributes:
         schema: the expected schema of the samples, packed; empty while it is unknown.
         text: the request of the main process.
+        number: of the task in its batch.
         start, stop: the samples of the task, by their index in the batch.
-        rows: for each output of the schema, an array of the rows of these samples.
+        rows: for each output of the schema, an array of the rows of all samples. A task writes its own.
         cell: where the handler writes the index of the sample that it computes, and counts replaced samples.
         watch: measures the time of samples; None: they are not measured.
     """
@@ -50,9 +51,10 @@ class Request:
         begin = SCHEMA_BYTES.size + schema_bytes
         self.schema = text[SCHEMA_BYTES.size : begin]
         self.text = text[begin:]
+        self.number = task.number
         self.start = task.start
         self.stop = task.stop
-        self.rows = [rows[task.start : task.stop] for rows in task.view.rows if rows is not None]
+        self.rows = [rows for rows in task.view.rows if rows is not None]
         self.cell = cell
         self.watch = watch
 

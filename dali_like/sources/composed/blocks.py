@@ -15,7 +15,7 @@ import numpy as np
 
 from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
-from dali_like.sources.permutation import Permutation
+from dali_like.sources.permutation import Neighborhoods, Permutation
 
 __all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order", "seeded"]
 
@@ -32,20 +32,26 @@ class BlockStage(Stage):
         return (self.input,)
 
     def admitted(self, element: Any) -> Any:
-        """Return what `outputs` gets of an input. The input of an exception is left out, and the next output raises it."""
+        """Return what `drafts` gets of an input. The input of an exception is left out, and the next output raises it."""
         return element
 
-    @abc.abstractmethod
-    def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
-        """Return the outputs for a block of inputs; the last block of a shard may be smaller.
+    def block_size(self, place: Place, numbers: tuple[int, int, int]) -> int:
+        """Return the number of inputs in a block, given epoch, shard and number of the block."""
+        return self.block
 
-        An output that is expensive should be computed by ``__getitem__`` of the sequence: `ShardWalk.skip` does not call it.
+    @abc.abstractmethod
+    def drafts(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:
+        """Return the outputs for a block of inputs, before `finished`; the last block of a shard may be smaller.
 
         Args:
             elements: as `admitted` has returned them.
             place: of this stage, the source of randomness; see `Place.seed_of`.
             numbers: identify the block.
         """
+
+    def finished(self, draft: Any) -> Any:
+        """Return the output for a draft. `ShardWalk.skip` does not call this."""
+        return draft
 
     def sharded(self, place: Place) -> Sharded:
         """Return the evaluator in logical shards."""
@@ -85,45 +91,48 @@ class _BlockWalk(ShardWalk):
         self._number = number
         self._before = source.state()
         self._elements: list[Any] = []
-        self._outputs: Sequence[Any] | None = None
+        self._drafts: list[Any] | None = None
         self._taken = taken
         self._raised = raised
         self._to_ignore = raised
 
     def __next__(self) -> Any:
-        return self._open_block()[self._take()]
+        return self._stage.finished(self._take())
 
     def skip(self) -> None:
-        self._open_block()
         self._take()
 
-    def _take(self) -> int:
+    def _take(self) -> Any:
+        """Return the next draft. The walk does not keep it: the inputs of a block leave memory one by one."""
+        drafts = self._open_block()
+        draft, drafts[self._taken] = drafts[self._taken], None
         self._taken += 1
-        return self._taken - 1
+        return draft
 
-    def _open_block(self) -> Sequence[Any]:
+    def _open_block(self) -> list[Any]:
         num_empty = 0
-        while self._outputs is None or self._taken >= len(self._outputs):
+        while self._drafts is None or self._taken >= len(self._drafts):
             if num_empty == _MOST_EMPTY_BLOCKS:
                 raise EmptyFilterError(
                     f"stage {self._stage.text} has made no outputs of {num_empty} blocks in a row in shard "
                     f"{self._numbers[1]}. Check its input, or pass a larger block="
                 )
-            if self._outputs is not None:
-                self._outputs, self._taken, self._raised = None, 0, 0
+            if self._drafts is not None:
+                self._drafts, self._taken, self._raised = None, 0, 0
                 self._number += 1
                 self._before = self._source.state()
-            self._read()
+            numbers = (*self._numbers, self._number)
+            self._read(self._stage.block_size(self._place, numbers))
             if not self._elements:
                 raise StopIteration
             elements, self._elements = self._elements, []
-            self._outputs = ()  # should the stage raise an exception: it is the only output
-            self._outputs = self._stage.outputs(elements, self._place, (*self._numbers, self._number))
+            self._drafts = []  # should the stage raise an exception: it is the only output
+            self._drafts = self._stage.drafts(elements, self._place, numbers)
             num_empty += 1
-        return self._outputs
+        return self._drafts
 
-    def _read(self) -> None:
-        while len(self._elements) < self._stage.block:
+    def _read(self, size: int) -> None:
+        while len(self._elements) < size:
             try:
                 self._elements.append(self._admitted(next(self._source)))
             except StopIteration:
@@ -142,7 +151,7 @@ class _BlockWalk(ShardWalk):
             raise
 
     def state(self) -> list[Any]:
-        if self._outputs is not None and self._taken >= len(self._outputs):
+        if self._drafts is not None and self._taken >= len(self._drafts):
             return [self._source.state(), self._number + 1, 0, 0]
         return [self._before, self._number, self._taken, self._raised]
 
@@ -186,7 +195,7 @@ class BlockShuffle(BlockStage):
     def text(self) -> str:
         return f"shuffle(block={self.block}, seed={self.seed})"
 
-    def outputs(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+    def drafts(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:
         return in_random_order(elements, seeded(self.seed, place), numbers)
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
@@ -253,13 +262,13 @@ class _Shuffle(RandomAccess):
         self.length: int = source.length
         self._seed = seeded(stage.seed, place).seed_of()
         self._source = source
-        self._latest: tuple[int, Permutation] | None = None
+        self._latest: tuple[int, Neighborhoods] | None = None
 
     def at(self, position: int) -> Any:
         epoch, index = divmod(position, self.length)
         latest = self._latest
         if latest is None or latest[0] != epoch:
-            latest = self._latest = epoch, Permutation(self.length, self._seed, epoch)
+            latest = self._latest = epoch, Neighborhoods(Permutation(self.length, self._seed, epoch))
         return self._source.at(epoch * self.length + latest[1][index])
 
 

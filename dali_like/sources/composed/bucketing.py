@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class Bucket(RegroupingStage):
     def admitted(self, element: Any) -> Measured:
         return element, _measured(self.length_of, element)
 
-    def outputs(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+    def drafts(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> list[Any]:
         buckets: list[list[Any]] = [[] for _ in self.batch_sizes]
         for element, length in elements:
             buckets[bisect.bisect_right(self.boundaries, length)].append(element)
@@ -91,7 +91,7 @@ class Budget(RegroupingStage):
             )
         return element, cost
 
-    def outputs(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+    def drafts(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> list[Any]:
         costs = [cost for _, cost in elements]
         groups = self._padded(costs) if self.padded else fit(np.array(costs)[:, None], [self.budget], self.most)
         return in_random_order([[elements[item][0] for item in group] for group in groups], place, numbers)

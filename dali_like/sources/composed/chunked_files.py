@@ -12,15 +12,18 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.sources.composed.background_reads import BackgroundReads, background_reads
+if TYPE_CHECKING:
+    from dali_like.sources.composed.background_reads import BackgroundReads
 
-__all__ = ["ChunkReader", "ChunkedFiles", "FilePart", "finished", "opened"]
+__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "FilePart", "finished", "opened"]
 
+#: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
+CHUNK_BYTES = 1 << 20
 #: Chunks that a reader keeps by default.
 _KEEP = 2
 #: Bytes of remote files that the readers of a process request ahead, all together, and the largest number of chunks of one.
@@ -215,6 +218,8 @@ class ChunkReader(Sequence[Any]):
     @property
     def _background(self) -> BackgroundReads:
         if self._reads is None:
+            from dali_like.sources.composed.background_reads import background_reads  # noqa: PLC0415  # imports asyncio
+
             self._reads = background_reads()
             self._reads.readers.add(self)
         return self._reads

@@ -7,25 +7,27 @@ import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.sources import composed
 from dali_like.sources.collate import default_collate
-from dali_like.sources.composed import draws, from_files, selection
+from dali_like.sources.composed import selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
-from dali_like.sources.composed.bucketing import Bucket, Budget, WithinBudget
+from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map
-from dali_like.sources.composed.from_files import Paths
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
-from dali_like.sources.composed.mixing import MOST_IN_BLOCK, STOPS, Mix, checked_mix, checked_schedule
-from dali_like.sources.composed.packing import pack_stage
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
 from dali_like.sources.composed.yielding import Filter, FlatMap
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.draws import MixtureReport
+    from dali_like.sources.composed.from_files import Paths
 
 __all__ = ["ComposedDataset", "ComposedIterator"]
 
@@ -107,7 +109,7 @@ class ComposedDataset:
         paths: Paths,
         *,
         interleave: int | None = None,
-        chunk_bytes: int = from_files.CHUNK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the records of JSON Lines files: the value of each line that is not empty.
@@ -130,7 +132,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: there are compressed files and others, or an argument is out of range.
         """
-        return cls(from_files.jsonl(paths, interleave, chunk_bytes, remote_options))
+        return cls(composed.from_files.jsonl(paths, interleave, chunk_bytes, remote_options))
 
     @classmethod
     @suggest_arguments
@@ -139,7 +141,7 @@ class ComposedDataset:
         paths: Paths,
         *,
         interleave: int | None = None,
-        chunk_bytes: int = from_files.CHUNK_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the samples of tar archives, as WebDataset has them.
@@ -156,7 +158,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: there are compressed files and others, or an argument is out of range.
         """
-        return cls(from_files.tar(paths, interleave, chunk_bytes, remote_options))
+        return cls(composed.from_files.tar(paths, interleave, chunk_bytes, remote_options))
 
     @classmethod
     @suggest_arguments
@@ -184,7 +186,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: a file has no such column.
         """
-        return cls(from_files.parquet(paths, columns, interleave, remote_options))
+        return cls(composed.from_files.parquet(paths, columns, interleave, remote_options))
 
     @classmethod
     @suggest_arguments
@@ -200,7 +202,7 @@ class ComposedDataset:
             BrokenFileError: a file is no ArrayRecord file, or is damaged.
             ArgumentError: a path is a URL.
         """
-        return cls(from_files.array_record(paths))
+        return cls(composed.from_files.array_record(paths))
 
     @classmethod
     @suggest_arguments
@@ -227,7 +229,7 @@ class ComposedDataset:
             MissingFileError: there is no such table or version.
             ArgumentError: it has no such column.
         """
-        return cls(from_files.lance(path, columns, version, storage_options))
+        return cls(composed.from_files.lance(path, columns, version, storage_options))
 
     @classmethod
     @suggest_arguments
@@ -244,7 +246,7 @@ class ComposedDataset:
         Raises:
             ArgumentTypeError: one is neither, or an iterator, which cannot be begun again.
         """
-        return cls.from_parts(from_files.iterable_parts(iterables), name=name, interleave=interleave)
+        return cls.from_parts(composed.from_files.iterable_parts(iterables), name=name, interleave=interleave)
 
     # Options of the whole dataset
 
@@ -398,7 +400,7 @@ class ComposedDataset:
         """
         seed = None if seed is None else not_negative("seed", seed)
         if together is not None:
-            return self._then(from_files.chunk_shuffle(self._stage, positive("together", together), block, seed))
+            return self._then(composed.from_files.chunk_shuffle(self._stage, positive("together", together), block, seed))
         if block is not None:
             return self._then(BlockShuffle(self._stage, positive("block", block), seed))
         if self._stage.is_sharded:
@@ -457,7 +459,7 @@ class ComposedDataset:
             ArgumentError: an argument has an unknown value.
         """
         return self._then(
-            pack_stage(
+            composed.packing.pack_stage(
                 self._stage,
                 length,
                 method=method,
@@ -506,7 +508,9 @@ class ComposedDataset:
         sizes = tuple(positive("batch_sizes", size) for size in batch_sizes)
         is_dropped = one_of("rest", rest, ("keep", "drop")) == "drop"
         return self._then(
-            Bucket(self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped)
+            composed.bucketing.Bucket(
+                self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped
+            )
         )
 
     @suggest_arguments
@@ -540,8 +544,10 @@ class ComposedDataset:
             raise ArgumentError(f"budget should be positive, but got {budget!r}")
         stage, most = self._stage, None if most is None else positive("most", most)
         if one_of("too_large", too_large, ("error", "drop")) == "drop":
-            stage = Filter(stage, WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
-        return self._then(Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most))
+            stage = Filter(stage, composed.bucketing.WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
+        return self._then(
+            composed.bucketing.Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most)
+        )
 
     @suggest_arguments
     def batch(
@@ -608,19 +614,22 @@ class ComposedDataset:
         names = [f"input {number}" for number in range(len(datasets))] if names is None else list(map(str, names))
         if len(names) != len(datasets):
             raise ArgumentError(f"there are {len(datasets)} datasets and {len(names)} names: pass one name for each dataset")
-        if stop not in STOPS:
+        mixing = composed.mixing
+        if stop not in mixing.STOPS:
             raise ArgumentError(f'stop should be "first", "all" or "never", not {stop!r}')
-        pieces = checked_schedule(len(datasets), weights, schedule) if datasets else ()
-        if positive("block", block) > MOST_IN_BLOCK:
+        pieces = mixing.checked_schedule(len(datasets), weights, schedule) if datasets else ()
+        if positive("block", block) > mixing.MOST_IN_BLOCK:
             raise ArgumentError(
-                f"block should be at most {MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
+                f"block should be at most {mixing.MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
             )
-        return cls._combine(lambda stages: checked_mix(Mix(stages, tuple(names), pieces, block, stop)), datasets)
+        return cls._combine(
+            lambda stages: mixing.checked_mix(mixing.Mix(stages, tuple(names), pieces, block, stop)), datasets
+        )
 
     @suggest_arguments
     def report(
         self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
-    ) -> list[draws.MixtureReport]:
+    ) -> list[MixtureReport]:
         """Return how the mixtures of this dataset draw from their inputs: rounded shares; samples and epochs until a state.
 
         Args:
@@ -634,7 +643,7 @@ class ComposedDataset:
             first = {0: ShardState(0, None)} if self.shards else {}
             state = make_state(self.description, self.seed, self.shards, 0, 0, first)
         checked = checked_state(state, self.description, self.seed, self.shards)
-        return draws.report(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, cost)
+        return composed.draws.report(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, cost)
 
     # Elements
 
@@ -717,7 +726,7 @@ class ComposedDataset:
         """
         checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
         if "weights" in allow_change:
-            draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
+            composed.draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
         return {**checked, "description": self.description}
 
     def __getstate__(self) -> dict[str, Any]:

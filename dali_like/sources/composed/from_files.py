@@ -28,12 +28,10 @@ from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.tar_files import TarFiles
 from dali_like.sources.readers.stored_files import StoredFiles, shown
 
-__all__ = ["CHUNK_BYTES", "Paths"]
+__all__ = ["Paths"]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-#: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
-CHUNK_BYTES = 1 << 20
 #: ``{000..099}`` or ``{a,b}``.
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 #: Local files that a process keeps open for one source.

@@ -45,7 +45,7 @@ __all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "MixWalk", "Piece", "Schedule", "che
 #: Ways to end a mixture.
 STOPS = ("first", "all", "never")
 #: After this part of the positions of a block, a table of the whole block is cheaper.
-_PART_WITHOUT_TABLE = 1 / 16
+_PART_WITHOUT_TABLE = 1 / 32
 #: Positions per block; a table takes 64 MiB.
 MOST_IN_BLOCK = 1 << 20
 

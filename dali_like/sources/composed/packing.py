@@ -105,19 +105,20 @@ class PackLayout:
         pack = {}
         for field, (name, length, pad) in enumerate(zip(self.names, self.lengths, self.pads, strict=True)):
             parts = [segment[field] for segment in segments]
-            sizes = np.array(list(map(len, parts)))
-            ends = np.cumsum(sizes)
-            used = ends[-1]
+            sizes = np.array([*map(len, parts), 0])
+            ends = np.cumsum(sizes, dtype=np.int32)
+            used = int(ends[-1])
             pack[name] = _joined(name, parts, length, used, pad)
-            ids = np.zeros(length, np.int32)
-            ids[:used] = np.repeat(np.arange(1, len(parts) + 1, dtype=np.int32), sizes)
-            positions = np.zeros(length, np.int32)
-            np.subtract(
-                np.arange(used, dtype=np.int32), np.repeat((ends - sizes).astype(np.int32), sizes), out=positions[:used]
-            )
-            pack[f"{name}_segment_ids"], pack[f"{name}_positions"] = ids, positions
+            sizes[-1] = length - used  # of the padding, which has the number and all positions 0
+            numbers = np.arange(1, len(sizes) + 1, dtype=np.int32)
+            numbers[-1] = 0
+            pack[f"{name}_segment_ids"] = np.repeat(numbers, sizes)
+            positions = np.repeat(ends - sizes.astype(np.int32), sizes)
+            np.subtract(np.arange(length, dtype=np.int32), positions, out=positions)
+            positions[used:] = 0
+            pack[f"{name}_positions"] = positions
             boundaries = np.full(self._num_boundaries, length, np.int32)
-            boundaries[0], boundaries[1 : len(parts) + 1] = 0, ends
+            boundaries[0], boundaries[1 : len(sizes)] = 0, ends[:-1]
             pack["cu_seqlens" if field == 0 else f"{name}_cu_seqlens"] = boundaries
         return pack
 
@@ -190,27 +191,26 @@ def fit(sizes: NDArray[Any], capacities: Sequence[float], most: int | None = Non
     [[1, 3], [0, 2, 4]]
     """
     bins: list[list[int]] = []
-    free = np.empty((len(capacities), len(sizes)))
+    rooms = [np.full(len(sizes), capacity, float) for capacity in capacities]
     order = np.argsort(-(sizes / capacities).sum(axis=1), kind="stable")
     for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        number = _bin_for(size, free[:, : len(bins)], best)
-        if number is None:
-            number = len(bins)
-            free[:, number] = capacities
+        number = _bin_for(size, [room[: len(bins) + 1] for room in rooms], best)
+        if number == len(bins):
             bins.append([])
         bins[number].append(item)
-        free[:, number] = -1 if len(bins[number]) == most else free[:, number] - size
+        for room, needed in zip(rooms, size, strict=True):
+            room[number] -= needed
+        if len(bins[number]) == most:
+            rooms[0][number] = -1
     return [sorted(items) for items in bins]
 
 
-def _bin_for(size: list[float], free: NDArray[Any], best: bool) -> int | None:
-    if not free.shape[1]:
-        return None
-    fits = free[0] >= size[0]
-    for room, needed in zip(free[1:], size[1:], strict=True):
+def _bin_for(size: list[float], rooms: list[NDArray[Any]], best: bool) -> int:
+    """Return the bin for an item. `rooms` is the free space of the bins by dimension; the last bin is empty."""
+    fits = rooms[0] >= size[0]
+    for room, needed in zip(rooms[1:], size[1:], strict=True):
         fits &= room >= needed
-    number = int(np.where(fits, -free.sum(axis=0), -np.inf).argmax() if best else fits.argmax())
-    return number if fits[number] else None
+    return int((np.where(fits, -sum(rooms), -np.inf) if best else fits).argmax())
 
 
 @dataclass(frozen=True)
@@ -229,27 +229,25 @@ class FitPack(RegroupingStage):
     def admitted(self, element: Any) -> Parts:
         return self.layout.whole_parts(element)
 
-    def outputs(self, elements: list[Parts], place: Place, numbers: tuple[int, ...]) -> Sequence[Any]:
+    def block_size(self, place: Place, numbers: tuple[int, int, int]) -> int:
+        """The first blocks of the shards differ in size. So shards do not read blocks all at once, and at any time, half of
+        the elements of their blocks are in memory.
+        """
+        _, shard, number = numbers
+        return self.block if number else max(self.block * (shard + 1) // place.num_shards, 1)
+
+    def drafts(self, elements: list[Parts], place: Place, numbers: tuple[int, ...]) -> list[Any]:
         layout = self.layout
         filled = [parts for parts in elements if any(map(len, parts))]
         sizes = np.array([list(map(len, parts)) for parts in filled]).reshape(-1, len(layout.names))
         bins = fit(sizes, layout.lengths, layout.most_segments, self.best)
-        if self.drop_rest and len(elements) < self.block and bins and sizes[bins[-1]].sum() < sum(layout.lengths):
+        is_last = len(elements) < self.block_size(place, numbers)  # type: ignore[arg-type]
+        if self.drop_rest and is_last and bins and sizes[bins[-1]].sum() < sum(layout.lengths):
             bins.pop()
-        return _Packs(layout, filled, in_random_order(bins, place, numbers))
+        return in_random_order([[filled[item] for item in items] for items in bins], place, numbers)
 
-
-class _Packs(Sequence[Any]):
-    """The packs of a block. Each is built when it is taken."""
-
-    def __init__(self, layout: PackLayout, elements: list[Parts], bins: list[list[int]]) -> None:
-        self._layout, self._elements, self._bins = layout, elements, bins
-
-    def __len__(self) -> int:
-        return len(self._bins)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._layout.pack([self._elements[item] for item in self._bins[number]])
+    def finished(self, draft: list[Parts]) -> dict[str, NDArray[Any]]:
+        return self.layout.pack(draft)
 
 
 # Concatenation

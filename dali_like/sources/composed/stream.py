@@ -65,7 +65,8 @@ class Elements:
     """
 
     def __init__(self, stage: Stage, seed: int, num_shards: int) -> None:
-        self._evaluator = stage.evaluator(Place(seed, num_shards))
+        self._evaluator = evaluator = stage.evaluator(Place(seed, num_shards))
+        self._access = evaluator if isinstance(evaluator, RandomAccess) else None
         self._num_shards = num_shards
         self._walks: dict[tuple[int, int], _OpenWalk] = {}
 
@@ -78,9 +79,9 @@ class Elements:
         Raises:
             ShardEndedError: the position is empty.
         """
-        evaluator = self._evaluator
-        if isinstance(evaluator, RandomAccess):
-            return evaluator.at(epoch * (evaluator.length or 0) + position)
+        access = self._access
+        if access is not None:
+            return access.at(epoch * (access.length or 0) + position)
         number, shard = divmod(position, self._num_shards)
         walk = self._walk_to(epoch, shard, number, states or {})
         if walk.has_ended:

@@ -47,8 +47,9 @@ def indices(info: SampleInfo) -> NDArray[Any]:
     return np.array([info.idx_in_epoch])
 
 
-def make_stage() -> ArrayAssembler:
-    return ArrayAssembler(SharedSpace.create(), Source("a source", indices), BATCH_SIZE, declared=(), num_workers=WORKERS)
+def make_stage(**options: Any) -> ArrayAssembler:
+    source = Source("a source", indices, **options)
+    return ArrayAssembler(SharedSpace.create(), source, BATCH_SIZE, declared=(), num_workers=WORKERS)
 
 
 def size_of(assembler: ArrayAssembler) -> int:
@@ -75,6 +76,14 @@ def test_short_tasks_are_joined_as_far_as_each_worker_has_two_on_their_way(num_a
     assert assembler.fit(100 * MICROSECOND, WORKERS, num_ahead) is (size != USUAL)
 
     assert size_of(assembler) == size
+
+
+def test_tasks_that_each_have_a_worker_are_not_joined() -> None:
+    assembler = make_stage(in_order=True)
+
+    assert not assembler.fit(100 * MICROSECOND, WORKERS, 4)
+
+    assert size_of(assembler) == USUAL
 
 
 def test_long_tasks_stay_as_they_are() -> None:

@@ -97,14 +97,14 @@ def test_inputs_of_zip_stay_together_when_one_raises_while_it_is_skipped() -> No
 
 
 def test_a_block_that_raises_is_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    shuffled = BlockShuffle.outputs
+    shuffled = BlockShuffle.drafts
 
     def fail_in_second(stage: Any, elements: list[Any], *place: Any) -> Any:
         if 3 in elements:
             raise ValueError(elements)
         return sorted(shuffled(stage, elements, *place))
 
-    monkeypatch.setattr(BlockShuffle, "outputs", fail_in_second)
+    monkeypatch.setattr(BlockShuffle, "drafts", fail_in_second)
 
     check(numbers(count=6).shuffle(block=2), [0, 1, ValueError, 4, 5])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -263,6 +264,26 @@ def test_the_rest_of_a_shard_can_be_dropped(method: str) -> None:
 def test_a_shard_that_ends_together_with_a_block_has_no_rest() -> None:
     assert len(list(composed(documents([5, 5])).pack(8, block=2, rest="drop"))) == 2
     assert len(list(composed(documents([5, 5])).pack(8, block=3, rest="drop"))) == 1
+
+
+def test_the_first_block_of_a_shard_is_smaller_and_has_no_rest() -> None:
+    """Shard 0 has blocks of 2, 4 and 2 elements, and shard 1 has two of 4."""
+    assert len(list(composed(documents([5] * 16), shards=2).pack(8, block=4, rest="drop"))) == 15
+
+
+@pytest.mark.parametrize("method", ["first_fit", "best_fit"])
+def test_a_shard_keeps_no_elements_of_delivered_packs(method: str) -> None:
+    alive: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def copied(document: Any) -> Any:
+        alive[int(document[0])] = copy = document.copy()
+        return copy
+
+    packs = iter(composed(documents([8] * 64), shards=4).map(copied).pack(8, method=method, block=8))
+    num_alive = [len(alive) for _ in zip(range(24), packs, strict=False)]
+
+    assert num_alive[:4] == [1, 4, 9, 16]
+    assert max(num_alive[4:]) <= 24
 
 
 def test_skipped_packs_are_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
