@@ -16,6 +16,7 @@ from dali_like.fn import io as io
 from dali_like.fn import random as random
 from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
+from dali_like.fn import transforms as transforms
 from dali_like.fn._external_source import external_source as external_source
 
 _Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
@@ -620,6 +621,94 @@ def color_space_conversion(
     *,
     image_type: DALIImageType,
     output_type: DALIImageType,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def coord_transform(
+    points: DataNode | _Constant,
+    /,
+    *,
+    M: _Floats | DataNode | None = None,
+    T: _Floats | DataNode | None = None,
+    MT: _Floats | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Apply affine transforms to points or vectors: ``M @ point + T``.
+
+    Each argument may have a value for each frame of a sequence.
+
+    Args:
+        points: any number of points in the last dimension, at least 2 dimensions, any dtype.
+        M: matrix with a column for each element of a point, and any number of rows, or one factor for all elements.
+            Default: 1.
+        T: summand for each row of `M`, or one for all. Default: 0.
+        MT: matrix with a further column, which is `T`, or one factor for all elements.
+        dtype: FLOAT, which is the default, or the type of the points; integers are rounded and saturate.
+    """
+
+@overload
+def coord_transform(
+    points: _Sequence[DataNode],
+    /,
+    *,
+    M: _Floats | DataNode | None = None,
+    T: _Floats | DataNode | None = None,
+    MT: _Floats | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def coord_flip(
+    points: DataNode | _Constant,
+    /,
+    *,
+    flip_x: int | DataNode = 1,
+    flip_y: int | DataNode = 0,
+    flip_z: int | DataNode = 0,
+    center_x: float | DataNode = 0.5,
+    center_y: float | DataNode = 0.5,
+    center_z: float | DataNode = 0.5,
+    layout: str | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Mirror points.
+
+    Args:
+        points: points of 1 to 3 elements in 2 dimensions, FLOAT.
+        flip_x, flip_y, flip_z: whether to mirror horizontally, vertically, in depth.
+        center_x, center_y, center_z: coordinate that stays in place.
+        layout: order of the elements of a point, by the letters x, y and z. Default: "x", "xy" or "xyz".
+    """
+
+@overload
+def coord_flip(
+    points: _Sequence[DataNode],
+    /,
+    *,
+    flip_x: int | DataNode = 1,
+    flip_y: int | DataNode = 0,
+    flip_z: int | DataNode = 0,
+    center_x: float | DataNode = 0.5,
+    center_y: float | DataNode = 0.5,
+    center_z: float | DataNode = 0.5,
+    layout: str | None = None,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

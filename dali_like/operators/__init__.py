@@ -10,6 +10,7 @@ from dali_like.operators import (
     arrays,
     audio,
     color,
+    coordinates,
     decoding,
     file_access,
     filters,
@@ -21,6 +22,7 @@ from dali_like.operators import (
     region,
     resizing,
     shaping,
+    transforms,
     video_decoding,
     warping,
 )
@@ -29,6 +31,7 @@ __all__ = [
     "arrays",
     "audio",
     "color",
+    "coordinates",
     "decoding",
     "file_access",
     "filters",
@@ -40,6 +43,7 @@ __all__ = [
     "region",
     "resizing",
     "shaping",
+    "transforms",
     "video_decoding",
     "warping",
 ]

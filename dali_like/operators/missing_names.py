@@ -12,7 +12,6 @@ _WRITE = "write it as a function of one sample, with the decorator dali_like.ope
 _ON_GPU = "it is an operator for the GPU: compute it with PyTorch or CuPy on the batch, behind the pipeline"
 _AUDIO = "decode with fn.decoders.audio, transform in the source, for example with librosa, or " + _WRITE
 _CONSTANT = "pass a number, an array or types.Constant(value, shape=...) where a node is expected"
-_MATRIX = "compute the matrix in the source or by fn.python_function, and pass it to fn.warp_affine(matrix=...)"
 _BOXES = "compute boxes in the source or by fn.python_function, together with the image if both change"
 _CURRENT = "it is fn.{0} here, without `experimental`"
 
@@ -23,9 +22,7 @@ _ALTERNATIVES = {
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
     "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",
-    _MATRIX: "transforms. transform_translation transforms.combine transforms.crop transforms.rotation transforms.scale "
-    "transforms.shear transforms.translation",
-    _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder coord_flip coord_transform multi_paste random_bbox_crop "
+    _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder multi_paste random_bbox_crop "
     "roi_random_crop segmentation. segmentation.random_mask_pixel segmentation.random_object_bbox "
     "segmentation.select_masks ssd_random_crop",
     "use fn.resize, then fn.crop and fn.flip": "fast_resize_crop_mirror resize_crop_mirror experimental.tensor_resize",

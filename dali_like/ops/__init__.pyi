@@ -16,6 +16,7 @@ from dali_like.ops import io as io
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
+from dali_like.ops import transforms as transforms
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
 from dali_like.ops._registry import cpu_ops as cpu_ops
@@ -893,6 +894,131 @@ class ColorSpaceConversion:
         *,
         image_type: DALIImageType = ...,
         output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class CoordTransform:
+    """Apply affine transforms to points or vectors: ``M @ point + T``.
+
+    Each argument may have a value for each frame of a sequence.
+
+    Args:
+        points: any number of points in the last dimension, at least 2 dimensions, any dtype.
+        M: matrix with a column for each element of a point, and any number of rows, or one factor for all elements.
+            Default: 1.
+        T: summand for each row of `M`, or one for all. Default: 0.
+        MT: matrix with a further column, which is `T`, or one factor for all elements.
+        dtype: FLOAT, which is the default, or the type of the points; integers are rounded and saturate.
+    """
+    def __init__(
+        self,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        points: DataNode | _Constant,
+        /,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        points: _Sequence[DataNode],
+        /,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class CoordFlip:
+    """Mirror points.
+
+    Args:
+        points: points of 1 to 3 elements in 2 dimensions, FLOAT.
+        flip_x, flip_y, flip_z: whether to mirror horizontally, vertically, in depth.
+        center_x, center_y, center_z: coordinate that stays in place.
+        layout: order of the elements of a point, by the letters x, y and z. Default: "x", "xy" or "xyz".
+    """
+    def __init__(
+        self,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        points: DataNode | _Constant,
+        /,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        points: _Sequence[DataNode],
+        /,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
