@@ -34,10 +34,12 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "decoders.image_random_crop": {"seed": 4},
     "decoders.image_slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
     "erase": {"anchor": [30, 60], "shape": [40, 50]},
+    "experimental.warp_perspective": {"matrix": [1.0, 0.3, -20.0, 0.1, 1.2, -15.0, 0.001, 0.002, 1.0], "fill_value": 255},
     "flip": {},
     "gaussian_blur": {"sigma": 3.0},
     "hsv": {"hue": 120.0, "saturation": 1.4},
     "hue": {"hue": 200.0},
+    "jitter": {"nDegree": 8, "seed": 4},
     "jpeg_compression_distortion": {"quality": 4},
     "normalize": {"axis_names": "HW", "scale": 64.0, "shift": 128.0, "dtype": types.UINT8},
     "pad": {"axes": [0, 1], "align": [50, 250]},
@@ -47,7 +49,9 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "rotate": {"angle": 25.0, "fill_value": 255},
     "saturation": {"saturation": 0.2},
     "slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
+    "sphere": {"interp_type": types.INTERP_LINEAR, "fill_value": 255},
     "warp_affine": {"matrix": [1.0, 0.4, -26.0, 0.1, 1.0, -7.0], "fill_value": 255},
+    "water": {"interp_type": types.INTERP_LINEAR, "fill_value": 255},
 }
 _HEIGHT = 130
 _GAP = 12

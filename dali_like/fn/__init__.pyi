@@ -1019,6 +1019,137 @@ def peek_image_shape(
     ...
 
 @overload
+def sphere(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images look like a sphere: magnify their center.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+
+@overload
+def sphere(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def water(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    ampl_x: float = 10.0,
+    ampl_y: float = 10.0,
+    freq_x: float = 0.049087,
+    freq_y: float = 0.049087,
+    phase_x: float = 0.0,
+    phase_y: float = 0.0,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images look as if they were under water: shift rows and columns along waves.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        ampl_x, ampl_y: amplitudes of the waves, in pixels.
+        freq_x, freq_y: frequencies, in radians per pixel.
+        phase_x, phase_y: phases, in radians.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+
+@overload
+def water(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    ampl_x: float = 10.0,
+    ampl_y: float = 10.0,
+    freq_x: float = 0.049087,
+    freq_y: float = 0.049087,
+    phase_x: float = 0.0,
+    phase_y: float = 0.0,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def jitter(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    nDegree: int = 2,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Move each pixel by random amounts in both directions.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        nDegree: the pixels move by whole numbers from ``-nDegree / 2`` to ``nDegree / 2``, all with the same probability.
+        interp_type: INTERP_NN or INTERP_LINEAR; both give the same result.
+        fill_value: value outside the image.
+    """
+
+@overload
+def jitter(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    nDegree: int = 2,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def gaussian_blur(
     image: DataNode | _Constant,
     /,

@@ -177,10 +177,10 @@ def crop(
     matrix: DataNode | _Constant | None = None,
     /,
     *,
-    from_start: _Floats | DataNode = array([0.], dtype=float32),
-    from_end: _Floats | DataNode = array([1.], dtype=float32),
-    to_start: _Floats | DataNode = array([0.], dtype=float32),
-    to_end: _Floats | DataNode = array([1.], dtype=float32),
+    from_start: _Floats | DataNode | None = None,
+    from_end: _Floats | DataNode | None = None,
+    to_start: _Floats | DataNode | None = None,
+    to_end: _Floats | DataNode | None = None,
     absolute: bool = False,
     reverse_order: bool = False,
     device: str | None = None,
@@ -195,10 +195,10 @@ def crop(
 
     Args:
         matrix: a transform, FLOAT, to combine with the mapping.
-        from_start: lower bound of the original range.
-        from_end: upper bound of the original range.
-        to_start: lower bound of the new range.
-        to_end: upper bound of the new range.
+        from_start: lower bound of the original range. Default: 0.
+        from_end: upper bound of the original range. Default: 1.
+        to_start: lower bound of the new range. Default: 0.
+        to_end: upper bound of the new range. Default: 1.
         absolute: whether to exchange bounds where the lower one is greater.
         reverse_order: whether the mapping comes before the transform of the input.
     """
@@ -208,10 +208,10 @@ def crop(
     matrix: _Sequence[DataNode] | _Constant | None = None,
     /,
     *,
-    from_start: _Floats | DataNode = array([0.], dtype=float32),
-    from_end: _Floats | DataNode = array([1.], dtype=float32),
-    to_start: _Floats | DataNode = array([0.], dtype=float32),
-    to_end: _Floats | DataNode = array([1.], dtype=float32),
+    from_start: _Floats | DataNode | None = None,
+    from_end: _Floats | DataNode | None = None,
+    to_start: _Floats | DataNode | None = None,
+    to_end: _Floats | DataNode | None = None,
     absolute: bool = False,
     reverse_order: bool = False,
     device: str | None = None,

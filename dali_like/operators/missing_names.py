@@ -20,7 +20,7 @@ _ALTERNATIVES = {
     _AUDIO: "audio_resample experimental.audio_resample mel_filter_bank mfcc "
     "nonsilent_region power_spectrum preemphasis_filter spectrogram to_decibels",
     _ON_GPU: "optical_flow experimental.debayer experimental.dilate experimental.equalize experimental.erode "
-    "experimental.filter experimental.inflate experimental.median_blur experimental.remap experimental.warp_perspective",
+    "experimental.filter experimental.inflate experimental.median_blur",
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",
     _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder multi_paste random_bbox_crop "
     "roi_random_crop segmentation. segmentation.random_mask_pixel segmentation.random_object_bbox "
@@ -36,7 +36,7 @@ _ALTERNATIVES = {
     "use node.property(key)": "get_property",
     "use fn.python_function": "dl_tensor_python_function dump_image",
     "its operators are in fn itself, if they exist here": "experimental.decoders.",
-    _WRITE: "grid_mask jitter laplacian sphere water",
+    _WRITE: "grid_mask laplacian",
 }
 _EXPERIMENTAL = "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape resize"
 

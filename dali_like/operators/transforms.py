@@ -159,10 +159,10 @@ def crop(
     call: OperatorCall,
     matrix: Array | None = None,
     *,
-    from_start: PerSample[FloatArray] = np.zeros(1, np.float32),  # noqa: B008
-    from_end: PerSample[FloatArray] = np.ones(1, np.float32),  # noqa: B008
-    to_start: PerSample[FloatArray] = np.zeros(1, np.float32),  # noqa: B008
-    to_end: PerSample[FloatArray] = np.ones(1, np.float32),  # noqa: B008
+    from_start: PerSample[FloatArray] | None = None,
+    from_end: PerSample[FloatArray] | None = None,
+    to_start: PerSample[FloatArray] | None = None,
+    to_end: PerSample[FloatArray] | None = None,
     absolute: bool = False,
     reverse_order: bool = False,
 ) -> Array:
@@ -173,14 +173,15 @@ def crop(
 
     Args:
         matrix: a transform, FLOAT, to combine with the mapping.
-        from_start: lower bound of the original range.
-        from_end: upper bound of the original range.
-        to_start: lower bound of the new range.
-        to_end: upper bound of the new range.
+        from_start: lower bound of the original range. Default: 0.
+        from_end: upper bound of the original range. Default: 1.
+        to_start: lower bound of the new range. Default: 0.
+        to_end: upper bound of the new range. Default: 1.
         absolute: whether to exchange bounds where the lower one is greater.
         reverse_order: whether the mapping comes before the transform of the input.
     """
-    named = {"from_start": from_start, "from_end": from_end, "to_start": to_start, "to_end": to_end}
+    given = {"from_start": (from_start, 0), "from_end": (from_end, 1), "to_start": (to_start, 0), "to_end": (to_end, 1)}
+    named = {name: np.full(1, other, np.float32) if value is None else value for name, (value, other) in given.items()}
     rank = max(_rank_of(_vectors(call, name, value)) for name, value in named.items())
     starts, ends, to_starts, to_ends = (_spread(call, name, value, rank) for name, value in named.items())
     if absolute:

@@ -1448,6 +1448,193 @@ class PeekImageShape:
         ...
     
 
+class Sphere:
+    """Make images look like a sphere: magnify their center.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Water:
+    """Make images look as if they were under water: shift rows and columns along waves.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        ampl_x, ampl_y: amplitudes of the waves, in pixels.
+        freq_x, freq_y: frequencies, in radians per pixel.
+        phase_x, phase_y: phases, in radians.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Jitter:
+    """Move each pixel by random amounts in both directions.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        nDegree: the pixels move by whole numbers from ``-nDegree / 2`` to ``nDegree / 2``, all with the same probability.
+        interp_type: INTERP_NN or INTERP_LINEAR; both give the same result.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class GaussianBlur:
     """Blur images, volumes and signals.
 

@@ -246,20 +246,20 @@ class Crop:
 
     Args:
         matrix: a transform, FLOAT, to combine with the mapping.
-        from_start: lower bound of the original range.
-        from_end: upper bound of the original range.
-        to_start: lower bound of the new range.
-        to_end: upper bound of the new range.
+        from_start: lower bound of the original range. Default: 0.
+        from_end: upper bound of the original range. Default: 1.
+        to_start: lower bound of the new range. Default: 0.
+        to_end: upper bound of the new range. Default: 1.
         absolute: whether to exchange bounds where the lower one is greater.
         reverse_order: whether the mapping comes before the transform of the input.
     """
     def __init__(
         self,
         *,
-        from_start: _Floats | DataNode = ...,
-        from_end: _Floats | DataNode = ...,
-        to_start: _Floats | DataNode = ...,
-        to_end: _Floats | DataNode = ...,
+        from_start: _Floats | DataNode | None = ...,
+        from_end: _Floats | DataNode | None = ...,
+        to_start: _Floats | DataNode | None = ...,
+        to_end: _Floats | DataNode | None = ...,
         absolute: bool = ...,
         reverse_order: bool = ...,
         device: str | None = ...,
@@ -273,10 +273,10 @@ class Crop:
         matrix: DataNode | _Constant | None = None,
         /,
         *,
-        from_start: _Floats | DataNode = ...,
-        from_end: _Floats | DataNode = ...,
-        to_start: _Floats | DataNode = ...,
-        to_end: _Floats | DataNode = ...,
+        from_start: _Floats | DataNode | None = ...,
+        from_end: _Floats | DataNode | None = ...,
+        to_start: _Floats | DataNode | None = ...,
+        to_end: _Floats | DataNode | None = ...,
         absolute: bool = ...,
         reverse_order: bool = ...,
         device: str | None = ...,
@@ -292,10 +292,10 @@ class Crop:
         matrix: _Sequence[DataNode] | _Constant | None = None,
         /,
         *,
-        from_start: _Floats | DataNode = ...,
-        from_end: _Floats | DataNode = ...,
-        to_start: _Floats | DataNode = ...,
-        to_end: _Floats | DataNode = ...,
+        from_start: _Floats | DataNode | None = ...,
+        from_end: _Floats | DataNode | None = ...,
+        to_start: _Floats | DataNode | None = ...,
+        to_end: _Floats | DataNode | None = ...,
         absolute: bool = ...,
         reverse_order: bool = ...,
         device: str | None = ...,

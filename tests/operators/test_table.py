@@ -28,6 +28,15 @@ TABLE = {
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
     ),
+    "displacement": (
+        "sphere water jitter experimental.warp_perspective experimental.remap",
+        "test_transforms.py",
+    ),
+    "transforms": (
+        "transforms.translation transforms.scale transforms.rotation transforms.shear transforms.crop transforms.combine "
+        "coord_transform coord_flip",
+        "test_transforms.py",
+    ),
     "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
@@ -48,8 +57,10 @@ TABLE = {
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
 #: Operators in image groups whose results are not images.
-WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
+WITHOUT_PICTURES = {"experimental.remap", "decoders.numpy", "peek_image_shape"}
+PICTURED = [
+    path for name in ("decoding", "geometry", "displacement", "color and filters") for path in TABLE[name][0].split()
+]
 
 
 def test_it_is_the_registry():
@@ -64,7 +75,7 @@ def test_what_belongs_to_each(path, files):
     assert operator.attrgetter(description.class_path)(ops).description is description
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "operators").glob("*.md")]
     assert sum(f"## fn.{path}\n" in page for page in pages) == 1
-    name = path.removeprefix("reductions.").removeprefix("random.")
+    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("transforms.").removeprefix("experimental.")
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
 
