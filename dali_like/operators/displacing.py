@@ -49,7 +49,7 @@ def sphere(
     def positions(y: NDArray[np.float32], x: NDArray[np.float32]) -> _Positions:
         height, width = image.shape[:2]
         down, across = y - np.float32(height / 2), x - np.float32(width / 2)
-        distance = np.sqrt(down * down + across * across) / np.float32(max(height, width) / 2)
+        distance = np.sqrt(down * down + across * across) / np.float32(max(height // 2, width // 2, 1))
         return down * distance + np.float32(height / 2), across * distance + np.float32(width / 2)
 
     return _displaced(call, image, mask, interp_type, fill_value, positions)

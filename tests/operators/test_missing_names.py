@@ -14,10 +14,9 @@ from dali_like import fn, ops
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
-        (fn, "water", "DALI has water, dali_like has not. Instead, write it as a function of one sample"),
+        (fn, "grid_mask", "DALI has grid_mask, dali_like has not. Instead, write it as a function of one sample"),
         (fn, "optical_flow", "an operator for the GPU: compute it with PyTorch or CuPy"),
         (fn, "zeros_like", "types.Constant"),
-        (fn, "transforms", "fn.warp_affine"),
         (fn, "spectrogram", "DALI has spectrogram, .* fn.decoders.audio"),
         (fn.experimental, "debayer", "an operator for the GPU"),
         (ops, "OpticalFlow", "DALI has OpticalFlow, .* for the GPU"),
