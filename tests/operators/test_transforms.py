@@ -85,7 +85,7 @@ def test_remap_of_sequences_has_a_map_for_each_frame():
         (lambda node: fn.transforms.rotation(angle=1.0, axis=(0, 0, 0)), "axis must have 3 elements"),
         (lambda node: fn.transforms.shear(), "pass either shear or angles"),
         (lambda node: fn.coord_transform(node, M=(1, 2)), "rows of 3 elements"),
-        (lambda node: fn.experimental.warp_perspective(node), "pass matrix= or a second input"),
+        (fn.experimental.warp_perspective, "pass matrix= or a second input"),
     ],
 )
 def test_messages(define, message):
