@@ -55,6 +55,7 @@ def test_transforms(dali, given, cases, reverse_order):
     compare(dali, define, [given], bound=3e-5, mean=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.*transform_translation.*deprecated:DeprecationWarning")
 def test_values_per_sample_and_per_frame(dali):
     angles = [np.float32(10), np.float32(50)]
     films = [np.array([[1, 2], [3, 4], [5, 6]], np.float32), np.array([[7, 8], [9, 1]], np.float32)]
