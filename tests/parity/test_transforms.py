@@ -62,6 +62,7 @@ def test_values_per_sample_and_per_frame(dali):
 
     def define(library, matrix, pair, angle, film):
         transforms, frames = library.fn.transforms, library.fn.per_frame(film)
+        angle = library.fn.squeeze(angle, axes=0)
         moved = transforms.translation(offset=frames)
         return [
             transforms.translation(offset=pair),
