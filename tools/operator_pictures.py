@@ -53,10 +53,12 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "experimental.decoders.image_crop": {"crop": [80, 95], "crop_pos_x": 0.6, "crop_pos_y": 0.2},
     "experimental.decoders.image_random_crop": {"seed": 5},
     "experimental.decoders.image_slice": {"rel_start": [0.1, 0.3], "rel_end": [0.6, 0.9]},
+    "experimental.warp_perspective": {"matrix": [1.0, 0.3, -20.0, 0.1, 1.2, -15.0, 0.001, 0.002, 1.0], "fill_value": 255},
     "flip": {},
     "gaussian_blur": {"sigma": 3.0},
     "hsv": {"hue": 120.0, "saturation": 1.4},
     "hue": {"hue": 200.0},
+    "jitter": {"nDegree": 8, "seed": 4},
     "jpeg_compression_distortion": {"quality": 4},
     "mel_filter_bank": {"sample_rate": 16000.0, "nfilter": 64},
     "mfcc": {"n_mfcc": 20, "normalize": True},
@@ -74,7 +76,9 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "slice": {"rel_start": [0.4, 0.1], "rel_end": [0.9, 0.7]},
     "spectrogram": {"nfft": 512, "window_length": 400, "window_step": 80},
     "to_decibels": {"cutoff_db": -70.0},
+    "sphere": {"interp_type": types.INTERP_LINEAR, "fill_value": 255},
     "warp_affine": {"matrix": [1.0, 0.4, -26.0, 0.1, 1.0, -7.0], "fill_value": 255},
+    "water": {"interp_type": types.INTERP_LINEAR, "fill_value": 255},
 }
 #: Inputs behind the photograph.
 _INPUTS: Mapping[str, Sequence[Any]] = {"experimental.filter": [np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)]}

@@ -17,6 +17,7 @@ from dali_like.fn import noise as noise
 from dali_like.fn import random as random
 from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
+from dali_like.fn import transforms as transforms
 from dali_like.fn._external_source import external_source as external_source
 
 _Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]
@@ -813,6 +814,94 @@ def laplacian(
     ...
 
 @overload
+def coord_transform(
+    points: DataNode | _Constant,
+    /,
+    *,
+    M: _Floats | DataNode | None = None,
+    T: _Floats | DataNode | None = None,
+    MT: _Floats | DataNode | None = None,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Apply affine transforms to points or vectors: ``M @ point + T``.
+
+    Each argument may have a value for each frame of a sequence.
+
+    Args:
+        points: any number of points in the last dimension, at least 2 dimensions, any dtype.
+        M: matrix with a column for each element of a point, and any number of rows, or one factor for all elements.
+            Default: 1.
+        T: summand for each row of `M`, or one for all. Default: 0.
+        MT: matrix with a further column, which is `T`, or one factor for all elements.
+        dtype: FLOAT, or the type of the points; integers are rounded and saturate.
+    """
+
+@overload
+def coord_transform(
+    points: _Sequence[DataNode],
+    /,
+    *,
+    M: _Floats | DataNode | None = None,
+    T: _Floats | DataNode | None = None,
+    MT: _Floats | DataNode | None = None,
+    dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def coord_flip(
+    points: DataNode | _Constant,
+    /,
+    *,
+    flip_x: int | DataNode = 1,
+    flip_y: int | DataNode = 0,
+    flip_z: int | DataNode = 0,
+    center_x: float | DataNode = 0.5,
+    center_y: float | DataNode = 0.5,
+    center_z: float | DataNode = 0.5,
+    layout: str = "",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Mirror points.
+
+    Args:
+        points: points of 1 to 3 elements in 2 dimensions, FLOAT.
+        flip_x, flip_y, flip_z: whether to mirror horizontally, vertically, in depth.
+        center_x, center_y, center_z: coordinate that stays in place.
+        layout: order of the elements of a point, by the letters x, y and z. Default: "x", "xy" or "xyz".
+    """
+
+@overload
+def coord_flip(
+    points: _Sequence[DataNode],
+    /,
+    *,
+    flip_x: int | DataNode = 1,
+    flip_y: int | DataNode = 0,
+    flip_z: int | DataNode = 0,
+    center_x: float | DataNode = 0.5,
+    center_y: float | DataNode = 0.5,
+    center_z: float | DataNode = 0.5,
+    layout: str = "",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def flip(
     image: DataNode | _Constant,
     /,
@@ -1107,6 +1196,137 @@ def peek_image_shape(
     /,
     *,
     dtype: _DataType = ...,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def sphere(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images look like a sphere: magnify their center.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+
+@overload
+def sphere(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def water(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    ampl_x: float = 10.0,
+    ampl_y: float = 10.0,
+    freq_x: float = 0.049087,
+    freq_y: float = 0.049087,
+    phase_x: float = 0.0,
+    phase_y: float = 0.0,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images look as if they were under water: shift rows and columns along waves.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        ampl_x, ampl_y: amplitudes of the waves, in pixels.
+        freq_x, freq_y: frequencies, in radians per pixel.
+        phase_x, phase_y: phases, in radians.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+
+@overload
+def water(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    ampl_x: float = 10.0,
+    ampl_y: float = 10.0,
+    freq_x: float = 0.049087,
+    freq_y: float = 0.049087,
+    phase_x: float = 0.0,
+    phase_y: float = 0.0,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def jitter(
+    image: DataNode | _Constant,
+    /,
+    *,
+    mask: int | DataNode = 1,
+    nDegree: int = 2,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Move each pixel by random amounts in both directions.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        nDegree: the pixels move by whole numbers from ``-nDegree / 2`` to ``nDegree / 2``, all with the same probability.
+        interp_type: INTERP_NN or INTERP_LINEAR; both give the same result.
+        fill_value: value outside the image.
+    """
+
+@overload
+def jitter(
+    image: _Sequence[DataNode],
+    /,
+    *,
+    mask: int | DataNode = 1,
+    nDegree: int = 2,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_NN,
+    fill_value: float = 0.0,
+    seed: int = -1,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -1442,6 +1662,78 @@ def erase(
     ...
 
 @overload
+def dump_image(
+    input: DataNode | _Constant,
+    /,
+    *,
+    suffix: str = "",
+    input_layout: str = "HWC",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Write images to files in the current directory, for debugging, and return them.
+
+    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
+    is one channel. The next batch overwrites the files.
+
+    Args:
+        input: uint8 images of one or three channels.
+        suffix: a part of the file names.
+        input_layout: "HWC".
+    """
+
+@overload
+def dump_image(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    suffix: str = "",
+    input_layout: str = "HWC",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def get_property(
+    input: DataNode | _Constant,
+    /,
+    *,
+    key: Literal["source_info", "layout"],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return a property of each sample, as an array of bytes.
+
+    Args:
+        input: any dtype.
+        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
+            directly or with operators between; empty for other samples.
+
+    Returns:
+        Text as a one-dimensional array of uint8.
+    """
+
+@overload
+def get_property(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    key: Literal["source_info", "layout"],
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def crop_mirror_normalize(
     image: DataNode | _Constant,
     /,
@@ -1635,78 +1927,6 @@ def permute_batch(
     /,
     *,
     indices: _Ints | DataNode,
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> list[DataNode]:
-    ...
-
-@overload
-def dump_image(
-    input: DataNode | _Constant,
-    /,
-    *,
-    suffix: str = "",
-    input_layout: str = "HWC",
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> DataNode:
-    """Write images to files in the current directory, for debugging, and return them.
-
-    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
-    is one channel. The next batch overwrites the files.
-
-    Args:
-        input: uint8 images of one or three channels.
-        suffix: a part of the file names.
-        input_layout: "HWC".
-    """
-
-@overload
-def dump_image(
-    input: _Sequence[DataNode],
-    /,
-    *,
-    suffix: str = "",
-    input_layout: str = "HWC",
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> list[DataNode]:
-    ...
-
-@overload
-def get_property(
-    input: DataNode | _Constant,
-    /,
-    *,
-    key: Literal["source_info", "layout"],
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> DataNode:
-    """Return a property of each sample, as an array of bytes.
-
-    Args:
-        input: any dtype.
-        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
-            directly or with operators between; empty for other samples.
-
-    Returns:
-        Text as a one-dimensional array of uint8.
-    """
-
-@overload
-def get_property(
-    input: _Sequence[DataNode],
-    /,
-    *,
-    key: Literal["source_info", "layout"],
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

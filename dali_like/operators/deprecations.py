@@ -18,6 +18,7 @@ OPERATORS = {
     "image_decoder_random_crop": "decoders.image_random_crop",
     "image_decoder_slice": "decoders.image_slice",
     "normal_distribution": "random.normal",
+    "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
 }
 #: Deprecated names of arguments by operator, and their current names.

@@ -219,7 +219,7 @@ class BoundOperator:
             SampleError: the number of values differs from the number of frames.
         """
         parameters = self.description.parameters
-        if not any(parameter.per_frame for parameter in parameters.values()) or "F" not in call.layout:
+        if not call.layouts or "F" not in call.layout or not any(each.per_frame for each in parameters.values()):
             return []
         framed = {name for name in call.framed if isinstance(name, int) or parameters[name].per_frame}
         if not framed:

@@ -17,6 +17,7 @@ from dali_like.ops import noise as noise
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
+from dali_like.ops import transforms as transforms
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
 from dali_like.ops._registry import cpu_ops as cpu_ops
@@ -1156,6 +1157,131 @@ class Laplacian:
         ...
     
 
+class CoordTransform:
+    """Apply affine transforms to points or vectors: ``M @ point + T``.
+
+    Each argument may have a value for each frame of a sequence.
+
+    Args:
+        points: any number of points in the last dimension, at least 2 dimensions, any dtype.
+        M: matrix with a column for each element of a point, and any number of rows, or one factor for all elements.
+            Default: 1.
+        T: summand for each row of `M`, or one for all. Default: 0.
+        MT: matrix with a further column, which is `T`, or one factor for all elements.
+        dtype: FLOAT, or the type of the points; integers are rounded and saturate.
+    """
+    def __init__(
+        self,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        points: DataNode | _Constant,
+        /,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        points: _Sequence[DataNode],
+        /,
+        *,
+        M: _Floats | DataNode | None = ...,
+        T: _Floats | DataNode | None = ...,
+        MT: _Floats | DataNode | None = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class CoordFlip:
+    """Mirror points.
+
+    Args:
+        points: points of 1 to 3 elements in 2 dimensions, FLOAT.
+        flip_x, flip_y, flip_z: whether to mirror horizontally, vertically, in depth.
+        center_x, center_y, center_z: coordinate that stays in place.
+        layout: order of the elements of a point, by the letters x, y and z. Default: "x", "xy" or "xyz".
+    """
+    def __init__(
+        self,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        points: DataNode | _Constant,
+        /,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        points: _Sequence[DataNode],
+        /,
+        *,
+        flip_x: int | DataNode = ...,
+        flip_y: int | DataNode = ...,
+        flip_z: int | DataNode = ...,
+        center_x: float | DataNode = ...,
+        center_y: float | DataNode = ...,
+        center_z: float | DataNode = ...,
+        layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Flip:
     """Mirror images and volumes.
 
@@ -1569,6 +1695,193 @@ class PeekImageShape:
         /,
         *,
         dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Sphere:
+    """Make images look like a sphere: magnify their center.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Water:
+    """Make images look as if they were under water: shift rows and columns along waves.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        ampl_x, ampl_y: amplitudes of the waves, in pixels.
+        freq_x, freq_y: frequencies, in radians per pixel.
+        phase_x, phase_y: phases, in radians.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        ampl_x: float = ...,
+        ampl_y: float = ...,
+        freq_x: float = ...,
+        freq_y: float = ...,
+        phase_x: float = ...,
+        phase_y: float = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Jitter:
+    """Move each pixel by random amounts in both directions.
+
+    Args:
+        image: UINT8 or FLOAT.
+        mask: 0 leaves the image unchanged.
+        nDegree: the pixels move by whole numbers from ``-nDegree / 2`` to ``nDegree / 2``, all with the same probability.
+        interp_type: INTERP_NN or INTERP_LINEAR; both give the same result.
+        fill_value: value outside the image.
+    """
+    def __init__(
+        self,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        mask: int | DataNode = ...,
+        nDegree: int = ...,
+        interp_type: DALIInterpType = ...,
+        fill_value: float = ...,
+        seed: int = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -2057,6 +2370,107 @@ class Erase:
         ...
     
 
+class DumpImage:
+    """Write images to files in the current directory, for debugging, and return them.
+
+    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
+    is one channel. The next batch overwrites the files.
+
+    Args:
+        input: uint8 images of one or three channels.
+        suffix: a part of the file names.
+        input_layout: "HWC".
+    """
+    def __init__(
+        self,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        suffix: str = ...,
+        input_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class GetProperty:
+    """Return a property of each sample, as an array of bytes.
+
+    Args:
+        input: any dtype.
+        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
+            directly or with operators between; empty for other samples.
+
+    Returns:
+        Text as a one-dimensional array of uint8.
+    """
+    def __init__(
+        self,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        key: Literal["source_info", "layout"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class CropMirrorNormalize:
     """Crop, mirror and normalize images, and change their layout and dtype, in one step.
 
@@ -2334,107 +2748,6 @@ class PermuteBatch:
         /,
         *,
         indices: _Ints | DataNode = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class DumpImage:
-    """Write images to files in the current directory, for debugging, and return them.
-
-    The image at position 3 in the batch goes to the file "3-suffix-0.ppm". It has the text format of PPM, or of PGM if there
-    is one channel. The next batch overwrites the files.
-
-    Args:
-        input: uint8 images of one or three channels.
-        suffix: a part of the file names.
-        input_layout: "HWC".
-    """
-    def __init__(
-        self,
-        *,
-        suffix: str = ...,
-        input_layout: str = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        input: DataNode | _Constant,
-        /,
-        *,
-        suffix: str = ...,
-        input_layout: str = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        input: _Sequence[DataNode],
-        /,
-        *,
-        suffix: str = ...,
-        input_layout: str = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class GetProperty:
-    """Return a property of each sample, as an array of bytes.
-
-    Args:
-        input: any dtype.
-        key: "layout": the letters of the layout. "source_info": the name of the file that a reader has read the sample from,
-            directly or with operators between; empty for other samples.
-
-    Returns:
-        Text as a one-dimensional array of uint8.
-    """
-    def __init__(
-        self,
-        *,
-        key: Literal["source_info", "layout"] = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        input: DataNode | _Constant,
-        /,
-        *,
-        key: Literal["source_info", "layout"] = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        input: _Sequence[DataNode],
-        /,
-        *,
-        key: Literal["source_info", "layout"] = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,

@@ -117,10 +117,12 @@ CASES = {
     "sequence_rearrange": arrays({"new_order": [0, 0]}),
     "shapes": arrays(),
     "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
+    "sphere": Case({}, ["uint8", "float32"]),
     "squeeze": arrays({"axes": []}),
     "stack": arrays({"axis": 2}, inputs=3),
     "to_decibels": arrays({"reference": 3.0}, ["float32"]),
     "transpose": arrays({"perm": [2, 0, 1]}),
+    "water": Case({}, ["uint8", "float32"]),
     "warp_affine": Case({"matrix": [0.9, 0.2, -0.3, -0.15, 1.1, 0.7]}),
     "zeros_like": arrays(),
 }
@@ -128,6 +130,14 @@ CASES = {
 OTHERS = {
     "batch_permutation": "tests/operators/test_permutations.py",
     "audio_resample": "tests/operators/test_spectra.py",
+    **dict.fromkeys(
+        [f"transforms.{name}" for name in ("translation", "scale", "rotation", "shear", "crop", "combine")],
+        "tests/operators/test_transforms.py",
+    ),
+    **dict.fromkeys(
+        ["coord_transform", "coord_flip", "jitter", "experimental.warp_perspective", "experimental.remap"],
+        "tests/operators/test_transforms.py",
+    ),
     "constant": "tests/operators/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
     "decoders.image_crop": "tests/operators/test_decoding.py",

@@ -37,6 +37,15 @@ TABLE = {
         "resize_crop_mirror fast_resize_crop_mirror experimental.resize experimental.tensor_resize random_crop_generator",
         "test_resizing.py",
     ),
+    "displacement": (
+        "sphere water jitter experimental.warp_perspective experimental.remap",
+        "test_transforms.py",
+    ),
+    "transforms": (
+        "transforms.translation transforms.scale transforms.rotation transforms.shear transforms.crop transforms.combine "
+        "coord_transform coord_flip",
+        "test_transforms.py",
+    ),
     "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
@@ -77,6 +86,7 @@ WITH_PICTURES = [
     "decoding",
     "decoding of any depth",
     "geometry",
+    "displacement",
     "scaling in other ways",
     "color and filters",
     "convolutions",
@@ -88,7 +98,7 @@ WITH_PICTURES = [
 #: Operators in these groups whose results are not images or sounds, and a second name.
 WITHOUT_PICTURES = {
     *("decoders.numpy", "peek_image_shape", "experimental.peek_image_shape"),
-    *("random_crop_generator", "experimental.debayer"),
+    *("random_crop_generator", "experimental.remap", "experimental.debayer"),
     *("decoders.audio", "experimental.audio_resample"),
 }
 PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
@@ -106,7 +116,7 @@ def test_what_belongs_to_each(path, files):
     assert operator.attrgetter(description.class_path)(ops).description is description
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "operators").glob("*.md")]
     assert sum(f"## fn.{path}\n" in page for page in pages) == 1
-    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("experimental.")
+    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("transforms.").removeprefix("experimental.")
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
 

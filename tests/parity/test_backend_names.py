@@ -45,6 +45,7 @@ OTHERS = {
 }
 OTHER_TYPES = {
     *(("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")),
+    ("transforms__Rotation", "angle"),  # one for each frame
     *(("AudioResample", "out_length"), ("experimental__AudioResample", "out_length")),  # INT64
 }
 

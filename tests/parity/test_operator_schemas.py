@@ -60,6 +60,10 @@ OTHER_DEFAULTS = {
     ("noise.shot", "factor"): "DALI uses 12, not the 20 of its schema: see test_noises.py",
     ("dl_tensor_python_function", "batch_processing"): "DALI's class passes True",
     ("experimental.numba_function", "setup_fn"): "the address of none",
+    ("experimental.warp_perspective", "matrix"): "None is no matrix",
+    ("experimental.warp_perspective", "size"): "None is the size of the image",
+    ("experimental.warp_perspective", "fill_value"): "the number for all channels",
+    **{("transforms.crop", name): "None is 0 or 1" for name in ("from_start", "from_end", "to_start", "to_end")},
     ("one_hot", "axis"): "None is -1; but then a number in an array gets no further dimension",
 }
 #: Of every operator.

@@ -187,6 +187,97 @@ def filter(
     ...
 
 @overload
+def warp_perspective(
+    image: DataNode | _Constant,
+    matrix_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    matrix: _Floats | DataNode | None = None,
+    inverse_map: bool = True,
+    size: _Floats | DataNode | None = None,
+    pixel_origin: Literal["corner", "center"] = "corner",
+    border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = "constant",
+    fill_value: _Floats = (0.0,),
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Apply perspective transforms to images.
+
+    Args:
+        image: UINT8, UINT16, INT16 or FLOAT.
+        matrix_input: the transform as a 3x3 matrix of floats, instead of `matrix`.
+        matrix: rows of the transform of (x, y, 1), in pixels.
+        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
+        size: size of the result, as (height, width). Default: that of the image.
+        pixel_origin: position of the first pixel's center: (0.5, 0.5) for "corner", (0, 0) for "center".
+        border_mode: values outside the image: `fill_value`, or the image's own, continued in this way.
+        fill_value: value outside the image for all channels, or one for each.
+        interp_type: INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.
+    """
+
+@overload
+def warp_perspective(
+    image: _Sequence[DataNode],
+    matrix_input: _Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    matrix: _Floats | DataNode | None = None,
+    inverse_map: bool = True,
+    size: _Floats | DataNode | None = None,
+    pixel_origin: Literal["corner", "center"] = "corner",
+    border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = "constant",
+    fill_value: _Floats = (0.0,),
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def remap(
+    image: DataNode | _Constant,
+    mapx: DataNode | _Constant,
+    mapy: DataNode | _Constant,
+    /,
+    *,
+    interp: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    pixel_origin: Literal["corner", "center"] = "corner",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Take each pixel of the result from a position in the image; 0 outside of it.
+
+    Args:
+        image: UINT8, UINT16, INT16 or FLOAT, with 1 or 3 channels.
+        mapx, mapy: positions for each pixel of the result, FLOAT, in the layout HW, or FHW for one of each frame.
+        interp: INTERP_NN, INTERP_LINEAR, INTERP_CUBIC or INTERP_LANCZOS3, which is OpenCV's with 8 pixels.
+        pixel_origin: position of the first pixel's center: (0.5, 0.5) for "corner", (0, 0) for "center".
+    """
+
+@overload
+def remap(
+    image: _Sequence[DataNode],
+    mapx: _Sequence[DataNode] | _Constant,
+    mapy: _Sequence[DataNode] | _Constant,
+    /,
+    *,
+    interp: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    pixel_origin: Literal["corner", "center"] = "corner",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def peek_image_shape(
     data: DataNode | _Constant,
     /,
@@ -250,6 +341,58 @@ def median_blur(
     /,
     *,
     window_size: _Ints | DataNode = (3, 3),
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def inflate(
+    input: DataNode | _Constant,
+    /,
+    *,
+    shape: _Ints | DataNode,
+    dtype: _DataType = ...,
+    chunk_sizes: _Ints | DataNode | None = None,
+    chunk_offsets: _Ints | DataNode | None = None,
+    algorithm: Literal["LZ4"] = "LZ4",
+    layout: str = "",
+    sequence_axis_name: str = "F",
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
+
+    Args:
+        input: one-dimensional uint8 arrays of compressed data: LZ4 blocks, or frames, which DALI does not accept.
+        shape: shape of the decompressed array, or of each chunk of it.
+        dtype: data type of the decompressed array.
+        chunk_sizes: sizes of the chunks, in bytes. Default: each chunk ends where the next one begins.
+        chunk_offsets: positions of the chunks, in bytes. Default: each chunk begins where the one before ends.
+        algorithm: the method of compression.
+        layout: layout of the decompressed array, or of each chunk of it.
+        sequence_axis_name: letter of the dimension that counts the chunks; used if there is a `layout`.
+
+    Returns:
+        The decompressed array. With `chunk_sizes` or `chunk_offsets` its first dimension counts the chunks.
+    """
+
+@overload
+def inflate(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    shape: _Ints | DataNode,
+    dtype: _DataType = ...,
+    chunk_sizes: _Ints | DataNode | None = None,
+    chunk_offsets: _Ints | DataNode | None = None,
+    algorithm: Literal["LZ4"] = "LZ4",
+    layout: str = "",
+    sequence_axis_name: str = "F",
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,
@@ -332,58 +475,6 @@ def erode(
     border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = "constant",
     iterations: int = 1,
     mask_size: _Ints | DataNode = (3, 3),
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> list[DataNode]:
-    ...
-
-@overload
-def inflate(
-    input: DataNode | _Constant,
-    /,
-    *,
-    shape: _Ints | DataNode,
-    dtype: _DataType = ...,
-    chunk_sizes: _Ints | DataNode | None = None,
-    chunk_offsets: _Ints | DataNode | None = None,
-    algorithm: Literal["LZ4"] = "LZ4",
-    layout: str = "",
-    sequence_axis_name: str = "F",
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> DataNode:
-    """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
-
-    Args:
-        input: one-dimensional uint8 arrays of compressed data: LZ4 blocks, or frames, which DALI does not accept.
-        shape: shape of the decompressed array, or of each chunk of it.
-        dtype: data type of the decompressed array.
-        chunk_sizes: sizes of the chunks, in bytes. Default: each chunk ends where the next one begins.
-        chunk_offsets: positions of the chunks, in bytes. Default: each chunk begins where the one before ends.
-        algorithm: the method of compression.
-        layout: layout of the decompressed array, or of each chunk of it.
-        sequence_axis_name: letter of the dimension that counts the chunks; used if there is a `layout`.
-
-    Returns:
-        The decompressed array. With `chunk_sizes` or `chunk_offsets` its first dimension counts the chunks.
-    """
-
-@overload
-def inflate(
-    input: _Sequence[DataNode],
-    /,
-    *,
-    shape: _Ints | DataNode,
-    dtype: _DataType = ...,
-    chunk_sizes: _Ints | DataNode | None = None,
-    chunk_offsets: _Ints | DataNode | None = None,
-    algorithm: Literal["LZ4"] = "LZ4",
-    layout: str = "",
-    sequence_axis_name: str = "F",
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

@@ -250,6 +250,132 @@ class Filter:
         ...
     
 
+class WarpPerspective:
+    """Apply perspective transforms to images.
+
+    Args:
+        image: UINT8, UINT16, INT16 or FLOAT.
+        matrix_input: the transform as a 3x3 matrix of floats, instead of `matrix`.
+        matrix: rows of the transform of (x, y, 1), in pixels.
+        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
+        size: size of the result, as (height, width). Default: that of the image.
+        pixel_origin: position of the first pixel's center: (0.5, 0.5) for "corner", (0, 0) for "center".
+        border_mode: values outside the image: `fill_value`, or the image's own, continued in this way.
+        fill_value: value outside the image for all channels, or one for each.
+        interp_type: INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.
+    """
+    def __init__(
+        self,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = ...,
+        fill_value: _Floats = ...,
+        interp_type: DALIInterpType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        matrix_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = ...,
+        fill_value: _Floats = ...,
+        interp_type: DALIInterpType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        matrix_input: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = ...,
+        fill_value: _Floats = ...,
+        interp_type: DALIInterpType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Remap:
+    """Take each pixel of the result from a position in the image; 0 outside of it.
+
+    Args:
+        image: UINT8, UINT16, INT16 or FLOAT, with 1 or 3 channels.
+        mapx, mapy: positions for each pixel of the result, FLOAT, in the layout HW, or FHW for one of each frame.
+        interp: INTERP_NN, INTERP_LINEAR, INTERP_CUBIC or INTERP_LANCZOS3, which is OpenCV's with 8 pixels.
+        pixel_origin: position of the first pixel's center: (0.5, 0.5) for "corner", (0, 0) for "center".
+    """
+    def __init__(
+        self,
+        *,
+        interp: DALIInterpType = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        mapx: DataNode | _Constant,
+        mapy: DataNode | _Constant,
+        /,
+        *,
+        interp: DALIInterpType = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        mapx: _Sequence[DataNode] | _Constant,
+        mapy: _Sequence[DataNode] | _Constant,
+        /,
+        *,
+        interp: DALIInterpType = ...,
+        pixel_origin: Literal["corner", "center"] = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class PeekImageShape:
     """Return the shapes that encoded images have after decoding. Reads only their headers.
 
@@ -343,6 +469,78 @@ class MedianBlur:
         /,
         *,
         window_size: _Ints | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Inflate:
+    """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
+
+    Args:
+        input: one-dimensional uint8 arrays of compressed data: LZ4 blocks, or frames, which DALI does not accept.
+        shape: shape of the decompressed array, or of each chunk of it.
+        dtype: data type of the decompressed array.
+        chunk_sizes: sizes of the chunks, in bytes. Default: each chunk ends where the next one begins.
+        chunk_offsets: positions of the chunks, in bytes. Default: each chunk begins where the one before ends.
+        algorithm: the method of compression.
+        layout: layout of the decompressed array, or of each chunk of it.
+        sequence_axis_name: letter of the dimension that counts the chunks; used if there is a `layout`.
+
+    Returns:
+        The decompressed array. With `chunk_sizes` or `chunk_offsets` its first dimension counts the chunks.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode = ...,
+        dtype: _DataType = ...,
+        chunk_sizes: _Ints | DataNode | None = ...,
+        chunk_offsets: _Ints | DataNode | None = ...,
+        algorithm: Literal["LZ4"] = ...,
+        layout: str = ...,
+        sequence_axis_name: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Constant,
+        /,
+        *,
+        shape: _Ints | DataNode = ...,
+        dtype: _DataType = ...,
+        chunk_sizes: _Ints | DataNode | None = ...,
+        chunk_offsets: _Ints | DataNode | None = ...,
+        algorithm: Literal["LZ4"] = ...,
+        layout: str = ...,
+        sequence_axis_name: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: _Sequence[DataNode],
+        /,
+        *,
+        shape: _Ints | DataNode = ...,
+        dtype: _DataType = ...,
+        chunk_sizes: _Ints | DataNode | None = ...,
+        chunk_offsets: _Ints | DataNode | None = ...,
+        algorithm: Literal["LZ4"] = ...,
+        layout: str = ...,
+        sequence_axis_name: str = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -459,78 +657,6 @@ class Erode:
         border_mode: Literal["constant", "replicate", "reflect", "reflect_101", "wrap"] = ...,
         iterations: int = ...,
         mask_size: _Ints | DataNode = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class Inflate:
-    """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
-
-    Args:
-        input: one-dimensional uint8 arrays of compressed data: LZ4 blocks, or frames, which DALI does not accept.
-        shape: shape of the decompressed array, or of each chunk of it.
-        dtype: data type of the decompressed array.
-        chunk_sizes: sizes of the chunks, in bytes. Default: each chunk ends where the next one begins.
-        chunk_offsets: positions of the chunks, in bytes. Default: each chunk begins where the one before ends.
-        algorithm: the method of compression.
-        layout: layout of the decompressed array, or of each chunk of it.
-        sequence_axis_name: letter of the dimension that counts the chunks; used if there is a `layout`.
-
-    Returns:
-        The decompressed array. With `chunk_sizes` or `chunk_offsets` its first dimension counts the chunks.
-    """
-    def __init__(
-        self,
-        *,
-        shape: _Ints | DataNode = ...,
-        dtype: _DataType = ...,
-        chunk_sizes: _Ints | DataNode | None = ...,
-        chunk_offsets: _Ints | DataNode | None = ...,
-        algorithm: Literal["LZ4"] = ...,
-        layout: str = ...,
-        sequence_axis_name: str = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        input: DataNode | _Constant,
-        /,
-        *,
-        shape: _Ints | DataNode = ...,
-        dtype: _DataType = ...,
-        chunk_sizes: _Ints | DataNode | None = ...,
-        chunk_offsets: _Ints | DataNode | None = ...,
-        algorithm: Literal["LZ4"] = ...,
-        layout: str = ...,
-        sequence_axis_name: str = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        input: _Sequence[DataNode],
-        /,
-        *,
-        shape: _Ints | DataNode = ...,
-        dtype: _DataType = ...,
-        chunk_sizes: _Ints | DataNode | None = ...,
-        chunk_offsets: _Ints | DataNode | None = ...,
-        algorithm: Literal["LZ4"] = ...,
-        layout: str = ...,
-        sequence_axis_name: str = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
