@@ -5,10 +5,10 @@ Operator functions are made from their descriptions in `dali_like.operators`; ty
 
 from __future__ import annotations
 
-from dali_like.fn import decoders, experimental, io, random, readers, reductions  # noqa: F401
+from dali_like.fn import decoders, experimental, io, random, readers, reductions, segmentation  # noqa: F401
 from dali_like.fn._external_source import external_source  # noqa: F401
 from dali_like.fn._lazy_operators import lazy_operators
 
 __getattr__, __dir__ = lazy_operators(
-    __name__, "decoders", "experimental", "external_source", "io", "random", "readers", "reductions"
+    __name__, "decoders", "experimental", "external_source", "io", "random", "readers", "reductions", "segmentation"
 )

@@ -25,9 +25,7 @@ _ALTERNATIVES = {
     _CONSTANT: "full full_like ones ones_like zeros zeros_like",
     _MATRIX: "transforms. transform_translation transforms.combine transforms.crop transforms.rotation transforms.scale "
     "transforms.shear transforms.translation",
-    _BOXES: "bb_flip bbox_paste bbox_rotate box_encoder coord_flip coord_transform multi_paste random_bbox_crop "
-    "roi_random_crop segmentation. segmentation.random_mask_pixel segmentation.random_object_bbox "
-    "segmentation.select_masks ssd_random_crop",
+    _BOXES: "coord_flip coord_transform",
     "use fn.resize, then fn.crop and fn.flip": "fast_resize_crop_mirror resize_crop_mirror experimental.tensor_resize",
     "add numbers of fn.random.normal or fn.random.uniform to the images": "noise. noise.gaussian noise.salt_and_pepper "
     "noise.shot",

@@ -22,7 +22,7 @@ UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sour
 #: Names that DALI gives to several modules.
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
-    *("decoders", "file", "inputs", "random", "readers", "reductions"),  # of `fn` and `ops`
+    *("decoders", "file", "inputs", "random", "readers", "reductions", "segmentation"),  # of `fn` and `ops`
 }
 
 
