@@ -80,7 +80,8 @@ def bbox_paste(
     """
     rows = _corners_of(boxes)
     out = call.empty(boxes.shape, boxes.dtype)
-    margin = np.array([paste_x, paste_y], np.float32) * np.float32((ratio - 1) / ratio)
+    rest = np.float32((ratio - 1) / ratio)
+    margin = np.minimum(np.array([paste_x, paste_y], np.float32) * rest, rest)
     pasted = out.reshape(-1, 4)
     np.divide(rows, np.float32(ratio), out=pasted)
     pasted[:, :2] += margin
