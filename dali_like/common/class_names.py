@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 #: Words that are not capitalized as usual.
-_ACRONYMS = {"coco": "COCO", "mxnet": "MXNet", "rms": "RMS", "tfrecord": "TFRecord"}
+_ACRONYMS = {
+    "bbox": "BBox",
+    "coco": "COCO",
+    "mxnet": "MXNet",
+    "rms": "RMS",
+    "roi": "ROI",
+    "ssd": "SSD",
+    "tfrecord": "TFRecord",
+}
 
 
 def class_name(name: str) -> str:

@@ -45,6 +45,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "array-record": ("array-record>=0.8",),
         "lance": ("pylance>=0.20",),
         "zstd": ("zstandard>=0.22",),
+        "segmentation": ("scipy>=1.11",),
     }
 )
 

@@ -200,7 +200,7 @@ class BoundOperator:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
-        if call.framed and (frames := self._frames_of(call, inputs, arguments)):
+        if call.framed and self.per_sample and (frames := self._frames_of(call, inputs, arguments)):
             return self._compute_frames(call, frames)
         if not description.strided and self.per_sample:
             inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]

@@ -12,7 +12,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._windows import store
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import FloatArray, Ints, PerSample, at_least
+from dali_like.operators.parameters import FloatArray, Ints, PerFrame, PerSample, at_least
 
 _TYPES = [np.dtype(name) for name in ("uint8", "int16", "int32", "float32")]
 _PAIRS = ("in_anchors", "shapes", "out_anchors")
@@ -37,12 +37,12 @@ def multi_paste(
     call: OperatorCall,
     *images: Sequence[Array],
     in_ids: PerSample[Ints] | None = None,
-    in_anchors: PerSample[FloatArray] | None = None,
-    in_anchors_rel: PerSample[FloatArray] | None = None,
-    shapes: PerSample[FloatArray] | None = None,
-    shapes_rel: PerSample[FloatArray] | None = None,
-    out_anchors: PerSample[FloatArray] | None = None,
-    out_anchors_rel: PerSample[FloatArray] | None = None,
+    in_anchors: PerFrame[FloatArray] | None = None,
+    in_anchors_rel: PerFrame[FloatArray] | None = None,
+    shapes: PerFrame[FloatArray] | None = None,
+    shapes_rel: PerFrame[FloatArray] | None = None,
+    out_anchors: PerFrame[FloatArray] | None = None,
+    out_anchors_rel: PerFrame[FloatArray] | None = None,
     output_size: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> list[Array]:

@@ -154,7 +154,7 @@ class TestMasks:
     def test_scipy_is_an_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "scipy.ndimage", None)
 
-        with pytest.raises(MissingExtraError, match=r"random_object_bbox needs scipy.ndimage: .*\[segmentation\]"):
+        with pytest.raises(MissingExtraError, match=r"random_object_bbox needs scipy.ndimage: .*scipy>=1.11"):
             run(fn.segmentation.random_object_bbox, [np.eye(3, dtype=np.uint8)])
 
     @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ from tests.operators.running import run
 
 #: Required arguments of operators, without nodes.
 NEEDED: dict[str, dict[str, Any]] = {
+    "bbox_paste": {"ratio": 2.0},
+    "bbox_rotate": {"angle": 30.0, "input_shape": [9, 9]},
+    "box_encoder": {"anchors": [0, 0, 1, 1]},
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
     "constant": {"fdata": 1.0},
@@ -32,6 +35,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "reinterpret": {"shape": 3},
     "reshape": {"shape": 3},
     "resize": {"size": 3},
+    "roi_random_crop": {"crop_shape": 1, "roi_start": 0, "roi_end": 1},
     "rotate": {"angle": 30.0},
     "squeeze": {"axes": 0},
     "torch_python_function": {"function": len},
@@ -104,6 +108,7 @@ def is_allowed(parameter: Parameter, value: Any) -> bool:
     return all(rule.holds(parameter.check(value)) for rule in parameter.rules)
 
 
+@pytest.mark.filterwarnings("ignore:fn.ssd_random_crop is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("path", descriptions())
 def test_none_counts_as_not_given(path):
     description: Description = description_of(path)

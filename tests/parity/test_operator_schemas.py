@@ -50,6 +50,11 @@ OTHER_DEFAULTS = {
     ("erase", "axes"): "likewise",
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
+    ("bbox_rotate", "size"): "an empty list",
+    (
+        "segmentation.random_object_bbox",
+        "background",
+    ): "None is 0, or below the classes if 0 is one, which is what DALI does",
     ("warp_affine", "matrix"): "an empty list",
     ("one_hot", "axis"): "None is -1; but then a number in an array gets no further dimension",
 }
