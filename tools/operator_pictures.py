@@ -63,6 +63,12 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "mel_filter_bank": {"sample_rate": 16000.0, "nfilter": 64},
     "mfcc": {"n_mfcc": 20, "normalize": True},
     "nonsilent_region": {"cutoff_db": -40.0, "window_length": 256},
+    "multi_paste": {
+        "in_ids": [0, 0, 0],
+        "in_anchors": [[0, 0], [20, 60], [20, 60]],
+        "shapes": [[130, 100], [65, 90], [65, 90]],
+        "out_anchors": [[0, 0], [0, 105], [65, 105]],
+    },
     "normalize": {"axis_names": "HW", "scale": 64.0, "shift": 128.0, "dtype": types.UINT8},
     "pad": {"axes": [0, 1], "align": [50, 250]},
     "paste": {"ratio": 1.5, "fill_value": [70, 130, 180], "paste_x": 0.2, "paste_y": 0.8},

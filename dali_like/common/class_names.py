@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 #: Words that are not capitalized as usual.
-_ACRONYMS = {"coco": "COCO", "dl": "DL", "mfcc": "MFCC", "mxnet": "MXNet", "rms": "RMS", "tfrecord": "TFRecord"}
+_ACRONYMS = {
+    "bbox": "BBox",
+    "coco": "COCO",
+    "dl": "DL",
+    "mfcc": "MFCC",
+    "mxnet": "MXNet",
+    "rms": "RMS",
+    "roi": "ROI",
+    "ssd": "SSD",
+    "tfrecord": "TFRecord",
+}
 
 
 def class_name(name: str) -> str:

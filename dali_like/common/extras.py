@@ -49,6 +49,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "formats": ("imagecodecs>=2024.6.1",),
         "lz4": ("lz4>=4.3",),
         "numba": ("numba>=0.60",),
+        "segmentation": ("scipy>=1.11",),
     }
 )
 

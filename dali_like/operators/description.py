@@ -60,7 +60,8 @@ class Description:
         inputs: names of the inputs.
         min_inputs, max_inputs: allowed number of inputs; None: any number.
         layouts: allowed layouts of the first input, separated by spaces; empty: any or none.
-        num_outputs: number of outputs, or a function of the arguments that returns it.
+        num_outputs: number of outputs, or a function of the arguments, and of the names of the given inputs, that returns
+            it.
         output_layout: function of the first input's layout and the arguments. It returns the layout of the output, or a
             tuple with one for each output. It raises ArgumentError if the layout is not possible with these arguments. None:
             the layout of the first input.
@@ -127,7 +128,7 @@ class Description:
         values = {name: self.parameters[name].convert(value, self.name) for name, value in given.items()}
         if layouts:
             self._check_layout(layouts[0])
-        outputs = self._output_layouts(layouts[0] if layouts else "", values)
+        outputs = self._output_layouts(layouts, values)
         return BoundOperator(self, values, outputs, int(values.pop("seed", -1)) if self.random else None)
 
     def _check_layout(self, layouts: str) -> None:
@@ -137,10 +138,11 @@ class Description:
                 f"{self.name}: the input {self.inputs[0]} has the layout {layouts!r}; allowed are {', '.join(allowed)}"
             )
 
-    def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    def _output_layouts(self, layouts: Sequence[str], values: Mapping[str, Any]) -> tuple[str, ...]:
         given = {**{name: parameter.default for name, parameter in self.parameters.items()}, **values}
-        count = self.num_outputs if isinstance(self.num_outputs, int) else self.num_outputs(given)
-        inputs = layouts or self.layouts
+        with_inputs = {**given, **dict.fromkeys(self.inputs[: len(layouts)], True)}
+        count = self.num_outputs if isinstance(self.num_outputs, int) else self.num_outputs(with_inputs)
+        inputs = (layouts[0] if layouts else "") or self.layouts
         if self.output_layout is None:
             return (inputs,) + ("",) * (count - 1)
         candidates, errors = [], []
@@ -201,7 +203,7 @@ class BoundOperator:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
-        if call.framed and (frames := self._frames_of(call, inputs, arguments)):
+        if call.framed and self.per_sample and (frames := self._frames_of(call, inputs, arguments)):
             return self._compute_frames(call, frames)
         if not description.strided and self.per_sample:
             inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]

@@ -39,7 +39,10 @@ _TYPES: dict[Any, DALIDataType] = {
     DALIInterpType: DALIDataType.INTERP_TYPE,
 }
 #: Arguments that are layouts, or dimensions by their letters.
-_LAYOUTS = ("layout", "input_layout", "output_layout", "axis_names", "new_axis_names", "sequence_axis_name")
+_LAYOUTS = {
+    *("layout", "input_layout", "output_layout", "bbox_layout", "shape_layout"),
+    *("axis_names", "new_axis_names", "sequence_axis_name"),
+}
 _ARGUMENT_LINE = re.compile(r"    (\*?\w[\w, ]*): (.*)")
 
 

@@ -171,6 +171,11 @@ def _turn_about(axis: Floats | None, radians: float) -> NDArray[np.float64]:
     return turned
 
 
+def canvas_of(extents: Sequence[int], radians: float) -> tuple[int, ...]:
+    """Return the size of a rotated image, (height, width), that shows all of it."""
+    return _canvas(extents, np.abs(_turn(float(np.float32(radians)))))
+
+
 def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, ...]:
     """Return the size that shows all of a rotated image, or of all frames of a sequence.
 

@@ -17,6 +17,7 @@ from dali_like.ops import noise as noise
 from dali_like.ops import random as random
 from dali_like.ops import readers as readers
 from dali_like.ops import reductions as reductions
+from dali_like.ops import segmentation as segmentation
 from dali_like.ops import transforms as transforms
 from dali_like.ops._compose import Compose as Compose
 from dali_like.ops._external_source import ExternalSource as ExternalSource
@@ -638,6 +639,712 @@ class NonsilentRegion:
         window_length: int = ...,
         reference_power: float = ...,
         reset_interval: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+
+class RandomBBoxCrop:
+    """Choose a random window of an image by the overlap with its bounding boxes, and transform the boxes.
+
+    Results are the anchor and the shape of the window, by (x, y) or (x, y, z), for ``fn.slice``; the boxes that are kept, as
+    fractions of the window; their labels, if labels are given; and their indices, with `output_bbox_indices`. Anchor and
+    shape are fractions of the image. With `crop_shape` they are in pixels, as floats: pass ``normalized_anchor=False`` and
+    ``normalized_shape=False`` to ``fn.slice``.
+
+    Args:
+        boxes: float32 of shape (N, 4), or (N, 6) for volumes, as fractions of the image.
+        labels: integers of shape (N,) or (N, 1).
+        all_boxes_above_threshold: whether all boxes must reach the threshold, not only one.
+        allow_no_crop: whether the whole image is one of the possible results, as if it were one more threshold.
+        aspect_ratio: minimum and maximum of x / y; for volumes also of x / z and of y / z. Without `input_shape`, relative
+            to the image.
+        bbox_layout: order of the coordinates, such as "xyXY" (starts and ends) or "xyWH" (starts and extents). Default:
+            "xyXY" or "xyzXYZ".
+        bbox_prune_threshold: smallest part of a box inside the window that is kept. Default: boxes with their center in the
+            window are kept.
+        crop_shape: size of the window in pixels, in the order of `shape_layout`. Needs `input_shape`.
+        input_shape: shape of the image, in the order of `shape_layout`.
+        ltrb: deprecated; True for "xyXY", False for "xyWH".
+        num_attempts: number of windows to try with a threshold, before another one is drawn.
+        output_bbox_indices: whether to return the indices of the kept boxes.
+        scaling: minimum and maximum extent of the window, relative to the image.
+        shape_layout: order of `crop_shape` and `input_shape`. Default: "WH" or "WHD".
+        threshold_type: "iou": intersection over union of box and window; "overlap": part of the box inside the window.
+        thresholds: minimum overlaps; one of them is drawn.
+        total_num_attempts: number of windows to try, before the best of them is taken. Default: no limit. If no window can
+            satisfy the conditions, the operator then never returns.
+    """
+    def __init__(
+        self,
+        *,
+        all_boxes_above_threshold: bool = ...,
+        allow_no_crop: bool = ...,
+        aspect_ratio: _Floats = ...,
+        bbox_layout: str | None = ...,
+        bbox_prune_threshold: float | None = ...,
+        crop_shape: _Ints | DataNode | None = ...,
+        input_shape: _Ints | DataNode | None = ...,
+        ltrb: bool = ...,
+        num_attempts: int = ...,
+        output_bbox_indices: bool = ...,
+        scaling: _Floats = ...,
+        shape_layout: str | None = ...,
+        threshold_type: Literal["iou", "overlap"] = ...,
+        thresholds: _Floats = ...,
+        total_num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        labels: DataNode | _Constant | None = None,
+        /,
+        *,
+        all_boxes_above_threshold: bool = ...,
+        allow_no_crop: bool = ...,
+        aspect_ratio: _Floats = ...,
+        bbox_layout: str | None = ...,
+        bbox_prune_threshold: float | None = ...,
+        crop_shape: _Ints | DataNode | None = ...,
+        input_shape: _Ints | DataNode | None = ...,
+        ltrb: bool = ...,
+        num_attempts: int = ...,
+        output_bbox_indices: Literal[True],
+        scaling: _Floats = ...,
+        shape_layout: str | None = ...,
+        threshold_type: Literal["iou", "overlap"] = ...,
+        thresholds: _Floats = ...,
+        total_num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        labels: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        all_boxes_above_threshold: bool = ...,
+        allow_no_crop: bool = ...,
+        aspect_ratio: _Floats = ...,
+        bbox_layout: str | None = ...,
+        bbox_prune_threshold: float | None = ...,
+        crop_shape: _Ints | DataNode | None = ...,
+        input_shape: _Ints | DataNode | None = ...,
+        ltrb: bool = ...,
+        num_attempts: int = ...,
+        output_bbox_indices: Literal[True],
+        scaling: _Floats = ...,
+        shape_layout: str | None = ...,
+        threshold_type: Literal["iou", "overlap"] = ...,
+        thresholds: _Floats = ...,
+        total_num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        labels: DataNode | _Constant | None = None,
+        /,
+        *,
+        all_boxes_above_threshold: bool = ...,
+        allow_no_crop: bool = ...,
+        aspect_ratio: _Floats = ...,
+        bbox_layout: str | None = ...,
+        bbox_prune_threshold: float | None = ...,
+        crop_shape: _Ints | DataNode | None = ...,
+        input_shape: _Ints | DataNode | None = ...,
+        ltrb: bool = ...,
+        num_attempts: int = ...,
+        output_bbox_indices: Literal[False] = ...,
+        scaling: _Floats = ...,
+        shape_layout: str | None = ...,
+        threshold_type: Literal["iou", "overlap"] = ...,
+        thresholds: _Floats = ...,
+        total_num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        labels: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        all_boxes_above_threshold: bool = ...,
+        allow_no_crop: bool = ...,
+        aspect_ratio: _Floats = ...,
+        bbox_layout: str | None = ...,
+        bbox_prune_threshold: float | None = ...,
+        crop_shape: _Ints | DataNode | None = ...,
+        input_shape: _Ints | DataNode | None = ...,
+        ltrb: bool = ...,
+        num_attempts: int = ...,
+        output_bbox_indices: Literal[False] = ...,
+        scaling: _Floats = ...,
+        shape_layout: str | None = ...,
+        threshold_type: Literal["iou", "overlap"] = ...,
+        thresholds: _Floats = ...,
+        total_num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class SSDRandomCrop:
+    """Cut a random window out of an image by the overlap with its bounding boxes. Deprecated: use ``fn.random_bbox_crop``.
+
+    Results are the window, the boxes with their center in it, as fractions of the window, and their labels. The intersection
+    over union of the window with each box is at least 0, 0.1, 0.3, 0.5, 0.7 or 0.9; one of these is drawn, or the whole
+    image. Sides of the window are 0.3 to 1 of the image's.
+
+    Args:
+        image: any dtype.
+        boxes: float32 of shape (N, 4), as (left, top, right, bottom), fractions of the image.
+        labels: integers of shape (N,) or (N, 1).
+        num_attempts: number of windows to try with a threshold, before another one is drawn.
+    """
+    def __init__(
+        self,
+        *,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        boxes: DataNode | _Constant,
+        labels: DataNode | _Constant,
+        /,
+        *,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        boxes: _Sequence[DataNode] | _Constant,
+        labels: _Sequence[DataNode] | _Constant,
+        /,
+        *,
+        num_attempts: int = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+
+class ROIRandomCrop:
+    """Choose the start of a random window of fixed size that contains as much as possible of a region of interest.
+
+    A window larger than the region contains it; a smaller one lies inside it. The result is an int64 array with the start of
+    the window in each axis, for ``fn.slice``.
+
+    Args:
+        data: the window stays inside the bounds of this input; its values are ignored.
+        crop_shape: size of the window.
+        roi_start: start of the region.
+        roi_end: end of the region.
+        roi_shape: size of the region, instead of its end.
+        in_shape: shape of the data, instead of `data`. Without both, the window may reach beyond the data.
+    """
+    def __init__(
+        self,
+        *,
+        crop_shape: _Ints | DataNode = ...,
+        roi_start: _Ints | DataNode = ...,
+        roi_end: _Ints | DataNode | None = ...,
+        roi_shape: _Ints | DataNode | None = ...,
+        in_shape: _Ints | DataNode | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode | _Constant | None = None,
+        /,
+        *,
+        crop_shape: _Ints | DataNode = ...,
+        roi_start: _Ints | DataNode = ...,
+        roi_end: _Ints | DataNode | None = ...,
+        roi_shape: _Ints | DataNode | None = ...,
+        in_shape: _Ints | DataNode | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        crop_shape: _Ints | DataNode = ...,
+        roi_start: _Ints | DataNode = ...,
+        roi_end: _Ints | DataNode | None = ...,
+        roi_shape: _Ints | DataNode | None = ...,
+        in_shape: _Ints | DataNode | None = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class WarpAffine:
+    """Apply affine transforms to images and volumes.
+
+    Args:
+        image: any dtype.
+        matrix_input: the transform as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
+        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
+        size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
+        fill_value: value outside the image. Default: the nearest edge pixel.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        dtype: FLOAT, or the type of the input, which is the default.
+    """
+    def __init__(
+        self,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        matrix_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        matrix_input: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        matrix: _Floats | DataNode | None = ...,
+        inverse_map: bool = ...,
+        size: _Floats | DataNode | None = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Rotate:
+    """Rotate images and volumes about their center.
+
+    Args:
+        image: any dtype.
+        angle: in degrees, counter-clockwise.
+        axis: axis of rotation (x, y, z), for volumes.
+        size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
+        keep_size: whether to keep the size of the image, if `size` is not given.
+        fill_value: value outside the image. Default: the nearest edge pixel.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        dtype: FLOAT, or the type of the input, which is the default.
+    """
+    def __init__(
+        self,
+        *,
+        angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
+        size: _Floats | DataNode | None = ...,
+        keep_size: bool = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Constant,
+        /,
+        *,
+        angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
+        size: _Floats | DataNode | None = ...,
+        keep_size: bool = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: _Sequence[DataNode],
+        /,
+        *,
+        angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
+        size: _Floats | DataNode | None = ...,
+        keep_size: bool = ...,
+        fill_value: float | None = ...,
+        interp_type: DALIInterpType = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class BbFlip:
+    """Mirror bounding boxes, as ``fn.flip`` mirrors their image.
+
+    Args:
+        boxes: float32, four numbers for each box, as fractions of the image.
+        horizontal: whether to exchange left and right.
+        vertical: whether to exchange top and bottom.
+        ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
+    """
+    def __init__(
+        self,
+        *,
+        horizontal: int | DataNode = ...,
+        vertical: int | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        /,
+        *,
+        horizontal: int | DataNode = ...,
+        vertical: int | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        /,
+        *,
+        horizontal: int | DataNode = ...,
+        vertical: int | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class BBoxPaste:
+    """Move bounding boxes to where ``fn.paste`` pastes their image on a larger canvas.
+
+    Args:
+        boxes: float32, four numbers for each box, as fractions of the image.
+        ratio: size of the canvas, relative to the image.
+        paste_x: position of the image on the canvas, from 0 (left) to 1 (right).
+        paste_y: the same, from top to bottom.
+        ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
+    """
+    def __init__(
+        self,
+        *,
+        ratio: float | DataNode = ...,
+        paste_x: float | DataNode = ...,
+        paste_y: float | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        /,
+        *,
+        ratio: float | DataNode = ...,
+        paste_x: float | DataNode = ...,
+        paste_y: float | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        /,
+        *,
+        ratio: float | DataNode = ...,
+        paste_x: float | DataNode = ...,
+        paste_y: float | DataNode = ...,
+        ltrb: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class BBoxRotate:
+    """Rotate bounding boxes with their image, and remove those that leave it.
+
+    Results are boxes around the rotated ones. Pass `labels` too, if boxes may be removed: their labels then go with them.
+
+    Args:
+        boxes: float32 of shape (N, 4).
+        labels: integers of shape (N,) or (N, 1). With labels, the operator has a second output.
+        angle: in degrees, counter-clockwise, as for ``fn.rotate``.
+        input_shape: shape of the image before its rotation, in the order of `shape_layout`.
+        bbox_layout: "xyXY" for (left, top, right, bottom), or "xyWH" for (left, top, width, height).
+        bbox_normalized: whether boxes are fractions of the image, not pixels.
+        keep_size: whether ``fn.rotate`` keeps the size of the image.
+        mode: "expand": boxes enclose the rotated ones; "fixed": boxes keep their size; "halfway": halfway between.
+        remove_threshold: smallest part of a box that must be inside the rotated image; boxes with less are removed.
+        shape_layout: letters of the axes of `input_shape`.
+        size: size of the rotated image, as (height, width), if ``fn.rotate`` has this argument.
+    """
+    def __init__(
+        self,
+        *,
+        angle: float | DataNode = ...,
+        input_shape: _Ints | DataNode = ...,
+        bbox_layout: str = ...,
+        bbox_normalized: bool = ...,
+        keep_size: bool = ...,
+        mode: Literal["expand", "fixed", "halfway"] = ...,
+        remove_threshold: float = ...,
+        shape_layout: str = ...,
+        size: _Floats | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        labels: DataNode | _Constant | None = None,
+        /,
+        *,
+        angle: float | DataNode = ...,
+        input_shape: _Ints | DataNode = ...,
+        bbox_layout: str = ...,
+        bbox_normalized: bool = ...,
+        keep_size: bool = ...,
+        mode: Literal["expand", "fixed", "halfway"] = ...,
+        remove_threshold: float = ...,
+        shape_layout: str = ...,
+        size: _Floats | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> Any:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        labels: _Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        angle: float | DataNode = ...,
+        input_shape: _Ints | DataNode = ...,
+        bbox_layout: str = ...,
+        bbox_normalized: bool = ...,
+        keep_size: bool = ...,
+        mode: Literal["expand", "fixed", "halfway"] = ...,
+        remove_threshold: float = ...,
+        shape_layout: str = ...,
+        size: _Floats | DataNode | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[Any]:
+        ...
+    
+
+class BoxEncoder:
+    """Assign bounding boxes to anchors, as in "SSD: Single Shot MultiBox Detector".
+
+    Each anchor gets the box that overlaps it most, if the intersection over union is above `criteria`; each box gets the
+    anchor that it overlaps most in any case. The other anchors get the label 0.
+
+    Results are float32 boxes of shape (M, 4) as (center x, center y, width, height), and int32 labels of shape (M,), for M
+    anchors.
+
+    Args:
+        boxes: float32 of shape (N, 4), as (left, top, right, bottom).
+        labels: integers of shape (N,) or (N, 1).
+        anchors: (left, top, right, bottom) of each.
+        criteria: threshold of the intersection over union.
+        offset: whether to return, instead of boxes, their offsets from the anchors: of the centers, divided by the anchor's
+            size, and of the logarithms of width and height. Offsets are normalized by `means` and `stds`. They are 0 for
+            anchors without a box.
+        means: subtracted from the offsets.
+        stds: divisors of the offsets.
+        scale: factor for boxes and anchors before offsets are computed; it cancels out.
+    """
+    def __init__(
+        self,
+        *,
+        anchors: _Floats = ...,
+        criteria: float = ...,
+        offset: bool = ...,
+        means: _Floats = ...,
+        stds: _Floats = ...,
+        scale: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        boxes: DataNode | _Constant,
+        labels: DataNode | _Constant,
+        /,
+        *,
+        anchors: _Floats = ...,
+        criteria: float = ...,
+        offset: bool = ...,
+        means: _Floats = ...,
+        stds: _Floats = ...,
+        scale: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        boxes: _Sequence[DataNode],
+        labels: _Sequence[DataNode] | _Constant,
+        /,
+        *,
+        anchors: _Floats = ...,
+        criteria: float = ...,
+        offset: bool = ...,
+        means: _Floats = ...,
+        stds: _Floats = ...,
+        scale: float = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -2756,6 +3463,83 @@ class PermuteBatch:
         ...
     
 
+class MultiPaste:
+    """Paste regions of several images of a batch into each image of the result, for example for mosaics.
+
+    Each argument for regions is an array of shape (regions, 2), with a number for height and width. Later regions cover
+    earlier ones; the rest is 0. The operator needs the whole batch, and so runs in the main process.
+
+    Args:
+        images: uint8, int16, int32 or float32, with the layout HWC or FHWC. One input with `in_ids`; otherwise, sample i of
+            each input is pasted into sample i of the result.
+        in_ids: numbers of the samples of the batch that are pasted, for each region.
+        in_anchors: start of the regions in the input, in pixels. Default: 0.
+        in_anchors_rel: the same, as fractions of the input.
+        shapes: sizes of the regions, in pixels. Default: to the end of the input.
+        shapes_rel: the same, as fractions of the input.
+        out_anchors: place of the regions in the result, in pixels. Default: 0.
+        out_anchors_rel: the same, as fractions of the result.
+        output_size: height and width of the result. Default: those of the inputs, if they all have the same.
+        dtype: UINT8, INT16, INT32 or FLOAT. Default: that of the input.
+    """
+    def __init__(
+        self,
+        *,
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *images: DataNode | _Fixed | float,
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *images: _Sequence[DataNode],
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class PythonFunction:
     """Call a Python function with NumPy arrays.
 
@@ -4251,143 +5035,6 @@ class ToDecibels:
         multiplier: float = ...,
         reference: float = ...,
         cutoff_db: float = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class WarpAffine:
-    """Apply affine transforms to images and volumes.
-
-    Args:
-        image: any dtype.
-        matrix_input: the transform as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
-        matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
-        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
-        size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
-        fill_value: value outside the image. Default: the nearest edge pixel.
-        interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
-    """
-    def __init__(
-        self,
-        *,
-        matrix: _Floats | DataNode | None = ...,
-        inverse_map: bool = ...,
-        size: _Floats | DataNode | None = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        image: DataNode | _Constant,
-        matrix_input: DataNode | _Constant | None = None,
-        /,
-        *,
-        matrix: _Floats | DataNode | None = ...,
-        inverse_map: bool = ...,
-        size: _Floats | DataNode | None = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        image: _Sequence[DataNode],
-        matrix_input: _Sequence[DataNode] | _Constant | None = None,
-        /,
-        *,
-        matrix: _Floats | DataNode | None = ...,
-        inverse_map: bool = ...,
-        size: _Floats | DataNode | None = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class Rotate:
-    """Rotate images and volumes about their center.
-
-    Args:
-        image: any dtype.
-        angle: in degrees, counter-clockwise.
-        axis: axis of rotation (x, y, z), for volumes.
-        size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
-        keep_size: whether to keep the size of the image, if `size` is not given.
-        fill_value: value outside the image. Default: the nearest edge pixel.
-        interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
-    """
-    def __init__(
-        self,
-        *,
-        angle: float | DataNode = ...,
-        axis: _Floats | DataNode | None = ...,
-        size: _Floats | DataNode | None = ...,
-        keep_size: bool = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        image: DataNode | _Constant,
-        /,
-        *,
-        angle: float | DataNode = ...,
-        axis: _Floats | DataNode | None = ...,
-        size: _Floats | DataNode | None = ...,
-        keep_size: bool = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        image: _Sequence[DataNode],
-        /,
-        *,
-        angle: float | DataNode = ...,
-        axis: _Floats | DataNode | None = ...,
-        size: _Floats | DataNode | None = ...,
-        keep_size: bool = ...,
-        fill_value: float | None = ...,
-        interp_type: DALIInterpType = ...,
-        dtype: _DataType | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,

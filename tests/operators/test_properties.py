@@ -23,6 +23,7 @@ from dali_like.graph.operator_interface import OperatorCall  # noqa: E402
 from dali_like.graph.operator_random import key_of  # noqa: E402
 from dali_like.operators.description import description_of, descriptions  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
+from tests.operators.test_table import TABLE  # noqa: E402
 
 NUMBERS = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 PIXELS = ("uint8", "int16", "float32")
@@ -138,6 +139,7 @@ OTHERS = {
         ["coord_transform", "coord_flip", "jitter", "experimental.warp_perspective", "experimental.remap"],
         "tests/operators/test_transforms.py",
     ),
+    **dict.fromkeys(TABLE["boxes and masks"][0].split(), "tests/operators/test_boxes.py"),
     "constant": "tests/operators/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
     "decoders.image_crop": "tests/operators/test_decoding.py",

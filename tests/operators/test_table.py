@@ -63,6 +63,11 @@ TABLE = {
     "sequences": ("per_frame element_extract sequence_rearrange", "test_frames.py test_sequences.py"),
     "inspection": ("get_property dump_image", "test_inspection.py"),
     "compression": ("experimental.inflate", "test_inflate.py"),
+    "boxes and masks": (
+        "bb_flip bbox_paste bbox_rotate box_encoder random_bbox_crop ssd_random_crop roi_random_crop "
+        "segmentation.random_mask_pixel segmentation.random_object_bbox segmentation.select_masks multi_paste",
+        "test_boxes.py",
+    ),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
         "constant reductions.sum reductions.mean reductions.mean_square reductions.rms reductions.min reductions.max "
@@ -116,7 +121,13 @@ def test_what_belongs_to_each(path, files):
     assert operator.attrgetter(description.class_path)(ops).description is description
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "operators").glob("*.md")]
     assert sum(f"## fn.{path}\n" in page for page in pages) == 1
-    name = path.removeprefix("reductions.").removeprefix("random.").removeprefix("transforms.").removeprefix("experimental.")
+    name = (
+        path.removeprefix("reductions.")
+        .removeprefix("random.")
+        .removeprefix("transforms.")
+        .removeprefix("experimental.")
+        .removeprefix("segmentation.")
+    )
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
 

@@ -22,6 +22,9 @@ from tests.operators.running import run
 #: Required arguments of operators, without nodes.
 NEEDED: dict[str, dict[str, Any]] = {
     "audio_resample": {"scale": 2.0},
+    "bbox_paste": {"ratio": 2.0},
+    "bbox_rotate": {"angle": 30.0, "input_shape": [9, 9]},
+    "box_encoder": {"anchors": [0, 0, 1, 1]},
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
     "constant": {"fdata": 1.0},
@@ -56,6 +59,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "reshape": {"shape": 3},
     "resize": {"size": 3},
     "resize_crop_mirror": {"size": 3},
+    "roi_random_crop": {"crop_shape": 1, "roi_start": 0, "roi_end": 1},
     "rotate": {"angle": 30.0},
     "sequence_rearrange": {"new_order": 0},
     "squeeze": {"axes": 0},
@@ -129,6 +133,7 @@ def is_allowed(parameter: Parameter, value: Any) -> bool:
     return all(rule.holds(parameter.check(value)) for rule in parameter.rules)
 
 
+@pytest.mark.filterwarnings("ignore:fn.ssd_random_crop is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("path", descriptions())
 def test_none_counts_as_not_given(path):
     description: Description = description_of(path)

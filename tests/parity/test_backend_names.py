@@ -43,9 +43,11 @@ OTHERS = {
     "hybrid_huffman_threshold",
     "image_type",
 }
+_OF_REGIONS = ("in_ids", "in_anchors", "in_anchors_rel", "shapes", "shapes_rel", "out_anchors", "out_anchors_rel")
 OTHER_TYPES = {
     *(("Normalize", "mean"), ("Normalize", "stddev"), ("Erase", "axis_names")),
     ("transforms__Rotation", "angle"),  # one for each frame
+    *(("MultiPaste", name) for name in _OF_REGIONS),
     *(("AudioResample", "out_length"), ("experimental__AudioResample", "out_length")),  # INT64
 }
 

@@ -74,6 +74,5 @@ def test_reasons_of_the_table(path: str, missing: Missing | None) -> None:
         "internal": schema.IsDocHidden() and not schema.IsDeprecated(),
         "deprecated alias": schema.IsDeprecated(),
         "GPU only": not on_cpu,
-        "not yet": True,
     }
     assert reasons[missing.reason]

@@ -53,6 +53,11 @@ OTHER_DEFAULTS = {
     ("erase", "axes"): "likewise",
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
+    ("bbox_rotate", "size"): "an empty list",
+    (
+        "segmentation.random_object_bbox",
+        "background",
+    ): "None is 0, or below the classes if 0 is one, which is what DALI does",
     ("warp_affine", "matrix"): "an empty list",
     ("zeros_like", "dtype"): "None is the dtype of the input, as without the argument in DALI",
     ("ones_like", "dtype"): "likewise",

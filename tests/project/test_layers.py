@@ -22,7 +22,17 @@ UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sour
 #: Names that DALI gives to several modules.
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
-    *("decoders", "file", "inputs", "noise", "random", "readers", "reductions", "transforms"),  # of `fn` and `ops`
+    *(
+        "decoders",
+        "file",
+        "inputs",
+        "noise",
+        "random",
+        "readers",
+        "reductions",
+        "segmentation",
+        "transforms",
+    ),  # of `fn` and `ops`
     *("fn", "experimental"),  # of plugins
 }
 

@@ -141,6 +141,18 @@ Path("t.jsonl.zst").write_bytes(zstandard.compress(b'{"x": 1}\\n{"x": 2}\\n'))
 dataset = ComposedDataset.from_jsonl("t.jsonl.zst").with_options(shards=1)
 assert [record["x"] for record in dataset] == [1, 2]
 """,
+    "segmentation": """
+import numpy as np
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    mask = fn.external_source(lambda info: np.eye(4, dtype=np.uint8), batch=False)
+    return fn.segmentation.random_object_bbox(mask, format="box")
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().shape == (2, 4)
+""",
     "pytorch": """
 import torch
 from dali_like.plugin.pytorch import DataLoader

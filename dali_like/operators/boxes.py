@@ -1,0 +1,256 @@
+"""Operators that transform bounding boxes, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.operators._boxes import check_coordinates, check_labels, check_rows, parse_layout
+from dali_like.operators.axes import axis_of
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, above, at_least, between, count
+from dali_like.operators.warping import canvas_of
+
+_Mode: TypeAlias = Literal["expand", "fixed", "halfway"]
+
+
+def _corners_of(boxes: Array) -> Array:
+    """Return boxes of any shape, four numbers each, as rows."""
+    check_coordinates(boxes)
+    if boxes.size % 4:
+        raise SampleError(f"boxes have four coordinates each, but the input of shape {boxes.shape} has {boxes.size} numbers")
+    return boxes.reshape(-1, 4)
+
+
+@operator(output_layout="")
+def bb_flip(
+    call: OperatorCall,
+    boxes: Array,
+    *,
+    horizontal: PerSample[int] = 1,
+    vertical: PerSample[int] = 0,
+    ltrb: bool = False,
+) -> Array:
+    """Mirror bounding boxes, as ``fn.flip`` mirrors their image.
+
+    Args:
+        boxes: float32, four numbers for each box, as fractions of the image.
+        horizontal: whether to exchange left and right.
+        vertical: whether to exchange top and bottom.
+        ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
+    """
+    rows = _corners_of(boxes)
+    out = call.empty(boxes.shape, boxes.dtype)
+    flipped = out.reshape(-1, 4)
+    flipped[:] = rows
+    one = np.float32(1)
+    for axis, mirrored in enumerate((horizontal, vertical)):
+        if not mirrored:
+            continue
+        first, second = rows[:, axis], rows[:, axis + 2]
+        flipped[:, axis] = one - second if ltrb else one - first - second
+        if ltrb:
+            flipped[:, axis + 2] = one - first
+    return out
+
+
+@operator(output_layout="")
+def bbox_paste(
+    call: OperatorCall,
+    boxes: Array,
+    *,
+    ratio: PerSample[Annotated[float, above(0)]],
+    paste_x: PerSample[Annotated[float, FINITE]] = 0.5,
+    paste_y: PerSample[Annotated[float, FINITE]] = 0.5,
+    ltrb: bool = False,
+) -> Array:
+    """Move bounding boxes to where ``fn.paste`` pastes their image on a larger canvas.
+
+    Args:
+        boxes: float32, four numbers for each box, as fractions of the image.
+        ratio: size of the canvas, relative to the image.
+        paste_x: position of the image on the canvas, from 0 (left) to 1 (right).
+        paste_y: the same, from top to bottom.
+        ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
+    """
+    rows = _corners_of(boxes)
+    out = call.empty(boxes.shape, boxes.dtype)
+    rest = np.float32((ratio - 1) / ratio)
+    margin = np.minimum(np.array([paste_x, paste_y], np.float32) * rest, rest)
+    pasted = out.reshape(-1, 4)
+    np.divide(rows, np.float32(ratio), out=pasted)
+    pasted[:, :2] += margin
+    if ltrb:
+        pasted[:, 2:] += margin
+    return out
+
+
+def _check_rotate(given: Mapping[str, Any]) -> None:
+    if given.get("keep_size") and "size" in given:
+        raise ArgumentClashError("keep_size and size exclude each other")
+    if given.get("remove_threshold", 0.0) >= 1:
+        raise ArgumentError("remove_threshold must be less than 1")
+    if given.get("bbox_layout", "xyXY") not in ("xyXY", "xyWH"):
+        raise ArgumentError(f"bbox_layout must be 'xyXY' or 'xyWH', not {given['bbox_layout']!r}")
+    for letter in "HW":
+        axis_of(letter, given.get("shape_layout", "HW"))
+
+
+@operator(num_outputs=lambda given: 1 + ("labels" in given), output_layout="", check=_check_rotate)
+def bbox_rotate(
+    call: OperatorCall,
+    boxes: Array,
+    labels: Array | None = None,
+    *,
+    angle: PerSample[Annotated[float, FINITE]],
+    input_shape: PerSample[Annotated[Ints, at_least(0)]],
+    bbox_layout: str = "xyXY",
+    bbox_normalized: bool = True,
+    keep_size: bool = False,
+    mode: _Mode = "expand",
+    remove_threshold: Annotated[float, between(0, 1)] = 0.1,
+    shape_layout: str = "HW",
+    size: PerSample[Annotated[Floats, count(2)]] | None = None,
+) -> Any:
+    """Rotate bounding boxes with their image, and remove those that leave it.
+
+    Results are boxes around the rotated ones. Pass `labels` too, if boxes may be removed: their labels then go with them.
+
+    Args:
+        boxes: float32 of shape (N, 4).
+        labels: integers of shape (N,) or (N, 1). With labels, the operator has a second output.
+        angle: in degrees, counter-clockwise, as for ``fn.rotate``.
+        input_shape: shape of the image before its rotation, in the order of `shape_layout`.
+        bbox_layout: "xyXY" for (left, top, right, bottom), or "xyWH" for (left, top, width, height).
+        bbox_normalized: whether boxes are fractions of the image, not pixels.
+        keep_size: whether ``fn.rotate`` keeps the size of the image.
+        mode: "expand": boxes enclose the rotated ones; "fixed": boxes keep their size; "halfway": halfway between.
+        remove_threshold: smallest part of a box that must be inside the rotated image; boxes with less are removed.
+        shape_layout: letters of the axes of `input_shape`.
+        size: size of the rotated image, as (height, width), if ``fn.rotate`` has this argument.
+    """
+    check_rows(boxes, 4)
+    check_labels(labels, len(boxes))
+    height, width = _height_and_width(input_shape, shape_layout)
+    radians = math.radians(angle)
+    canvas = (height, width) if keep_size else size or canvas_of((height, width), radians)
+    scale = np.array([width, height], np.float64) if bbox_normalized else np.ones(2)
+    low, high = boxes[:, :2] * scale, boxes[:, 2:] * scale
+    if parse_layout(bbox_layout, 2)[2]:
+        high = low + high
+
+    limits = np.array([math.floor(canvas[1]), math.floor(canvas[0])], np.float64)
+    middle, half = (low + high - [width, height]) / 2, (high - low) / 2
+    cosine, sine = math.cos(radians), math.sin(radians)
+    center = middle @ np.array([[cosine, -sine], [sine, cosine]]) + limits / 2
+    reach = np.abs(half) @ np.abs([[cosine, sine], [sine, cosine]])
+    reach = _without_expansion(reach, half, mode)
+    low, high = np.clip(center - reach, 0, limits), np.clip(center + reach, 0, limits)
+
+    with np.errstate(divide="ignore", invalid="ignore"):  # empty boxes are removed
+        kept = (high - low).prod(1) / (2 * reach).prod(1) >= remove_threshold
+    last = high - low if parse_layout(bbox_layout, 2)[2] else high
+    unit = limits if bbox_normalized else np.ones(2)
+    rotated = (np.hstack([low, last])[kept] / np.tile(unit, 2)).astype(np.float32)
+    return rotated if labels is None else (rotated, labels[kept])
+
+
+def _height_and_width(shape: Ints, layout: str) -> tuple[int, int]:
+    places = [axis_of(letter, layout) for letter in "HW"]
+    if len(shape) <= max(places):
+        raise SampleError(f"input_shape has {len(shape)} elements, but shape_layout is {layout!r}")
+    return shape[places[0]], shape[places[1]]
+
+
+def _without_expansion(reach: Array, half: Array, mode: _Mode) -> Array:
+    """Return half of the extents of rotated boxes: as they are, of the size before the rotation, or halfway between."""
+    if mode == "expand":
+        return reach
+    turned = (half[:, 0] < half[:, 1]) ^ (reach[:, 0] < reach[:, 1])
+    original = np.where(turned[:, None], half[:, ::-1], half)
+    return original if mode == "fixed" else (reach + original) / 2
+
+
+def _check_encoder(given: Mapping[str, Any]) -> None:
+    anchors = given["anchors"]
+    if not anchors or len(anchors) % 4:
+        raise ArgumentError(f"anchors must be some boxes of four numbers each, not {len(anchors)} numbers")
+    if not all(given.get("stds", (1.0,))):
+        raise ArgumentError(f"stds must not be zero, not {list(given['stds'])}")
+
+
+@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_encoder)
+def box_encoder(
+    call: OperatorCall,
+    boxes: Array,
+    labels: Array,
+    *,
+    anchors: Floats,
+    criteria: Annotated[float, between(0, 1)] = 0.5,
+    offset: bool = False,
+    means: Annotated[Floats, count(4), FINITE] = (0.0, 0.0, 0.0, 0.0),
+    stds: Annotated[Floats, count(4), FINITE] = (1.0, 1.0, 1.0, 1.0),
+    scale: float = 1.0,
+) -> tuple[Array, Array]:
+    """Assign bounding boxes to anchors, as in "SSD: Single Shot MultiBox Detector".
+
+    Each anchor gets the box that overlaps it most, if the intersection over union is above `criteria`; each box gets the
+    anchor that it overlaps most in any case. The other anchors get the label 0.
+
+    Results are float32 boxes of shape (M, 4) as (center x, center y, width, height), and int32 labels of shape (M,), for M
+    anchors.
+
+    Args:
+        boxes: float32 of shape (N, 4), as (left, top, right, bottom).
+        labels: integers of shape (N,) or (N, 1).
+        anchors: (left, top, right, bottom) of each.
+        criteria: threshold of the intersection over union.
+        offset: whether to return, instead of boxes, their offsets from the anchors: of the centers, divided by the anchor's
+            size, and of the logarithms of width and height. Offsets are normalized by `means` and `stds`. They are 0 for
+            anchors without a box.
+        means: subtracted from the offsets.
+        stds: divisors of the offsets.
+        scale: factor for boxes and anchors before offsets are computed; it cancels out.
+    """
+    check_rows(boxes, 4)
+    check_labels(labels, len(boxes))
+    frames = np.array(anchors, np.float32).reshape(-1, 4)
+    out = _centered(frames)
+    classes = np.zeros(len(frames), np.int32)
+    if offset:
+        out[:] = 0
+    if len(boxes):
+        overlaps = _intersection_over_union(boxes, frames)
+        best_anchor = overlaps.shape[1] - 1 - overlaps[:, ::-1].argmax(1)
+        overlaps[np.arange(len(boxes)), best_anchor] = 2
+        best_box = len(boxes) - 1 - overlaps[::-1].argmax(0)
+        matched = overlaps[best_box, np.arange(len(frames))] > criteria
+        found = _centered(boxes)[best_box[matched]]
+        out[matched] = _offsets(found, _centered(frames[matched]), means, stds, scale) if offset else found
+        classes[matched] = labels.ravel()[best_box[matched]]
+    return out, classes
+
+
+def _centered(boxes: Array) -> Array:
+    return np.hstack([(boxes[:, :2] + boxes[:, 2:]) * np.float32(0.5), boxes[:, 2:] - boxes[:, :2]])
+
+
+def _intersection_over_union(boxes: Array, frames: Array) -> Array:
+    """Return the overlap of each box with each anchor, in single precision, so that ties are those of DALI."""
+    low = np.maximum(boxes[:, None, :2], frames[:, :2])
+    high = np.minimum(boxes[:, None, 2:], frames[:, 2:])
+    common = np.maximum(high - low, 0).prod(2)
+    sizes = [(array[:, 2:] - array[:, :2]).prod(1) for array in (boxes, frames)]
+    union = sizes[0][:, None] + sizes[1] - common
+    return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))
+
+
+def _offsets(boxes: Array, frames: Array, means: Floats, stds: Floats, scale: float) -> Array:
+    boxes, frames = boxes * np.float32(scale), frames * np.float32(scale)
+    offsets = np.hstack([(boxes[:, :2] - frames[:, :2]) / frames[:, 2:], np.log(boxes[:, 2:] / frames[:, 2:])])
+    return np.asarray((offsets - np.array(means, np.float32)) / np.array(stds, np.float32))
