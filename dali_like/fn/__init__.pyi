@@ -2414,55 +2414,6 @@ def normalize(
 ) -> list[DataNode]:
     ...
 
-def batch_permutation(
-    *,
-    allow_repetitions: bool = False,
-    no_fixed_points: bool = False,
-    seed: int = -1,
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> DataNode:
-    """Draw the numbers of the samples of the batch in random order, one number for each sample.
-
-    Args:
-        allow_repetitions: whether numbers are drawn independently, so that some may repeat and others be missing.
-        no_fixed_points: whether no sample gets its own number. It has no effect on a batch of one sample.
-    """
-
-@overload
-def permute_batch(
-    input: DataNode | _Constant,
-    /,
-    *,
-    indices: _Ints | DataNode,
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> DataNode:
-    """Return samples of the batch in another order.
-
-    Args:
-        input: any dtype.
-        indices: number of the sample of the batch to return, for each sample: a list with as many numbers as samples, or a
-            node, for example of `batch_permutation`. Numbers may repeat.
-    """
-
-@overload
-def permute_batch(
-    input: _Sequence[DataNode],
-    /,
-    *,
-    indices: _Ints | DataNode,
-    device: str | None = None,
-    name: str | None = None,
-    preserve: bool = False,
-    bytes_per_sample_hint: Any = 0,
-) -> list[DataNode]:
-    ...
-
 @overload
 def multi_paste(
     *images: DataNode | _Fixed | float,
@@ -2511,6 +2462,55 @@ def multi_paste(
     out_anchors_rel: _Floats | DataNode | None = None,
     output_size: _Ints | DataNode | None = None,
     dtype: _DataType | None = None,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+def batch_permutation(
+    *,
+    allow_repetitions: bool = False,
+    no_fixed_points: bool = False,
+    seed: int = -1,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Draw the numbers of the samples of the batch in random order, one number for each sample.
+
+    Args:
+        allow_repetitions: whether numbers are drawn independently, so that some may repeat and others be missing.
+        no_fixed_points: whether no sample gets its own number. It has no effect on a batch of one sample.
+    """
+
+@overload
+def permute_batch(
+    input: DataNode | _Constant,
+    /,
+    *,
+    indices: _Ints | DataNode,
+    device: str | None = None,
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Return samples of the batch in another order.
+
+    Args:
+        input: any dtype.
+        indices: number of the sample of the batch to return, for each sample: a list with as many numbers as samples, or a
+            node, for example of `batch_permutation`. Numbers may repeat.
+    """
+
+@overload
+def permute_batch(
+    input: _Sequence[DataNode],
+    /,
+    *,
+    indices: _Ints | DataNode,
     device: str | None = None,
     name: str | None = None,
     preserve: bool = False,

@@ -3385,6 +3385,83 @@ class Normalize:
         ...
     
 
+class MultiPaste:
+    """Paste regions of several images of a batch into each image of the result, for example for mosaics.
+
+    Each argument for regions is an array of shape (regions, 2), with a number for height and width. Later regions cover
+    earlier ones; the rest is 0. The operator needs the whole batch, and so runs in the main process.
+
+    Args:
+        images: uint8, int16, int32 or float32, with the layout HWC or FHWC. One input with `in_ids`; otherwise, sample i of
+            each input is pasted into sample i of the result.
+        in_ids: numbers of the samples of the batch that are pasted, for each region.
+        in_anchors: start of the regions in the input, in pixels. Default: 0.
+        in_anchors_rel: the same, as fractions of the input.
+        shapes: sizes of the regions, in pixels. Default: to the end of the input.
+        shapes_rel: the same, as fractions of the input.
+        out_anchors: place of the regions in the result, in pixels. Default: 0.
+        out_anchors_rel: the same, as fractions of the result.
+        output_size: height and width of the result. Default: those of the inputs, if they all have the same.
+        dtype: UINT8, INT16, INT32 or FLOAT. Default: that of the input.
+    """
+    def __init__(
+        self,
+        *,
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *images: DataNode | _Fixed | float,
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *images: _Sequence[DataNode],
+        in_ids: _Ints | DataNode | None = ...,
+        in_anchors: _Floats | DataNode | None = ...,
+        in_anchors_rel: _Floats | DataNode | None = ...,
+        shapes: _Floats | DataNode | None = ...,
+        shapes_rel: _Floats | DataNode | None = ...,
+        out_anchors: _Floats | DataNode | None = ...,
+        out_anchors_rel: _Floats | DataNode | None = ...,
+        output_size: _Ints | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class BatchPermutation:
     """Draw the numbers of the samples of the batch in random order, one number for each sample.
 
@@ -3455,83 +3532,6 @@ class PermuteBatch:
         /,
         *,
         indices: _Ints | DataNode = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> list[DataNode]:
-        ...
-    
-
-class MultiPaste:
-    """Paste regions of several images of a batch into each image of the result, for example for mosaics.
-
-    Each argument for regions is an array of shape (regions, 2), with a number for height and width. Later regions cover
-    earlier ones; the rest is 0. The operator needs the whole batch, and so runs in the main process.
-
-    Args:
-        images: uint8, int16, int32 or float32, with the layout HWC or FHWC. One input with `in_ids`; otherwise, sample i of
-            each input is pasted into sample i of the result.
-        in_ids: numbers of the samples of the batch that are pasted, for each region.
-        in_anchors: start of the regions in the input, in pixels. Default: 0.
-        in_anchors_rel: the same, as fractions of the input.
-        shapes: sizes of the regions, in pixels. Default: to the end of the input.
-        shapes_rel: the same, as fractions of the input.
-        out_anchors: place of the regions in the result, in pixels. Default: 0.
-        out_anchors_rel: the same, as fractions of the result.
-        output_size: height and width of the result. Default: those of the inputs, if they all have the same.
-        dtype: UINT8, INT16, INT32 or FLOAT. Default: that of the input.
-    """
-    def __init__(
-        self,
-        *,
-        in_ids: _Ints | DataNode | None = ...,
-        in_anchors: _Floats | DataNode | None = ...,
-        in_anchors_rel: _Floats | DataNode | None = ...,
-        shapes: _Floats | DataNode | None = ...,
-        shapes_rel: _Floats | DataNode | None = ...,
-        out_anchors: _Floats | DataNode | None = ...,
-        out_anchors_rel: _Floats | DataNode | None = ...,
-        output_size: _Ints | DataNode | None = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> None: ...
-    @overload
-    def __call__(
-        self,
-        *images: DataNode | _Fixed | float,
-        in_ids: _Ints | DataNode | None = ...,
-        in_anchors: _Floats | DataNode | None = ...,
-        in_anchors_rel: _Floats | DataNode | None = ...,
-        shapes: _Floats | DataNode | None = ...,
-        shapes_rel: _Floats | DataNode | None = ...,
-        out_anchors: _Floats | DataNode | None = ...,
-        out_anchors_rel: _Floats | DataNode | None = ...,
-        output_size: _Ints | DataNode | None = ...,
-        dtype: _DataType | None = ...,
-        device: str | None = ...,
-        name: str | None = ...,
-        preserve: bool = ...,
-        bytes_per_sample_hint: Any = ...,
-    ) -> DataNode:
-        ...
-    
-    @overload
-    def __call__(
-        self,
-        *images: _Sequence[DataNode],
-        in_ids: _Ints | DataNode | None = ...,
-        in_anchors: _Floats | DataNode | None = ...,
-        in_anchors_rel: _Floats | DataNode | None = ...,
-        shapes: _Floats | DataNode | None = ...,
-        shapes_rel: _Floats | DataNode | None = ...,
-        out_anchors: _Floats | DataNode | None = ...,
-        out_anchors_rel: _Floats | DataNode | None = ...,
-        output_size: _Ints | DataNode | None = ...,
-        dtype: _DataType | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,

@@ -21,7 +21,7 @@ pytest.importorskip("simplejpeg")
 from dali_like import types  # noqa: E402
 from dali_like.graph.operator_interface import OperatorCall  # noqa: E402
 from dali_like.graph.operator_random import key_of  # noqa: E402
-from dali_like.operators.description import description_of, descriptions  # noqa: E402
+from dali_like.operators.description import description_of, own_descriptions  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
 from tests.operators.test_table import TABLE  # noqa: E402
 
@@ -187,7 +187,7 @@ CLOSE = {"normalize": 1e-5}
 
 
 def test_every_operator_is_here():
-    assert {*CASES, *OTHERS} == {*descriptions()}
+    assert {*CASES, *OTHERS} == {*own_descriptions()}
 
 
 def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None) -> np.ndarray:
