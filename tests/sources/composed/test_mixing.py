@@ -487,6 +487,22 @@ class TestSimulation:
         assert isinstance(evaluator, RandomAccess)
         assert seen.keys() <= {evaluator.at(position) for position in range(3 * 3072)}
 
+    def test_packs_of_one_stream_on_any_ranks(self):
+        """Each document is in one pack. The ranks that are read own the same logical shards, every eighth one."""
+        documents = self.mixture().map(_document)
+        dataset = documents.pack(16, block=8).with_options(shards=3072)
+        seen: Counter = Counter()
+        for begin, ranks in ((0, 1024), (6144, 768), (12288, 512)):
+            for rank in range(0, ranks, 8):
+                packs = self.read(dataset, step_positions(begin, 6144 // ranks, Shard(rank, ranks)))
+                seen.update(token for pack in packs for token in pack["tokens"].tolist() if token)
+        evaluator = dataset._stage.input.evaluator(Place(0, 3072).input(0))
+        assert isinstance(evaluator, RandomAccess)
+        inputs = [evaluator.at(position) for shard in range(0, 3072, 8) for position in range(shard, 3072 * 40, 3072)]
+        lengths = {document[0].item(): len(document) for document in inputs}
+        assert len(seen) > 384 * 3 * 3
+        assert all(lengths[token] == count for token, count in seen.items())
+
     def read(self, dataset, positions):
         """Read elements as a new rank does, without the walks of other ranks."""
         reader = dataset.elements()
@@ -499,6 +515,12 @@ class _Pair:
 
     def __call__(self, index):
         return self._number, index
+
+
+def _document(element):
+    """Return one to five tokens, all of them the number of the element."""
+    number, index = element
+    return np.full(1 + index % 5, 1 + number + 35 * index)
 
 
 def _twice(element):
