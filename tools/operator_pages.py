@@ -19,6 +19,7 @@ import numpy as np
 
 from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
+from tools.operator_examples import CALLS, MEANINGS, result_of
 from tools.operator_pictures import EXAMPLES, SOUNDS, name_of
 
 _NOTE = "<!-- Written by tools.operator_pages from the descriptions of the operators; do not edit. -->"
@@ -80,6 +81,19 @@ def _page(module: ModuleType, members: list[Description]) -> str:
     return "\n".join([*lines, "See [the index](index.md) for the arguments of all operators.", ""])
 
 
+def _call(path: str) -> Iterator[str]:
+    """Yield a call with its results, and what the names in it mean."""
+    yield "```python"
+    yield CALLS[path]
+    yield from (f"# {line}" for line in result_of(path).splitlines())
+    yield "```"
+    yield ""
+    for name, meaning in MEANINGS.items():
+        if re.search(rf"\b{name}\b", CALLS[path]):
+            yield f"`{name}` is {meaning}."
+            yield ""
+
+
 def _section(description: Description) -> Iterator[str]:
     text, arguments, returned = parts_of(description.doc)
     yield f"## fn.{description.path}"
@@ -92,6 +106,8 @@ def _section(description: Description) -> Iterator[str]:
         yield ""
         yield f"Example with {_example(description.path)}."
         yield ""
+    if description.path in CALLS:
+        yield from _call(description.path)
     if description.layouts:
         yield f"Layouts: {', '.join(description.layouts.split())}."
         yield ""

@@ -14,6 +14,7 @@ import pytest
 import dali_like
 from dali_like import fn, ops
 from dali_like.operators.description import description_of, own_descriptions
+from tools.operator_examples import CALLS
 from tools.operator_pictures import EXAMPLES, name_of
 
 ROOT = Path(dali_like.__file__).parents[1]
@@ -130,6 +131,18 @@ def test_what_belongs_to_each(path, files):
     )
     compared = [(ROOT / "tests" / "parity" / file).read_text(encoding="utf-8") for file in files]
     assert any(re.search(rf"\b{re.escape(name)}\b", text) for text in compared)
+
+
+def test_the_others_have_an_example():
+    without = {
+        "dump_image",
+        "io.file.read",
+        "torch_python_function",
+        "experimental.decoders.video",
+        "experimental.numba_function",
+    }
+
+    assert {*own_descriptions()} - {*EXAMPLES} == {*CALLS} | without
 
 
 @pytest.mark.parametrize("path", [path for path in PICTURED if path not in WITHOUT_PICTURES])
