@@ -36,8 +36,11 @@ CALLS: Mapping[str, str] = {
     "experimental.peek_image_shape": "fn.experimental.peek_image_shape(jpeg)",
     "experimental.remap": (
         "fn.experimental.remap(\n"
-        "    np.uint8([[[1], [2]]]), np.float32([[1, 0]]), np.float32([[0, 0]]),\n"
-        '    interp=types.INTERP_NN, pixel_origin="center",\n'
+        "    np.uint8([[[1], [2]]]),\n"
+        "    np.float32([[1, 0]]),\n"
+        "    np.float32([[0, 0]]),\n"
+        "    interp=types.INTERP_NN,\n"
+        '    pixel_origin="center",\n'
         ")"
     ),
     "full": "fn.full(np.float32([1, 2]), shape=[2, 2])",
@@ -70,7 +73,7 @@ CALLS: Mapping[str, str] = {
     "reductions.variance": "fn.reductions.variance(np.float32([1, 3]), np.float32(2))",
     "reinterpret": "fn.reinterpret(np.uint8([1, 0, 2, 0]), dtype=types.UINT16)",
     "reshape": "fn.reshape(np.int32([1, 2, 3, 4]), shape=[2, -1])",
-    "roi_random_crop": "fn.roi_random_crop(crop_shape=[9, 9], roi_start=[20, 30], roi_end=[25, 35], in_shape=[50, 50], seed=1)",
+    "roi_random_crop": "fn.roi_random_crop(crop_shape=[9], roi_start=[20], roi_end=[25], in_shape=[50], seed=1)",
     "segmentation.random_mask_pixel": "fn.segmentation.random_mask_pixel(np.int32([[0, 0], [0, 1]]), foreground=1, seed=1)",
     "segmentation.random_object_bbox": "fn.segmentation.random_object_bbox(np.int32([[0, 0, 0], [0, 1, 1]]), seed=1)",
     "segmentation.select_masks": (
@@ -79,9 +82,6 @@ CALLS: Mapping[str, str] = {
     "sequence_rearrange": "fn.sequence_rearrange(np.int32([[1, 2], [3, 4]]), new_order=[1, 0, 1])",
     "shapes": "fn.shapes(np.zeros((4, 5), np.uint8))",
     "squeeze": "fn.squeeze(np.int32([[[1, 2]]]), axes=[0])",
-    "ssd_random_crop": (
-        "fn.ssd_random_crop(np.zeros((20, 20, 3), np.uint8), np.float32([[0.4, 0.4, 0.6, 0.6]]), np.int32([7]), seed=3)[1:]"
-    ),
     "stack": "fn.stack(np.int32([1, 2]), np.int32([3, 4]), axis=1)",
     "transforms.combine": "fn.transforms.combine(fn.transforms.scale(scale=[2, 2]), fn.transforms.shear(shear=[1, 0]))",
     "transforms.crop": "fn.transforms.crop(from_start=[10, 20], from_end=[20, 40])",
