@@ -19,6 +19,7 @@ repository = os.environ.get("DALI_LIKE_REPOSITORY", "")
 html_theme_options = (
     {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"} if repository else {}
 )
+html_extra_path = ["llms.txt"]  # a guide for coding agents
 copybutton_exclude = ".linenos, .gp, .go"
 exclude_patterns = ["_build"]
 
