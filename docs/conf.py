@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import dali_like
 
 project = "dali_like"
@@ -9,9 +11,16 @@ author = "The dali_like authors"
 copyright = "2026, The dali_like authors"  # the name that Sphinx knows
 release = dali_like.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"]
 html_theme = "furo"
 html_title = f"dali_like {release}"
+#: The address of the public repository, for the links "Edit this page". Empty: no links.
+repository = os.environ.get("DALI_LIKE_REPOSITORY", "")
+html_theme_options = (
+    {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"} if repository else {}
+)
+html_extra_path = ["llms.txt"]  # a guide for coding agents
+copybutton_exclude = ".linenos, .gp, .go"
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence"]
