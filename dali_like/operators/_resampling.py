@@ -93,13 +93,18 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     if left and _is_bilinear(image, axes, chosen, filters, out):
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
         return
-    # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
-    for i in sorted(left, key=lambda i: axes[i].size > image.shape[i]):
-        image = _scale(image, i, axes[i], chosen[i], filters.antialias)
-    if left and out.dtype.kind in "iu":
-        _store_rounded(image, out)
-    else:
+    if not left:
         store(image, out)
+        return
+    are_bytes = image.dtype == np.uint8 and all(chosen[i] in _NONNEGATIVE for i in left)
+    # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
+    *others, last = sorted(left, key=lambda i: axes[i].size > image.shape[i])
+    for i in others:
+        image = _swap(_scale(image, i, axes[i], chosen[i], filters.antialias), i, f"swapped back {i}")
+    image = _scale(image, last, axes[last], chosen[last], filters.antialias)
+    if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
+        image = _rounded(image, out.dtype, are_bytes)
+    store(_swap(image, last, f"swapped back {last}"), out)
 
 
 def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
@@ -126,12 +131,24 @@ def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpT
     )
 
 
-def _store_rounded(values: _Floats, out: Array) -> None:
-    """Round values in place and write them into an integer array; new memory would take twice as long."""
-    limits = np.iinfo(out.dtype)
+def _rounded(values: _Floats, dtype: np.dtype[Any], are_bytes: bool) -> Array:
+    """Return values rounded to an integer dtype, in scratch memory. Changes `values`.
+
+    Args:
+        values: the values.
+        dtype: the integer dtype.
+        are_bytes: whether all values are from 0 to 255, except for rounding.
+    """
+    out = scratch("rounded", values.shape, dtype)
+    if are_bytes and dtype == np.uint8:
+        rows = values.reshape(len(values), -1)
+        _cv2().convertScaleAbs(rows, dst=out.reshape(rows.shape))  # one pass; halves are rounded to even as by rint
+        return out
+    limits = np.iinfo(dtype)
     np.rint(values, out=values)
     np.clip(values, limits.min, limits.max, out=values)
     np.copyto(out, values, casting="unsafe")
+    return out
 
 
 def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
@@ -142,15 +159,15 @@ def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
 
 
 def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool) -> _Floats:
-    """Return an image with one axis scaled, as floats."""
-    if i == 0:
-        return _multiply(_band(axis, image.shape[0], kind, antialias), image, "product 0")
+    """Return an image with axis `i` scaled and exchanged with axis 0, as floats."""
     swapped = _swap(image, i, f"swapped {i}")
-    return _swap(_multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}"), i, f"swapped back {i}")
+    return _multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}")
 
 
 def _swap(image: Array, i: int, name: str) -> Array:
-    """Return a contiguous image with axes 0 and `i` exchanged, in scratch memory of this name."""
+    """Return an image with axes 0 and `i` exchanged, in scratch memory of this name; for axis 0 the image itself."""
+    if i == 0:
+        return image
     exchanged = image.swapaxes(0, i)
     out = scratch(name, exchanged.shape, image.dtype)
     if i == 1 and image.ndim == 3 and image.shape[2] in (3, 4) and image.dtype in (np.uint8, np.float32):
@@ -245,6 +262,9 @@ _FILTERS: dict[DALIInterpType, tuple[Callable[[Array], Array], float]] = {
     INTERP_LANCZOS3: (_lanczos, 3.0),
     INTERP_GAUSSIAN: (_gaussian, 1.0),
 }
+
+#: Filters whose results lie between the pixels.
+_NONNEGATIVE = (INTERP_LINEAR, INTERP_TRIANGULAR, INTERP_GAUSSIAN)
 
 
 def _cv2() -> Any:

@@ -143,3 +143,18 @@ def test_other_messages() -> None:
         run(fn.random_crop_generator, [np.float32([3, 4])])
     with pytest.raises(ArgumentError, match="crop_w and crop_h must be given together"):
         run(lambda data: fn.resize_crop_mirror(data, size=3, crop_w=2), [IMAGE])
+
+
+@pytest.mark.parametrize("kind", [types.INTERP_LINEAR, types.INTERP_GAUSSIAN, types.INTERP_CUBIC])
+def test_bytes_are_the_rounded_floats(kind):
+    image = np.random.default_rng(1).choice(np.array([0, 1, 2, 254, 255], np.uint8), (64, 90, 3))
+
+    ((rounded,), (exact,)) = run(
+        lambda data: [
+            fn.resize(data, size=[32, 45], interp_type=kind),
+            fn.resize(data, size=[32, 45], interp_type=kind, dtype=types.FLOAT),
+        ],
+        [image],
+    )[0]
+
+    np.testing.assert_array_equal(rounded, np.rint(exact).clip(0, 255).astype(np.uint8), strict=True)
