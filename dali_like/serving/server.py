@@ -212,8 +212,9 @@ class Server:
         for peer in set(self._peers.values()):
             if peer.is_active:
                 peer.connection.send(Kind.CLOSED, text=reason)
-            self._receive_all(peer)
-            held += peer.held.values()
+            end = peer.connection.peer_end
+            if not (self._receive_all(peer) or (end is not None and end.wait(0))):
+                held += peer.held.values()
             peer.connection.close()
         for item in held:
             for number in item.parcel.files if item.parcel is not None else ():
