@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
-    from dali_like.serving.server import Policy, Server
+    from dali_like.serving.batch_server import Policy, Server
 
 
 class BaseDataLoader:
@@ -194,7 +194,7 @@ class BaseDataLoader:
             ArgumentError: an argument is wrong, or the folder is not private to this user, or another server uses the path.
             UnsupportedSystemError: the system is not Linux, or refuses a call.
         """
-        from dali_like.serving.server import Served, Server  # noqa: PLC0415  # few programs need it
+        from dali_like.serving.batch_server import Served, Server  # noqa: PLC0415  # few programs need it
 
         def length() -> int | None:
             try:

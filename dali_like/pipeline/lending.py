@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import DefinitionError
-from dali_like.serving.server import Served
+from dali_like.serving.batch_server import Served
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 
 if TYPE_CHECKING:

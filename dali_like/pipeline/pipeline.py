@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from dali_like.pipeline.checkpoints import Checkpoint
     from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
-    from dali_like.serving.server import Policy, Server
+    from dali_like.serving.batch_server import Policy, Server
 
 _T = TypeVar("_T")
 
@@ -586,7 +586,7 @@ class Pipeline:
             DefinitionError: ``run`` of the server raises it if an output is on a GPU.
         """
         from dali_like.pipeline.lending import served  # noqa: PLC0415  # few programs need it
-        from dali_like.serving.server import Server  # noqa: PLC0415
+        from dali_like.serving.batch_server import Server  # noqa: PLC0415
 
         return Server(
             served(self), path, policy=policy, consumers=consumers, lead=lead, consumer_timeout_s=consumer_timeout_s

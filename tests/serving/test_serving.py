@@ -1,5 +1,6 @@
 """One loader or pipeline for several consumers. Most tests serve in a thread of their own process."""
 
+# ruff: noqa: SIM117, PT012  # one context per side of the connection
 from __future__ import annotations
 
 import gc
@@ -32,10 +33,10 @@ from dali_like.errors import (
     ServerError,
     ServerTimeoutError,
 )
+from dali_like.serving import batch_server as server_module
 from dali_like.serving import parcels, wire
-from dali_like.serving import server as server_module
+from dali_like.serving.batch_server import Server
 from dali_like.serving.consumer import Consumer
-from dali_like.serving.server import Server
 from tests.conftest import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("limited_time")
@@ -375,7 +376,7 @@ def test_an_error_of_the_dataset_is_raised_by_run_and_told_to_consumers(path: st
                 raise ValueError("no sample 3")
             return super().__getitem__(index)
 
-    with pytest.raises(ValueError, match="no sample 3"), connected_later(path) as told:  # noqa: SIM117
+    with pytest.raises(ValueError, match="no sample 3"), connected_later(path) as told:
         with DataLoader(Broken(6), batch_size=1).serve(path, lead=8) as server:
             told.start()
             server.run()
@@ -489,7 +490,7 @@ def test_a_consumer_without_address_space_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ServerTimeoutError, match="no server has answered at .*/socket for 0 s; start it with serve"):
+    with pytest.raises(ServerTimeoutError, match=r"no server has answered at .*/socket for 0 s; start it with serve"):
         dali_like.connect(tmp_path / "absent" / "socket", timeout_s=0)
 
 
@@ -517,7 +518,7 @@ def test_forks_have_no_part_in_it(path: str) -> None:
     with DataLoader(Squares()).serve(path) as server, running(server), connected(server, 1) as (consumer,):
         batch = next(consumer)
 
-        def use() -> None:
+        def use(batch: Any = batch) -> None:
             for call in (lambda: next(consumer), server.run):
                 with pytest.raises(ForkedError):
                     call()
