@@ -105,7 +105,11 @@ class EpochReader:
                 nodes = apply_reader(self.description, (), self._arguments)
             outputs = nodes.values() if isinstance(nodes, dict) else nodes if isinstance(nodes, list) else [nodes]
             pipeline.set_outputs(*outputs)
-            pipeline.build()
+            try:
+                pipeline.build()
+            except BaseException:
+                pipeline.close()
+                raise
             self._pipeline = pipeline
         elif self._pipeline.max_batch_size != batch_size:
             raise ArgumentClashError(
