@@ -29,6 +29,7 @@ def test_results_do_not_share_memory_with_later_results() -> None:
     images = [np.full((64, 64, 3), i, np.uint8) for i in range(3)]
     made = [np.asarray(ndd.resize(image, size=(128, 128))) for image in images]
     assert [int(result.max()) for result in made] == [0, 1, 2]
+    assert not np.shares_memory(np.asarray(ndd.crop(IMAGE, crop=(2, 2))), IMAGE)
 
 
 def test_arguments_may_be_tensors_and_batches() -> None:
