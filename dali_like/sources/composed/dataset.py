@@ -276,6 +276,11 @@ class ComposedDataset:
         return (self._num_shards or DEFAULT_SHARDS) if self._stage.is_sharded else None
 
     @property
+    def ends_in_map(self) -> bool:
+        """Whether the last stage is a `map`. Several workers can then share a logical shard."""
+        return isinstance(self._stage, Map)
+
+    @property
     def description(self) -> list[str]:
         """One line for each stage and input, the last stage first, inputs indented."""
         return self._stage.outline()
