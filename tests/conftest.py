@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import io
 import multiprocessing.process
@@ -71,6 +72,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"smoke.txt names tests that do not exist: {sorted(wanted - found)}")
 
 
+#: After so long in one test, the Python stacks of the process are shown.
+_STACKS_AFTER_S = 120
+
+_TERMINAL = pytest.StashKey[int]()
+_ARMED_S = pytest.StashKey[float]()
+#: Mappings of shared memory after the last test. Fixtures of a wider scope make none.
+_MAPPINGS = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the descriptor of the terminal, for the stacks of a test that hangs. pytest replaces it during tests."""
+    config.stash[_TERMINAL] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Undo `pytest_configure`."""
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[_TERMINAL])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Show the stacks `_STACKS_AFTER_S` to twice as long after the start of a test that hangs.
+
+    pytest's own ``faulthandler_timeout`` starts and joins a thread for each test, which takes longer than most tests.
+    """
+    stash = item.config.stash
+    if time.monotonic() - stash.get(_ARMED_S, float("-inf")) > _STACKS_AFTER_S:
+        faulthandler.dump_traceback_later(2 * _STACKS_AFTER_S, file=stash[_TERMINAL])
+        stash[_ARMED_S] = time.monotonic()
+
+
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
     """Wait for a condition to become true and return its value; fail when it does not before the deadline."""
     end = time.monotonic() + deadline_s
@@ -119,12 +151,15 @@ def is_running(pid: int) -> bool:
 
 
 class Resources:
-    """What this process holds: children, descriptors, mappings of ours, threads, names in /dev/shm."""
+    """Resources of this process: children, descriptors, mappings of shared memory, threads, names in /dev/shm.
 
-    def __init__(self) -> None:
+    To list the mappings takes longer than all else. Give their number if it is known.
+    """
+
+    def __init__(self, mappings: int | None = None) -> None:
         self.children = set(descendants_of(os.getpid()))
         self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
-        self.mappings = Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
+        self.mappings = count_mappings() if mappings is None else mappings
         self.threads = {thread.name for thread in threading.enumerate()}
         self.shared_memory = names_of_ours()
 
@@ -138,6 +173,11 @@ class Resources:
             "shared memory": self.shared_memory - before.shared_memory,
         }
         return {name: value for name, value in more.items() if value}
+
+
+def count_mappings() -> int:
+    """Return how many mappings of shared memory this process has."""
+    return Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
 
 
 def names_of_ours() -> set[str]:
@@ -184,11 +224,11 @@ def _hypothesis_has_begun() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing_behind() -> Iterator[None]:
+def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
     gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
-    before = Resources()
+    before = Resources(pytestconfig.stash.get(_MAPPINGS, 0))
     _elder.clear()
     _elder.update(before.children)
     yield
@@ -199,6 +239,7 @@ def _leaves_nothing_behind() -> Iterator[None]:
         time.sleep(0.01)
         gc.collect()
         now = Resources()
+    pytestconfig.stash[_MAPPINGS] = now.mappings
     assert not more, f"the test has left behind: {more}"
 
 
