@@ -20,6 +20,7 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
+from _pytest.mark import ParameterSet
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.opening import substitute
@@ -57,8 +58,33 @@ def without_addresses(value: object) -> str:
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
+def once(way: str) -> ParameterSet:
+    """Return a way of calling sources that each test takes once, with the first of its other parameters.
+
+    Starting processes takes fifty times as long as most tests. ``PARITY=full`` runs all combinations.
+    """
+    return pytest.param(way, marks=pytest.mark.once(way))
+
+
+def is_repeated(item: pytest.Item, taken: set[tuple[str, str]]) -> bool:
+    """Return whether a test with a parameter from `once` follows another one; `taken` has those before."""
+    marker = item.get_closest_marker("once")
+    if marker is None:
+        return False
+    key = item.nodeid.partition("[")[0], str(marker.args[0])
+    if key in taken:
+        return True
+    taken.add(key)
+    return False
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests whose names differ from process to process, and mark the tests of smoke.txt."""
+    """Refuse tests whose names differ from process to process, apply `once`, and mark the tests of smoke.txt."""
+    if os.environ.get("PARITY") != "full":
+        taken: set[tuple[str, str]] = set()
+        repeated = {item for item in items if is_repeated(item, taken)}
+        config.hook.pytest_deselected(items=list(repeated))
+        items[:] = [item for item in items if item not in repeated]
     if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]+", item.nodeid)]:
         raise pytest.UsageError(f"use ids=without_addresses, of conftest, for {addressed[0]}")
     wanted = set(Path(__file__).with_name("smoke.txt").read_text("utf-8").split())
@@ -271,20 +297,20 @@ def gpus() -> Iterator[list[SimulatedDevice]]:
         assert not device.registered
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["serial", "fork", once("spawn"), "thread"])
 def way(request: pytest.FixtureRequest) -> str:
     """How sources are called: in the main process, in forked workers, in spawned workers, in threads."""
     return str(request.param)
 
 
 #: For tests of sources that count on a process of their own.
-in_processes = pytest.mark.parametrize("way", ["serial", *START_METHODS])
+in_processes = pytest.mark.parametrize("way", ["serial", "fork", once("spawn")])
 
-#: For tests of what does not depend on how workers have been started: each spawned one takes longer than all else.
-in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
+#: For tests of what does not depend on how workers have been started. Threads are the fastest workers.
+in_both_places = pytest.mark.parametrize("way", ["serial", "thread", once("fork")])
 
 
-@pytest.fixture(params=START_METHODS)
+@pytest.fixture(params=["fork", once("spawn")])
 def start_method(request: pytest.FixtureRequest) -> str:
     """How workers are started."""
     return str(request.param)

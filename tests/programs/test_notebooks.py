@@ -5,6 +5,7 @@ Notebooks are stored without outputs. The assertions check outputs of the run.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from typing import Any
 
 import pytest
 
+# Importing these here would take a second in each process of the tests, and make each fork of it slower.
 for package in ("nbclient", "ipykernel", "matplotlib", "dill", "cv2", "simplejpeg", "skimage", "sklearn"):
-    pytest.importorskip(package)
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed", allow_module_level=True)
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
