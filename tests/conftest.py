@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib.util
 import io
 import multiprocessing.process
 import os
@@ -51,6 +52,13 @@ shared_memory._SHM_NAME_PREFIX = f"/{_MARK}"  # type: ignore[attr-defined]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell; tests of Ctrl-C, and the programs that they start, are to see it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def skip_without(*packages: str) -> None:
+    """Skip a test, or a module, if packages are missing; do not import them, which takes scikit-learn a second."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed", allow_module_level=True)
 
 
 def without_addresses(value: object) -> str:

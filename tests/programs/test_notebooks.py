@@ -5,7 +5,6 @@ Notebooks are stored without outputs. The assertions check outputs of the run.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -17,10 +16,9 @@ from typing import Any
 
 import pytest
 
-# Importing these here would take a second in each process of the tests, and make each fork of it slower.
-for package in ("nbclient", "ipykernel", "matplotlib", "dill", "cv2", "simplejpeg", "skimage", "sklearn"):
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed", allow_module_level=True)
+from tests.conftest import skip_without
+
+skip_without("nbclient", "ipykernel", "matplotlib", "dill", "cv2", "simplejpeg", "skimage", "sklearn")
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
