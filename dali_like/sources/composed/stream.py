@@ -1,6 +1,6 @@
 """Evaluates a dataset in one process: the elements at positions, and the states of logical shards.
 
-Whoever asks for elements knows the epoch and the position. An `Elements` keeps the walks through shards open. If a walk has
+The caller knows the epoch and the position of each element. An `Elements` keeps the walks through shards open. If a walk has
 gone past the wanted position, or there is none, it opens another one from a state that the caller passes.
 """
 
