@@ -32,7 +32,6 @@ import dali_like
 from dali_like.data import DataLoader
 
 BATCH_SIZE = 64
-SHAPE = 224, 224, 3
 #: Between two readings of the memory.
 INTERVAL_S = 0.25
 #: An epoch of the run with kills, and how long a batch may take there.
@@ -45,11 +44,13 @@ class Images:
 
     Args:
         length: number of samples.
+        side: height and width of an image.
         sample_s: CPU time of a sample, in seconds.
     """
 
-    def __init__(self, length: int, sample_s: float) -> None:
+    def __init__(self, length: int, side: int, sample_s: float) -> None:
         self.length = length
+        self.side = side
         self.sample_s = sample_s
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Images:
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
         end_s = time.thread_time() + self.sample_s
-        image = np.full(SHAPE, index % 251, np.uint8)
+        image = np.full((self.side, self.side, 3), index % 251, np.uint8)
         while time.thread_time() < end_s:
             pass
         return image, index
@@ -80,7 +81,10 @@ class Cost(NamedTuple):
 def loader_of(given: argparse.Namespace, length: int, sample_s: float) -> DataLoader[Any]:
     """Return the loader of both sides."""
     return DataLoader(
-        Images(length, sample_s), batch_size=BATCH_SIZE, num_workers=given.workers, multiprocessing_context="fork"
+        Images(length, given.side, sample_s),
+        batch_size=BATCH_SIZE,
+        num_workers=given.workers,
+        multiprocessing_context="fork",
     )
 
 
@@ -250,8 +254,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--consumers", type=int, default=4)
-    parser.add_argument("--batches", type=int, default=400)
+    parser.add_argument("--batches", type=int, default=400, help="at least a second of work")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--sample-ms", type=float, default=1.0)
     parser.add_argument("--lead", type=int, default=1)
     parser.add_argument("--kills", type=int, default=0)
