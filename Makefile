@@ -12,7 +12,7 @@
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers
 #   make docs                 build the documentation site in build/docs
-#   make described            write the type stubs, pages and pictures of operators from their descriptions
+#   make described            write the type stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
 #                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped processes; see docs/reliability.md
@@ -90,6 +90,8 @@ described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tools.reader_pages
 	$(TEST_ENV)/bin/python -m tools.dali_functions
 	$(TEST_ENV)/bin/python -m tools.operator_pictures
+	$(TEST_ENV)/bin/python -m tools.diagrams
+	$(TEST_ENV)/bin/python -m benchmarks.plot
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)

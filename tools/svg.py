@@ -12,7 +12,7 @@ __all__ = ["LINE_HEIGHT", "Picture", "text_width"]
 LINE_HEIGHT = 18
 _FONT_SIZE = 13
 #: Mean width of a character of a sans-serif font, as a share of its size. A little too much, so that texts fit.
-_WIDTH = 0.56
+_WIDTH = 0.58
 _STYLE = """\
 text { font: 13px system-ui, sans-serif; fill: #1c2733 }
 .strong { font-weight: 600 } .small { font-size: 11px } .code { font-family: ui-monospace, monospace; font-size: 12px }
@@ -96,6 +96,8 @@ class Picture:
         self._grow(y + height)
         self._parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" class="{kind}"/>')
         for number, line in enumerate(lines):
+            if text_width(line, 11 if number else _FONT_SIZE) > width:
+                raise ValueError(f"this text is too wide for a box of {width:g} pixels: {line}")
             style = "code dim" if line.startswith("`") else "small" if number else "strong"
             self.text(x + width / 2, y + 20 + LINE_HEIGHT * number, line.strip("`"), style, "middle")
         return Box(x, y, width, height)

@@ -13,6 +13,8 @@ import pytest
 from dali_like import errors
 from dali_like.data.loader import DataLoader
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
+from tools.diagrams import diagrams
+from tools.svg import Picture
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
@@ -71,6 +73,17 @@ def test_named_files_exist(document: Path) -> None:
     named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)(?:::(\w+))?`", document.read_text("utf-8"))
 
     assert [(path, name) for path, name in named if not is_there(path, name)] == []
+
+
+@pytest.mark.parametrize(("name", "drawn"), diagrams().items(), ids=list(diagrams()))
+def test_diagrams_are_drawn_from_the_code(name: str, drawn: str) -> None:
+    """If this fails, run ``python -m tools.diagrams``."""
+    assert (DOCS / "pictures" / name).read_text("utf-8") == drawn
+
+
+def test_a_box_is_as_wide_as_its_text() -> None:
+    with pytest.raises(ValueError, match="too wide for a box of 20 pixels: much text"):
+        Picture(100, "picture").box(0, 0, 20, ["much text"])
 
 
 def test_layers_have_their_first_files() -> None:
