@@ -26,7 +26,8 @@ extensions = [
 html_theme = "furo"
 html_title = f"dali_like {release}"
 #: The address of the public repository, for the links "Edit this page". Empty: no links.
-repository = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["dali_like"]["repository"]
+hooks = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+repository = hooks["custom"]["repository"]
 html_theme_options = (
     {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"} if repository else {}
 )

@@ -198,7 +198,7 @@ def _draw_slot(picture: Picture, y: float) -> None:
         ("descriptors", "one for each sample outside of rows", "worker of the task"),
         (
             "rows",
-            f"{layout.sample_bytes * 64:,} bytes: array of shape (64, {', '.join(map(str, shape))})",
+            f"{layout.sample_bytes * 64:,} bytes: array of shape (64, {sizes})",
             "worker of the task",
         ),
         ("regions", f"{layout.num_tasks(64)} times {layout.region_bytes:,} bytes of address space", "worker of the task"),

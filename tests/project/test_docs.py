@@ -23,6 +23,7 @@ MIGRATING = DOCS / "migrating-from-dali.md"
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
     *(DOCS / "composed-datasets.md", DOCS / "coming-from-grain.md", DOCS / "coming-from-webdataset.md"),
+    *(DOCS / "coming-from-spdl.md", DOCS / "coming-from-tf-data.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 
@@ -156,3 +157,22 @@ def test_a_term_of_the_glossary_is_in_the_code(term: list[str]) -> None:
     text = (ROOT / "dali_like" / file).read_text("utf-8")
 
     assert not kind or re.search(rf"^class {kind}\b", text, re.MULTILINE)
+
+
+def test_links_for_coding_agents_lead_to_sources_of_the_site() -> None:
+    """The site has its pages as Markdown in the folder _sources."""
+    links = re.findall(r"\]\(([^)]+)\)", (DOCS / "llms.txt").read_text("utf-8"))
+
+    assert links
+    assert [link for link in links if not (DOCS / link.removeprefix("_sources/")).is_file()] == []
+    assert all(link.startswith("_sources/") for link in links)
+
+
+def test_all_example_programs_are_in_the_gallery() -> None:
+    gallery = (DOCS / "gallery.md").read_text("utf-8")
+    programs = [
+        path.name for path in (ROOT / "examples").glob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")
+    ]
+
+    assert programs
+    assert [name for name in programs if f"(../examples/{name})" not in gallery] == []
