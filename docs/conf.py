@@ -35,11 +35,12 @@ html_extra_path = ["llms.txt"]  # a guide for coding agents
 html_copy_source = True  # the pages as Markdown, below _sources/: llms.txt links there
 html_sourcelink_suffix = ""
 copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-suppress_warnings = ["misc.highlighting_failure"]
+suppress_warnings = ["misc.highlighting_failure", "autosummary.import_cycle"]
 
 #: Names in docstrings stand in single backquotes, names of arguments included: they are code, not references.
 default_role = "code"

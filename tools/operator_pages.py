@@ -136,13 +136,12 @@ def signature(description: Description) -> Iterator[str]:
     given = [
         name if number <= description.min_inputs else f"{name}=None" for number, name in enumerate(description.inputs, 1)
     ]
-    inputs = ["*inputs"] if description.max_inputs is None else given
-    star = ["*"] if keywords else []
-    in_fn = [*inputs, *(star if description.max_inputs is not None else []), *keywords]
-    yield f"```{{py:function}} dali_like.fn.{description.path}({', '.join(in_fn)})"
+    inputs = ["*inputs"] if description.max_inputs is None else [*given, *(["*"] if keywords else [])]
+    yield f"```{{py:function}} dali_like.fn.{description.path}({', '.join([*inputs, *keywords])})"
+    yield ":single-line-parameter-list:"
     yield "```"
     yield ""
-    yield f"```{{py:class}} dali_like.ops.{description.class_path}({', '.join([*star, *keywords])})"
+    yield f"```{{py:class}} dali_like.ops.{description.class_path}(**arguments)"
     yield "```"
     yield ""
 
