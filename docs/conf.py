@@ -29,7 +29,12 @@ html_title = f"dali_like {release}"
 hooks = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
 repository = hooks["custom"]["repository"]
 html_theme_options = (
-    {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"} if repository else {}
+    {
+        "source_edit_link": f"{repository}/edit/main/docs/{{filename}}",
+        "source_view_link": f"{repository}/blob/main/docs/{{filename}}",
+    }
+    if repository
+    else {}
 )
 html_extra_path = ["llms.txt"]  # a guide for coding agents
 html_copy_source = True  # the pages as Markdown, below _sources/: llms.txt links there

@@ -35,7 +35,7 @@ def test_a_class_has_a_table_of_its_methods(conf: dict[str, Any]) -> None:
 
 
 def test_without_a_repository_no_page_has_a_link_to_edit_it(conf: dict[str, Any]) -> None:
-    assert ("source_repository" in conf["html_theme_options"]) == bool(conf["repository"])
+    assert ("source_edit_link" in conf["html_theme_options"]) == bool(conf["repository"])
 
 
 def test_each_operator_and_reader_is_in_the_index() -> None:
