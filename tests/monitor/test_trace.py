@@ -24,7 +24,7 @@ from dali_like.engine.worker.meters import Meter, TaskLog, TaskLogs
 from dali_like.errors import PipelineStateError, TraceFileError
 from dali_like.monitor import chrome
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
-from dali_like.monitor.tracer import Tracer
+from dali_like.monitor.tracer import TracedSource, Tracer
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -209,7 +209,7 @@ def test_records_are_read_once() -> None:
 
 def test_lost_records_are_stated_in_the_file() -> None:
     tracer = Tracer()
-    tracer.follow(write_records(LOG_RECORDS * 2), ["source"])
+    tracer.follow(write_records(LOG_RECORDS * 2), [TracedSource("source")])
     trace = chrome.as_json(tracer.close())
     assert trace["otherData"]["lost_records"] >= LOG_RECORDS
 
