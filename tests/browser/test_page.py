@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dali_like import fn, pipeline_def
+from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import NotRunningError
 from dali_like.monitor import chrome
 from dali_like.monitor.ranks import slowest_rank_text
 from dali_like.monitor.trace_records import CALLBACK, GPU, MAIN, PART_OF, WORKERS, Count, Records, Span, Track
+from dali_like.monitor.watching import Watching
+from dali_like.types import SampleInfo
 from tests.browser.conftest import Browser, Serve
 from tests.conftest import wait_until
 
@@ -170,7 +177,7 @@ def test_the_page_adds_up_operators_as_statistics_do(browser: Browser, serve: Se
         )
         return fn.resize(fn.gaussian_blur(images, window_size=5), size=[16, 16])
 
-    with blurred() as pipe:
+    with closing(blurred()) as pipe:
         with pipe.trace() as trace:
             for _ in range(4):
                 pipe.run()
@@ -265,6 +272,70 @@ def test_without_the_token_nothing_is_shown(browser: Browser, serve: Serve) -> N
     html = browser.dom(serve(data_of(trace_of())).url.partition("#")[0])
     assert "missing token" in text_of(html)
     assert "run.json" not in html
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline of two workers that decode and resize photographs."""
+    demo_data = pytest.importorskip("examples.demo_data")
+    files = demo_data.make_crops(tmp_path, demo_data.packaged_photographs(), per_photograph=4)
+
+    def read(info: SampleInfo) -> Any:
+        i = info.idx_in_epoch % len(files.files)
+        return np.fromfile(files.files[i], np.uint8), files.labels[i]
+
+    @pipeline_def(batch_size=32, py_num_workers=2, py_start_method="fork")
+    def photos() -> Any:
+        encoded, labels = fn.external_source(read, num_outputs=2, batch=False, parallel=True)
+        images = fn.decoders.image(encoded)
+        return fn.flip(fn.resize(images, size=[224, 224])), labels
+
+    with closing(photos()) as pipe:
+        yield pipe
+
+
+#: To draw the pictures of docs: batches of the trace, and of the running pipeline.
+PICTURES = os.environ.get("DALI_LIKE_SCREENSHOTS")
+FEW, MANY = (80, 1000) if PICTURES else (12, 60)
+
+
+def save(browser: Browser, name: str) -> None:
+    """Save a picture of the page in docs, if wanted."""
+    if PICTURES:
+        browser.screenshot(Path("docs/pictures") / name)
+
+
+def test_a_real_trace_is_drawn(browser: Browser, serve: Serve, photos: Pipeline) -> None:
+    with photos.trace() as trace:
+        for _ in range(FEW):
+            photos.run()
+    browser.open(serve(data_of(trace.records)).url)
+    save(browser, "view-trace.png")
+
+    assert "Bottleneck: " in text_of(browser.html)
+    assert {row[0] for row in table_of(browser.html, "operators")} == {
+        "fn.decoders.image_0",
+        "fn.resize_1",
+        "fn.flip_2",
+    }
+
+
+def test_a_real_pipeline_is_watched(browser: Browser, serve: Serve, photos: Pipeline) -> None:
+    photos.publish("photos")
+    watching = Watching(os.getpid(), "photos")
+    url = serve({"about.json": lambda: {"kind": "live"}, "live.json": watching.read}).url
+    with ThreadPoolExecutor(1) as thread:
+        opened = thread.submit(browser.open, url)
+        for _ in range(MANY):
+            photos.run()
+        wait_until(lambda: (photos.run(), opened.done())[1], "the page to be drawn")
+        opened.result()
+    save(browser, "view-live.png")
+
+    text = text_of(browser.html)
+    assert f"photos, process {os.getpid()}" in text
+    assert "Time of a sample in external_source of" in text
+    assert {row[0] for row in table_of(browser.html, "operators")} >= {"fn.decoders.image_0", "fn.resize_1"}
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -98,7 +98,7 @@ function draw(slowestRank) {
   document.title = `dali_like: ${now.name}`;
   document.getElementById("about").textContent = title(now) +
     (now.age_s > STALE_S ? `; no batch requested for ${rounded(now.age_s)} s` : "");
-  showDiagnosis(now.recent.diagnosis);
+  showDiagnosis(now.recent.diagnosis, slowestRank);
   const tiles = [["batches", now.batches], ["restarts of workers", now.restarts], ["errors", now.errors]];
   if (rate) {
     tiles.unshift(["samples/s", rounded(rate.samples)], ["batches/s", rounded(rate.batches)],
@@ -106,7 +106,7 @@ function draw(slowestRank) {
   }
   showTiles([...tiles, ["of shared memory", size(now.bytes)], ["in all processes", size(now.memory.bytes)]]);
   drawCharts(now, history);
-  drawTables(now, rate, slowestRank);
+  drawTables(now, rate);
   document.body.dataset.state = history.length ? "drawn" : "begun";
 }
 
@@ -129,7 +129,7 @@ function drawCharts(now, history) {
   }
 }
 
-function drawTables(now, rate, slowestRank) {
+function drawTables(now, rate) {
   const tables = document.getElementById("tables");
   tables.replaceChildren();
   if (known.size > 1) {
@@ -137,7 +137,6 @@ function drawTables(now, rate, slowestRank) {
     showTable(tables, "pipelines", "All pipelines", ["pipeline", "bottleneck", "waiting", "a batch", "for"],
       all.map((each) => [title(each), each.recent.diagnosis.bottleneck, meter(each.recent.wait_share),
         milliseconds(each.recent.wait_s * 1000), stagesText(each)]));
-    if (slowestRank) tables.append(el("p", { id: "slowest-rank" }, slowestRank));
   }
   if (now.recent.stages.length) {
     showTable(tables, "stages", "Waiting by stage", ["stage", "share", "a batch"],

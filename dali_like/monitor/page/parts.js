@@ -56,13 +56,13 @@ export function meter(share) {
   return el("span", {}, el("meter", { value: Math.min(share, 1), min: 0, max: 1 }), ` ${percent(share)}`);
 }
 
-/** Show the bottleneck on top of the page. `found` is empty if it is unknown. */
-export function showDiagnosis(found) {
+/** Show the bottleneck on top of the page, above it the rank that holds the job up. `found` is empty if it is unknown. */
+export function showDiagnosis(found, slowestRank = "") {
   const box = document.getElementById("diagnosis");
   box.hidden = !found?.bottleneck;
   if (box.hidden) return;
   const { bottleneck, sentence, advice, expected } = found;
-  box.replaceChildren(el("b", {}, `Bottleneck: ${bottleneck}`),
+  box.replaceChildren(...(slowestRank ? [el("p", {}, slowestRank)] : []), el("b", {}, `Bottleneck: ${bottleneck}`),
     ...[sentence, advice, expected].filter(Boolean).map((text) => el("p", {}, text)));
 }
 
