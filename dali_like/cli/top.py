@@ -88,7 +88,7 @@ def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
     Args:
         snapshots: see `dali_like.monitor.live.snapshot`.
     """
-    from dali_like.monitor.ranks import slowest_rank_text  # noqa: PLC0415
+    from dali_like.monitor.slowest_rank import slowest_rank_text  # noqa: PLC0415
 
     console = optional("rich.console", "dali-like top", "top")
     tables = optional("rich.table", "dali-like top", "top")

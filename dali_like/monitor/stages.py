@@ -1,6 +1,6 @@
 """Divide the waiting of a loop among the stages that it waits for: callbacks, operators, writing, copies.
 
-Reports, ``dali-like top`` and ``dali-like view`` show the result; `dali_like.monitor.ranks` compares ranks by it.
+Reports, ``dali-like top`` and ``dali-like view`` show the result; `dali_like.monitor.slowest_rank` compares ranks by it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 from dali_like.errors import NotRunningError
 from dali_like.monitor import live
-from dali_like.monitor.ranks import slowest_rank_text
+from dali_like.monitor.slowest_rank import slowest_rank_text
 
 #: How often to look for pipelines that have begun: that reads all of /proc.
 _SEARCH_PERIOD_S = 2.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dali_like.monitor.ranks import slowest_rank_text
 from dali_like.monitor.report import Report
+from dali_like.monitor.slowest_rank import slowest_rank_text
 from dali_like.monitor.stages import waiting_by_stage
 from dali_like.monitor.statistics import (
     CopyStatistics,
@@ -77,7 +77,7 @@ def test_the_report_has_stages_and_operators() -> None:
     assert "  for fn.decoders.image_0 62%, fn.resize_1 25%, load 6%, writing 6%" in text
     assert f"{'    fn.decoders.image_0':38}{'5.0 s':>9}{'62%':>8}" in text
     assert "71% of that is fn.decoders.image_0" in text
-    assert "calls by time: 918 us █         ▁ 5.2 ms" in text
+    assert "calls by time: 918 us █        ▁ 5.2 ms" in text
 
 
 # Ranks
