@@ -111,6 +111,9 @@ containers: .venv/containers/.ready build/containers/debian
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu --target demo $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
+	$(PYTHON) docker/sbom.py docker/requirements.txt --root build/containers/cpu/runtime --out build/sbom/dali-like.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-demo.txt --root build/containers/cpu/demo --out build/sbom/dali-like-demo.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-cuda.txt --root build/containers/cuda/runtime --out build/sbom/dali-like-cuda.cdx.json
 
 build/containers/debian:
 	rm -rf $@.part

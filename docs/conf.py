@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import tomllib
+from pathlib import Path
 
 import dali_like
 
@@ -15,7 +16,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 html_theme = "furo"
 html_title = f"dali_like {release}"
 #: The address of the public repository, for the links "Edit this page". Empty: no links.
-repository = os.environ.get("DALI_LIKE_REPOSITORY", "")
+_tools = tomllib.loads(Path(__file__).parent.with_name("pyproject.toml").read_text())["tool"]
+repository = _tools["hatch"]["metadata"]["hooks"]["custom"]["repository"]
 html_theme_options = (
     {"source_repository": repository, "source_branch": "main", "source_directory": "docs/"} if repository else {}
 )
