@@ -3,7 +3,8 @@
     python tests/project/try_release.py dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
         [--user nobody]
 
-It builds nothing: see `make dist`. Needs a network, and root for ``--user``. The exit status is 1 if something does not work.
+It builds nothing: see `make dist`. Needs a network, and root for ``--user``. The exit status is 1 if something does not
+work.
 """
 
 from __future__ import annotations
