@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def test_the_changelog_has_the_version() -> None:
     version = tomllib.loads(PROJECT.read_text())["project"]["version"]
     [first, *_] = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
-    assert first in ("Unreleased", version) or first.startswith(f"{version} ")
+    assert re.fullmatch(rf"{re.escape(version)} \((unreleased|\d{{4}}-\d\d-\d\d)\)", first)
 
 
 # Bills of materials
@@ -138,3 +139,37 @@ def test_a_bill_of_an_image_lists_the_packages_of_debian(tmp_path: Path) -> None
     assert [component["purl"] for component in made["components"] if component["purl"].startswith("pkg:deb/")] == [
         "pkg:deb/debian/libc6@2.41-12?arch=amd64"
     ]
+
+
+# Workflows
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+
+def test_the_matrix_has_all_supported_versions_on_both_architectures() -> None:
+    text = (WORKFLOWS / "test.yml").read_text()
+    classifiers = tomllib.loads(PROJECT.read_text())["project"]["classifiers"]
+    supported = [
+        match[1] for line in classifiers if (match := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))
+    ]
+
+    assert re.search(r"python: \[(.*)\]", text)[1] == ", ".join(f'"{each}"' for each in [*supported, "3.14t"])  # type: ignore[index]
+    assert re.search(r"os: \[(.*)\]", text)[1] == "ubuntu-24.04, ubuntu-24.04-arm"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yml")), ids=lambda path: path.name)
+def test_workflows_run_targets_that_exist(path: Path) -> None:
+    targets = re.findall(r"run: make ([\w-]+)", path.read_text())
+
+    assert targets
+    assert set(targets) <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_the_release_checks_its_tag_against_the_version() -> None:
+    [command] = re.findall(r"run: (test .*)", (WORKFLOWS / "release.yml").read_text())
+    version = tomllib.loads(PROJECT.read_text())["project"]["version"]
+
+    for tag, status in ((f"v{version}", 0), ("v9.9.9", 1)):
+        environment = {"GITHUB_REF_NAME": tag, "PATH": os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, check=False)
+        assert done.returncode == status
