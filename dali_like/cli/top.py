@@ -100,7 +100,9 @@ def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
         rank = f"{shown['rank']} of {shown['num_ranks']}" if shown["num_ranks"] > 1 else ""
         stages = ", ".join(f"{_plain(stage['name'])} {stage['share']:.0%}" for stage in recent["stages"][:_MOST_STAGES])
         bottleneck = recent["diagnosis"]["bottleneck"]
-        waiting = (_bar(recent["wait_share"]), seconds_text(recent["wait_s"]), stages) if recent["batches"] else ("", "", "")
+        waiting = ("", "", "")
+        if recent["batches"]:
+            waiting = (f"{recent['wait_share']:.0%}", seconds_text(recent["wait_s"]), stages)
         table.add_row(rank, _plain(shown["name"]), str(shown["pid"]), bottleneck, *waiting)
     verdict = slowest_rank_text(snapshots)
     hint = "[dim]one of them: dali-like top --pid PROCESS --name PIPELINE[/]"
