@@ -22,7 +22,7 @@ _MOST_SLOW = 3
 _MOST_WORKERS = 16
 #: Limits of the listed operators, and of the listed stages that the loop waits for.
 _MOST_OPERATORS = 5
-_MOST_STAGES = 4
+_MOST_STAGES = 3
 _BAR_CELLS = 40
 
 
@@ -71,7 +71,7 @@ class Report:
         seconds = now.loop.seconds
         yield _row("the loop waits", now.loop.wait, seconds)
         if waiting := waiting_by_stage(now):
-            yield f"  for {', '.join(f'{stage.name} {stage.share:.0%}' for stage in waiting[:_MOST_STAGES])}"
+            yield f"  for {', '.join(f'{_shortened(stage.name)} {stage.share:.0%}' for stage in waiting[:_MOST_STAGES])}"
         yield _row("the loop works", now.loop.work, seconds)
         if now.operators.batches.count:
             yield _row("operators in threads, a batch", now.operators.batches, seconds)

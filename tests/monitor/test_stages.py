@@ -74,7 +74,7 @@ def test_the_report_has_stages_and_operators() -> None:
     )
     text = str(Report(Statistics(loop=loop(waited_for_workers_s=4.0), sources=(in_workers,))))
 
-    assert "  for fn.decoders.image_0 62%, fn.resize_1 25%, load 6%, writing 6%" in text
+    assert "  for fn.decoders.image_0 62%, fn.resize_1 25%, load 6%" in text
     assert f"{'    fn.decoders.image_0':38}{'5.0 s':>9}{'62%':>8}" in text
     assert "71% of that is fn.decoders.image_0" in text
     assert "calls by time: 918 us █        ▁ 5.2 ms" in text
