@@ -15,8 +15,13 @@ from dali_like.monitor.trace_records import ASSEMBLE, BUILD, MAIN, PART_OF, RUN,
 
 _COLORS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
 #: Colors of sources, operators and copies, in the order of their appearance.
-_OTHERS = ("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a")
-_INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE = 12.0, 0.4, 1.8
+_OTHERS = (
+    *("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4"),
+    *("#2f5d8a", "#d45087", "#9c755f", "#a05195", "#86bcb6"),
+)
+_INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE, _INCHES_A_NAME = 12.0, 0.4, 1.8, 0.22
+#: Room above the highest value of a curve.
+_HEADROOM = 1.1
 #: Spans closer than this share of the whole are drawn as one.
 _RESOLUTION = 1 / 4000
 _NS_PER_MS, _NS_PER_S = 1e6, 1e9
@@ -71,7 +76,9 @@ def draw(records: Records, path: str | os.PathLike[str]) -> None:
     """
     figures = optional("matplotlib.figure", "a picture", "plot")
     tracks = tracks_of(records)
-    heights = (1.0 + _INCHES_A_TRACK * max(len(tracks), 1), _INCHES_A_CURVE, _INCHES_A_CURVE, _INCHES_A_CURVE)
+    names = {span.name for span in records.spans}
+    inches = 1.0 + max(_INCHES_A_TRACK * max(len(tracks), 1), _INCHES_A_NAME * len(names))  # the legend is as high
+    heights = (inches, _INCHES_A_CURVE, _INCHES_A_CURVE, _INCHES_A_CURVE)
     figure = figures.Figure(figsize=(_INCHES_WIDE, sum(heights)), layout="constrained")
     timeline, times, ring, memory = figure.subplots(4, 1, sharex=True, height_ratios=heights)
     _draw_timeline(timeline, records, tracks)
@@ -152,7 +159,7 @@ def _draw_ring(axes: Any, records: Records) -> None:
     at = [_s(records, count.at_ns) for count in batches]
     axes.step(at, [count.values["slots_in_use"] for count in batches], where="post", label="slots in use", color="#4a7fb5")
     axes.step(at, [count.values["ready"] for count in batches], where="post", label="ready batches", color="#5cb85c")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, _HEADROOM * max(1, *(count.values["slots_in_use"] for count in batches)))
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
@@ -161,8 +168,9 @@ def _draw_memory(axes: Any, records: Records) -> None:
     axes.set_ylabel("MiB")
     memory = [count for count in records.counts if count.name == "shared memory"]
     at = [_s(records, count.at_ns) for count in memory]
-    axes.step(at, [count.values["bytes"] / _MIB for count in memory], where="post", color="#8e7cc3")
-    axes.set_ylim(bottom=0)
+    mib = [count.values["bytes"] / _MIB for count in memory]
+    axes.step(at, mib, where="post", color="#8e7cc3")
+    axes.set_ylim(0, _HEADROOM * max(mib, default=0.0) or 1.0)
 
 
 def _s(records: Records, time_ns: int) -> float:

@@ -1,7 +1,7 @@
 // Build elements, format numbers, and fetch from the server. Text never becomes markup.
 
 export const COLORS = { run: "#c9ced6", wait: "#d9534f", assemble: "#f0ad4e", step: "#5cb85c", build: "#8e7cc3" };
-export const OTHERS = ["#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a"];
+export const OTHERS = ["#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a", "#d45087", "#9c755f", "#a05195", "#86bcb6"];
 export const MIB = 2 ** 20;
 /** Key in the details of a part of another span, as in dali_like/monitor/trace_records.py. */
 export const PART_OF = "part of";
