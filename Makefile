@@ -19,6 +19,7 @@
 #   make storm [ARGS=...]     killed processes in DALI, PyTorch and dali_like
 #   make gpu [ARGS=...]       checks and measurements on a GPU, with CuPy of $(PYTHON); see docs/gpu.md
 #   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
+#   make sbom                 write bills of materials of the containers to build/sbom, as CycloneDX
 #   make clean                remove everything that the other targets have made
 
 PYTHON ?= python3
@@ -37,7 +38,7 @@ PARTS := $(WITH_PROCESSES) others $(if $(PEERS),parity)
 tests_others := tests $(addprefix --ignore=tests/,$(WITH_PROCESSES) parity browser)
 
 .NOTPARALLEL:
-.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
+.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -113,6 +114,13 @@ containers: .venv/containers/.ready build/containers/debian
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu --target demo $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
+	$(MAKE) sbom BUILT=1
+
+# With BUILT=1, the bills also list Debian's packages of the images that `make containers` has built.
+sbom:
+	$(PYTHON) docker/sbom.py docker/requirements.txt $(if $(BUILT),--root build/containers/cpu/runtime) --out build/sbom/cpu.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-demo.txt $(if $(BUILT),--root build/containers/cpu/demo) --out build/sbom/demo.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-cuda.txt $(if $(BUILT),--root build/containers/cuda/runtime) --out build/sbom/cuda.cdx.json
 
 build/containers/debian:
 	rm -rf $@.part

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import dali_like
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 project = "dali_like"
 author = "The dali_like authors"
