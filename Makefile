@@ -12,13 +12,14 @@
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers
 #   make docs                 build the documentation site in build/docs
-#   make described            write the type stubs, pages and pictures of operators from their descriptions
+#   make described            write the type stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
 #                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped processes; see docs/reliability.md
 #   make storm [ARGS=...]     killed processes in DALI, PyTorch and dali_like
 #   make gpu [ARGS=...]       checks and measurements on a GPU, with CuPy of $(PYTHON); see docs/gpu.md
 #   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
+#   make sbom                 write bills of materials of the containers to build/sbom, as CycloneDX
 #   make clean                remove everything that the other targets have made
 
 PYTHON ?= python3
@@ -40,7 +41,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
+.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -95,6 +96,8 @@ described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tools.reader_pages
 	$(TEST_ENV)/bin/python -m tools.dali_functions
 	$(TEST_ENV)/bin/python -m tools.operator_pictures
+	$(TEST_ENV)/bin/python -m tools.diagrams
+	$(TEST_ENV)/bin/python -m benchmarks.plot
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)
@@ -116,6 +119,13 @@ containers: .venv/containers/.ready build/containers/debian
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu --target demo $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
+	$(MAKE) sbom BUILT=1
+
+# With BUILT=1, the bills also list Debian's packages of the images that `make containers` has built.
+sbom:
+	$(PYTHON) docker/sbom.py docker/requirements.txt $(if $(BUILT),--root build/containers/cpu/runtime) --out build/sbom/cpu.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-demo.txt $(if $(BUILT),--root build/containers/cpu/demo) --out build/sbom/demo.cdx.json
+	$(PYTHON) docker/sbom.py docker/requirements-cuda.txt $(if $(BUILT),--root build/containers/cuda/runtime) --out build/sbom/cuda.cdx.json
 
 build/containers/debian:
 	rm -rf $@.part

@@ -1,8 +1,8 @@
-"""Run the benchmarks: ``python -m benchmarks [--quick] [--limit] [--plot] [--workloads a,b] [--systems a,b]``.
+"""Run the benchmarks: ``python -m benchmarks [--quick] [--limit] [--workloads a,b] [--systems a,b]``.
 
 Each run of a system on a workload is a separate process (`run_one`). The systems take turns, and their order rotates between
-repeats. The report goes to the terminal and, as Markdown, next to the CSV file; progress goes to standard error. The exit
-status is 1 if a run failed.
+repeats. The report goes to the terminal and, as Markdown with a picture, next to the CSV file; progress goes to standard
+error. The exit status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.adapters import SYSTEMS
-from benchmarks.plot import draw
 from benchmarks.report import environment, publish, tables
 from benchmarks.turns import Job, in_turns, names, option_parser, parse_options, run_all, run_process
 from benchmarks.workloads import WORKLOADS
@@ -35,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "python -m benchmarks", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/results.csv"
     )
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="A,B", help=", ".join(SYSTEMS))
-    parser.add_argument("--plot", action="store_true", help="plot the samples per second, next to the CSV file")
     parser.add_argument("--limit", action="store_true", help="also measure the workload's hardware limit")
     options = parse_options(parser, arguments)
     systems = [*options.systems, "limit"] if options.limit else options.systems
@@ -49,10 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     left_out = [f"Not measured, since not installed: {', '.join(absent)}."] if absent else []
     text = "\n\n".join([tables(measurements), *left_out])
-    status = publish(options.csv, environment_text, text, measurements, failures)
-    if options.plot:
-        draw(options.csv.with_suffix(".png"), measurements)
-    return status
+    return publish(options.csv, environment_text, text, measurements, failures)
 
 
 if __name__ == "__main__":

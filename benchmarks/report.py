@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.adapters import SYSTEMS
 from benchmarks.measurement import COLUMNS, Measurement
+from benchmarks.plot import charts_of, draw
 from benchmarks.workloads import WORKERS, WORKLOADS, Workload
 
 __all__ = [
@@ -176,9 +177,11 @@ def publish(
     measurements: Sequence[Measurement],
     failures: Mapping[tuple[str, str], str],
 ) -> int:
-    """Write the CSV file and the report, print the tables and the failures; return the exit status."""
+    """Write the CSV file, the report and its picture, print the tables and the failures; return the exit status."""
     write_csv(csv_path, measurements)
     csv_path.with_suffix(".md").write_text(f"```\n{environment_text}\n```\n\n{tables_text}\n", encoding="utf-8")
+    if charts := charts_of(tables_text):
+        csv_path.with_suffix(".svg").write_text(draw("Samples per second", charts), encoding="utf-8")
     print(tables_text)
     for (system, workload), error in failures.items():
         print(f"\nFAILED: {system} on {workload}: {error}")

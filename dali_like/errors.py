@@ -68,6 +68,8 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- ProcessLimitError(BlockingIOError)
     |-- UnsupportedSystemError(OSError)
     `-- OutOfMemoryError(MemoryError)
+
+There is one warning, `UnstableWarning`. Others are the builtin `UserWarning` and `DeprecationWarning`.
 """
 
 from __future__ import annotations
@@ -133,6 +135,7 @@ __all__ = [
     "TargetMismatchError",
     "TraceFileError",
     "TrialError",
+    "UnstableWarning",
     "UnsupportedSystemError",
     "WorkerDiedError",
     "WorkerError",
@@ -475,3 +478,7 @@ class OutOfMemoryError(DaliLikeError, MemoryError):
     The message says how much is needed, how much is free, and which option reduces the need. Batches that the user
     holds count, too.
     """
+
+
+class UnstableWarning(FutureWarning):
+    """The program uses an interface that may change in each minor version; shown with ``DALI_LIKE_WARN_UNSTABLE=1``."""

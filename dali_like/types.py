@@ -10,7 +10,7 @@ import importlib
 import operator
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,18 +88,28 @@ def __dir__() -> list[str]:
     return __all__
 
 
+class CallWatch(Protocol):
+    """Measures parts of a call; see `dali_like.engine.worker.meters.Stopwatch`."""
+
+    def timed_within(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a callback whose calls are measured."""
+
+    def operator_times(self, count: int) -> list[int]:
+        """Return the nanoseconds of each of `count` operators, to add to."""
+
+
 class CallContext(NamedTuple):
     """Context of a call of a source, for the methods of its SampleInfo.
 
     Attributes:
         seeds: the seed of the pipeline and the number of the source.
         empty: returns memory in the batch for the arguments of `SampleInfo.empty`, or None.
-        timed: wraps a nested callback so that it is measured, too; None if nothing is measured.
+        watch: measures a nested callback and the operators behind it; None if nothing is measured.
     """
 
     seeds: tuple[int, int] = (0, 0)
     empty: Callable[[SampleInfo, int, Any, Any], NDArray[Any] | None] | None = None
-    timed: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
+    watch: CallWatch | None = None
 
 
 #: The current call; each thread and each task of an event loop has its own.

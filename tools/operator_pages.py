@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dali_like import types
 from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_examples import CALLS, MEANINGS, result_of
@@ -98,6 +99,7 @@ def _section(description: Description) -> Iterator[str]:
     text, arguments, returned = parts_of(description.doc)
     yield f"## fn.{description.path}"
     yield ""
+    yield from signature(description)
     yield as_markdown(text)
     yield ""
     if description.path in EXAMPLES:
@@ -123,6 +125,34 @@ def _section(description: Description) -> Iterator[str]:
     if ignored:
         yield f"Without effect: {', '.join(f'`{name}`' for name in ignored)}."
         yield ""
+
+
+def signature(description: Description) -> Iterator[str]:
+    """Yield the names in `fn` and `ops` as entries of the index and of Sphinx's inventory, which other projects link to."""
+    keywords = [
+        name if parameter.default is REQUIRED else f"{name}={_literal(parameter.default)}"
+        for name, parameter in description.parameters.items()
+    ]
+    given = [
+        name if number <= description.min_inputs else f"{name}=None" for number, name in enumerate(description.inputs, 1)
+    ]
+    inputs = ["*inputs"] if description.max_inputs is None else [*given, *(["*"] if keywords else [])]
+    yield f"```{{py:function}} dali_like.fn.{description.path}({', '.join([*inputs, *keywords])})"
+    yield ":single-line-parameter-list:"
+    yield "```"
+    yield ""
+    yield f"```{{py:class}} dali_like.ops.{description.class_path}(**arguments)"
+    yield "```"
+    yield ""
+
+
+def _literal(default: object) -> str:
+    """Return a default as an expression."""
+    if isinstance(default, enum.Enum):
+        return f"types.{default.name}"
+    if isinstance(default, np.dtype):
+        return f"types.{types.to_dali_type(default).name}"
+    return _default_text(default)
 
 
 def _example(path: str) -> str:
@@ -184,8 +214,10 @@ def _default(parameter: Parameter) -> str:
         return "required"
     if default is None:
         return ""
-    if isinstance(default, enum.Enum):
-        return default.name
+    return default.name if isinstance(default, enum.Enum) else _default_text(default)
+
+
+def _default_text(default: object) -> str:
     if isinstance(default, tuple):
         return str([float(f"{part:.4g}") if isinstance(part, float) else part for part in default])
     return f'"{default}"' if isinstance(default, str) else str(default)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dali_like.operators.description import Description
 from dali_like.operators.reader_functions import arguments_of_all, own_reader_descriptions
-from tools.operator_pages import as_markdown, parts_of, rows, write_pages
+from tools.operator_pages import as_markdown, parts_of, rows, signature, write_pages
 
 _NOTE = "<!-- Written by tools.reader_pages from the classes of the readers; do not edit. -->"
 _INDEX = """\
@@ -79,6 +79,7 @@ def _section(description: Description) -> Iterator[str]:
     text, _, returned = parts_of(description.doc)
     yield f"# fn.{description.path}"
     yield ""
+    yield from signature(description)
     yield as_markdown(text)
     yield ""
     yield from _table(description, description.doc)

@@ -1,7 +1,8 @@
 """Measures your pipeline: its speed, its upper limit, and the gain of each added worker.
 
-An empty loop takes batches, with one worker, with several, and with one more than you have. The limit is the speed of the
-callbacks in a bare loop, in as many processes without any hand-over. Each line is measured in a process of its own.
+An empty loop takes batches, with one worker, with several, and with one more than you have. The limit is the rate at which
+the workers would do nothing but call your callbacks and the operators behind them, by the same measurement. Each line is
+measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import Any, NamedTuple
 
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
-from dali_like.cli.trials import Outcome, ask, try_bare, try_pipeline
+from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import TrialError
 from dali_like.pipeline.pipeline import Pipeline
 
 __all__ = ["add_arguments", "run"]
 
-#: Measuring time of the limit, relative to that of the pipeline.
-_SHARE_FOR_LIMIT = 0.5
 _USUAL_DEPTH = 2
-#: A rate above this multiple of its limit was disturbed.
-_DISTURBED = 1.1
+
+
+#: Columns of the limit; see `dali_like.cli.stage_loads`.
+_LIMIT = ("limit", "of the limit", "set by")
 
 
 class _Line(NamedTuple):
@@ -33,7 +34,6 @@ class _Line(NamedTuple):
 
     workers: int
     outcome: Outcome
-    limit: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,14 +83,10 @@ def _measure_workers(factory: Factory, counts: Sequence[int], given: int, second
     for workers in counts:
         with StatusLine(f"{workers} workers") as progress:
             outcome = try_pipeline(functools.partial(factory.make, py_num_workers=workers), seconds, progress.show)
-        with StatusLine(f"{workers} bare loops") as progress:
-            limit = try_bare(factory.make, workers, _SHARE_FOR_LIMIT * seconds, progress.show)
-        lines.append(_Line(workers, outcome, limit))
-    head = ("workers", "samples/s", "each added brings", "limit", "of the limit", "first batch", "memory")
+        lines.append(_Line(workers, outcome))
+    head = ("workers", "samples/s", "each added brings", *_LIMIT, "first batch", "memory")
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
-    if any(line.outcome.samples_per_s > _DISTURBED * line.limit for line in lines):
-        print("Rates above their limits mean that other programs disturbed the figures: try again, or with more --seconds.")
     return 0
 
 
@@ -100,11 +96,16 @@ def _cells(line: _Line, before: _Line | None) -> tuple[str, ...]:
         str(line.workers),
         rate_text(outcome.samples_per_s),
         "" if before is None else f"{_gain(line, before):+.0%}",
-        rate_text(line.limit),
-        f"{outcome.samples_per_s / line.limit:.0%}",
+        *_limit_cells(outcome),
         f"{outcome.first_batch_s:.2f} s",
         size_text(outcome.memory_bytes),
     )
+
+
+def _limit_cells(outcome: Outcome) -> tuple[str, str, str]:
+    if not outcome.share_of_limit:
+        return "", "", ""
+    return rate_text(outcome.limit_per_s), f"{outcome.share_of_limit:.0%}", outcome.stage
 
 
 def _gain(line: _Line, before: _Line) -> float:
@@ -129,11 +130,8 @@ def _measure_alone(factory: Factory, seconds: float) -> int:
     """Measure a pipeline without workers."""
     with StatusLine("no workers") as progress:
         outcome = try_pipeline(factory.make, seconds, progress.show)
-    with StatusLine("a bare loop") as progress:
-        limit = try_bare(factory.make, 1, _SHARE_FOR_LIMIT * seconds, progress.show)
-    head = ("samples/s", "limit", "of the limit", "first batch", "memory")
-    share = f"{outcome.samples_per_s / limit:.0%}"
-    cells = (rate_text(outcome.samples_per_s), rate_text(limit), share, f"{outcome.first_batch_s:.2f} s")
+    head = ("samples/s", *_LIMIT, "first batch", "memory")
+    cells = (rate_text(outcome.samples_per_s), *_limit_cells(outcome), f"{outcome.first_batch_s:.2f} s")
     print(table(head, [(*cells, size_text(outcome.memory_bytes))]))
     print(
         "\nNo source is parallel, so there are no workers. With parallel=True and batch=False, each would add to the rate."

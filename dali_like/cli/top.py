@@ -1,18 +1,21 @@
-"""Shows a running pipeline in the terminal: throughput, waiting, workers, slow samples.
+"""Shows running pipelines in the terminal: bottleneck, throughput, waiting, operators, workers, slow samples.
 
-The program must call publish() on its pipeline, or run with DALI_LIKE_PUBLISH=1. Ends with Ctrl-C, or when the pipeline is
-closed.
+The program must call publish() on its pipeline, or run with DALI_LIKE_PUBLISH=1. Several pipelines are listed, with the rank
+that holds the job up; choose one with --pid and --name. Ends with Ctrl-C, or when the pipeline is closed.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dali_like.common.extras import optional
 from dali_like.errors import NotRunningError
+from dali_like.monitor.text import seconds_text, sparkline
 
 __all__ = ["add_arguments", "run"]
 
@@ -20,6 +23,8 @@ _PERIOD_S = 0.5
 #: Older statistics are marked with their age.
 _STALE_S = 2.0
 _BAR_CELLS = 24
+_MOST_STAGES = 3
+_MOST_OPERATORS = 6
 _MIB = float(1 << 20)
 
 
@@ -36,6 +41,9 @@ def run(options: argparse.Namespace) -> int:
     screens = optional("rich.live", "dali-like top", "top")
     from dali_like.monitor import live  # noqa: PLC0415
 
+    found = live.find(options.pid, options.name)
+    if len(found) > 1:
+        return _show_all(options, console, screens)
     shown = live.choose(options.pid, options.name)
     before = shown.read()
     try:
@@ -59,6 +67,48 @@ def run(options: argparse.Namespace) -> int:
         return 0
 
 
+def _show_all(options: argparse.Namespace, console: Any, screens: Any) -> int:
+    """List all running pipelines until they have ended."""
+    from dali_like.monitor import live  # noqa: PLC0415
+
+    if options.once:
+        console.print(overview(live.read_all(options.pid, options.name)))
+        return 0
+    with screens.Live(console=console, screen=console.is_terminal, auto_refresh=False) as display:
+        while snapshots := live.read_all(options.pid, options.name):
+            display.update(overview(snapshots), refresh=True)
+            time.sleep(_PERIOD_S)
+    print("all pipelines have ended", file=sys.stderr)
+    return 0
+
+
+def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
+    """Return a screen with one line for each of several pipelines, and the rank that holds the job up.
+
+    Args:
+        snapshots: see `dali_like.monitor.live.snapshot`.
+    """
+    from dali_like.monitor.slowest_rank import slowest_rank_text  # noqa: PLC0415
+
+    console = optional("rich.console", "dali-like top", "top")
+    tables = optional("rich.table", "dali-like top", "top")
+    table = tables.Table(
+        "rank", "pipeline", "process", "bottleneck", "waiting", "a batch", "for", box=None, header_style="dim"
+    )
+    for shown in sorted(snapshots, key=lambda shown: (shown["rank"], shown["name"])):
+        recent = shown["recent"]
+        rank = f"{shown['rank']} of {shown['num_ranks']}" if shown["num_ranks"] > 1 else ""
+        stages = ", ".join(f"{_plain(stage['name'])} {stage['share']:.0%}" for stage in recent["stages"][:_MOST_STAGES])
+        bottleneck = recent["diagnosis"]["bottleneck"]
+        waiting = ("", "", "")
+        if recent["batches"]:
+            waiting = (f"{recent['wait_share']:.0%}", seconds_text(recent["wait_s"]), stages)
+        table.add_row(rank, _plain(shown["name"]), str(shown["pid"]), bottleneck, *waiting)
+    verdict = slowest_rank_text(snapshots)
+    hint = "[dim]one of them: dali-like top --pid PROCESS --name PIPELINE[/]"
+    return console.Group(*([f"[bold]{_plain(verdict)}[/]", ""] if verdict else []), table, "", hint)
+
+
 def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
     """Return the screen: rates between two moments, and the state at the second.
 
@@ -78,9 +128,45 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
     numbers.add_row("throughput", _number(rate("samples"), "samples/s"), _number(rate("batches"), "batches/s"))
     wait = rate("wait_s")
     numbers.add_row("waiting", _bar(wait), "of the loop's time")
+    if stages := now["recent"]["stages"]:
+        numbers.add_row(
+            "", "for " + ", ".join(f"{_plain(stage['name'])} {stage['share']:.0%}" for stage in stages[:_MOST_STAGES])
+        )
     numbers.add_row("ring", f"{now['ready']} ready, {now['slots_in_use']} in use", f"{now['bytes'] / _MIB:.1f} MiB")
     numbers.add_row("so far", f"{now['batches']} batches, {now['epochs']} epochs", _troubles(now))
-    return console.Group(head, "", numbers, "", _workers(tables, before, now, seconds), "", _slowest(tables, now))
+    parts = [_workers(tables, before, now, seconds), *_operators(tables, before, now), *_calls(tables, now)]
+    parts.append(_slowest(tables, now))
+    spaced = itertools.chain.from_iterable(("", part) for part in (_diagnosis(now), numbers, *parts))
+    return console.Group(head, *spaced)
+
+
+def _diagnosis(now: dict[str, Any]) -> str:
+    found = {name: _plain(text) for name, text in now["recent"]["diagnosis"].items()}
+    texts = (f"[bold]Bottleneck: {found['bottleneck']}[/]", found["sentence"], found["advice"], found["expected"])
+    return "\n".join(filter(None, texts))
+
+
+def _operators(tables: Any, before: dict[str, Any], now: dict[str, Any]) -> Iterator[Any]:
+    """Yield a table of the time by operator between two moments; nothing without operators."""
+    past = {(each["name"], each["place"]): each["seconds"] for each in before["operators"]}
+    spent = [(each, each["seconds"] - past.get((each["name"], each["place"]), 0.0)) for each in now["operators"]]
+    whole_s = sum(max(took_s, 0.0) for _, took_s in spent)
+    if whole_s:
+        table = tables.Table("operators", "share", "in", box=None, header_style="dim")
+        for each, took_s in sorted(spent, key=lambda pair: -pair[1])[:_MOST_OPERATORS]:
+            table.add_row(_plain(each["name"]), _bar(took_s / whole_s), each["place"])
+        yield table
+
+
+def _calls(tables: Any, now: dict[str, Any]) -> Iterator[Any]:
+    """Yield a table of the histograms of calls."""
+    if now["calls"]:
+        table = tables.Table("calls so far", "fastest", "number by time", "slowest", box=None, header_style="dim")
+        for calls in now["calls"]:
+            edges_s = calls["edges_s"]
+            bars = sparkline(calls["counts"], _BAR_CELLS)
+            table.add_row(_plain(calls["source"]), seconds_text(edges_s[0]), bars, seconds_text(edges_s[-1]))
+        yield table
 
 
 def _workers(tables: Any, before: dict[str, Any], now: dict[str, Any], seconds: float) -> Any:

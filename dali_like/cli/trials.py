@@ -1,4 +1,4 @@
-"""Measure a pipeline with certain settings, or its callbacks alone.
+"""Measure a pipeline with certain settings.
 
 Each trial runs in a fork of this process, so that no trial sees the CUDA context, threads or memory of another one. It
 reports JSON lines through a pipe.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dali_like.cli.bare_loop import bare_rate
+from dali_like.cli.stage_loads import busiest_stage
 from dali_like.common.tracebacks import collapse
 from dali_like.errors import ArgumentError, TrialError
 from dali_like.pipeline.pipeline import Pipeline
@@ -43,12 +44,21 @@ class Outcome:
         batches_per_s: batches per second of an empty loop.
         first_batch_s: seconds until the first batch, including the start of the workers.
         memory_bytes: proportional set size of the process and its workers; 0 where the system does not report it.
+        stage: the busiest stage; see `dali_like.cli.stage_loads`.
+        share_of_limit: share of its time that is work of callbacks and operators, from 0 to 1.
     """
 
     samples_per_s: float
     batches_per_s: float
     first_batch_s: float
     memory_bytes: int
+    stage: str
+    share_of_limit: float
+
+    @property
+    def limit_per_s(self) -> float:
+        """Samples per second if the busiest stage did nothing else; infinite if it had nothing to do."""
+        return self.samples_per_s / self.share_of_limit if self.share_of_limit else math.inf
 
 
 def try_pipeline(make: Make, seconds: float, on_progress: OnProgress) -> Outcome:
@@ -58,16 +68,6 @@ def try_pipeline(make: Make, seconds: float, on_progress: OnProgress) -> Outcome
         TrialError: the pipeline cannot run.
     """
     return Outcome(**_in_child(lambda tell: vars(_run(make(), seconds, tell)), on_progress))
-
-
-def try_bare(make: Make, num_processes: int, seconds: float, on_progress: OnProgress) -> float:
-    """Return the samples per second of the callbacks in bare loops; see `bare_rate`.
-
-    Raises:
-        TrialError: the callbacks cannot be called.
-    """
-    found = _in_child(lambda tell: {"rate": bare_rate(make(), num_processes, seconds)}, on_progress)
-    return float(found["rate"])
 
 
 def ask(make: Make, question: Callable[[Pipeline], dict[str, Any]]) -> dict[str, Any]:
@@ -87,6 +87,7 @@ def _run(pipe: Pipeline, seconds: float, tell: OnProgress) -> Outcome:
     warm_s = time.monotonic() + _WARM_UP * seconds
     while time.monotonic() < warm_s:
         next(batches)
+    before = pipe.statistics()
     begin_s, num_samples, num_batches, told = time.monotonic(), 0, 0, 0
     while (elapsed_s := time.monotonic() - begin_s) < seconds:
         num_samples += next(batches)
@@ -95,10 +96,16 @@ def _run(pipe: Pipeline, seconds: float, tell: OnProgress) -> Outcome:
             told += 1
             tell(elapsed_s / seconds, num_samples / (time.monotonic() - begin_s))
     elapsed_s = time.monotonic() - begin_s
-    memory = pipe.statistics(memory=True).memory
+    now = pipe.statistics(memory=True)
     pipe.close()
+    load = busiest_stage(now.since(before), elapsed_s)
     return Outcome(
-        num_samples / elapsed_s, num_batches / elapsed_s, first_batch_s, 0 if memory is None else memory.total_bytes
+        samples_per_s=num_samples / elapsed_s,
+        batches_per_s=num_batches / elapsed_s,
+        first_batch_s=first_batch_s,
+        memory_bytes=0 if now.memory is None else now.memory.total_bytes,
+        stage=load.stage,
+        share_of_limit=load.share,
     )
 
 

@@ -1,8 +1,9 @@
 """Tries settings of your pipeline within a memory budget, and prints the best as a line of code.
 
 It tries one setting after the other: workers, operator threads, prefetch depth, start method. An empty loop measures each
-value in a process of its own. Values close to the fastest are measured again, in turns; their median counts. The smallest
-value wins whose distance from the fastest is within the spread of repeated measurements, or within 3 %.
+value in a process of its own. Values not far from the fastest are measured again, in turns; their median counts. The
+smallest value within 3 % of the fastest wins. Where measurements of several values overlap, the difference is noise, and the
+present value stays.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ __all__ = ["add_arguments", "run"]
 
 #: A cheaper setting may be this much slower than the fastest.
 _TOLERANCE = 0.03
-#: Values within this distance of the fastest single trial are measured again.
-_CLOSE = 0.1
+#: Values within this distance of the fastest single trial are measured again: single trials may be off by so much.
+_CLOSE = 0.3
 #: Number of measurements of these values.
 _REPEATS = 3
 _DEPTHS = (1, 2, 4, 8)
@@ -69,19 +70,31 @@ class _Trial:
     def measured(self) -> Outcome:
         """Medians of the measurements, and the largest memory; zeros without measurements."""
         if not self.outcomes:
-            return Outcome(0.0, 0.0, 0.0, 0)
+            return Outcome(0.0, 0.0, 0.0, 0, "", 0.0)
         return Outcome(
-            statistics.median(outcome.samples_per_s for outcome in self.outcomes),
-            statistics.median(outcome.batches_per_s for outcome in self.outcomes),
-            statistics.median(outcome.first_batch_s for outcome in self.outcomes),
-            max(outcome.memory_bytes for outcome in self.outcomes),
+            samples_per_s=statistics.median(outcome.samples_per_s for outcome in self.outcomes),
+            batches_per_s=statistics.median(outcome.batches_per_s for outcome in self.outcomes),
+            first_batch_s=statistics.median(outcome.first_batch_s for outcome in self.outcomes),
+            memory_bytes=max(outcome.memory_bytes for outcome in self.outcomes),
+            stage=self.outcomes[0].stage,
+            share_of_limit=statistics.median(outcome.share_of_limit for outcome in self.outcomes),
         )
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """The lowest and the highest rate of the measurements."""
+        rates = [outcome.samples_per_s for outcome in self.outcomes]
+        return min(rates), max(rates)
 
     @property
     def spread(self) -> float:
         """Range of the rates, relative to their median."""
-        rates = [outcome.samples_per_s for outcome in self.outcomes]
-        return (max(rates) - min(rates)) / statistics.median(rates) if self.rate else 0.0
+        lowest, highest = self.rates
+        return (highest - lowest) / self.rate if self.rate else 0.0
+
+    def overlaps(self, faster: _Trial) -> bool:
+        """Whether a measurement of this trial was as fast as one of a faster trial."""
+        return self.rates[1] >= faster.rates[0]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     best = tuning.tune(told)
     print(table(*_table_of(tuning.trials, best)))
     if options.plot is not None:
-        _draw(tuning.trials, best, options.plot)
+        _draw(tuning.trials, best, factory.line(), options.plot)
     if best is None:
         least = min((trial.measured.memory_bytes for trial in tuning.trials if trial.outcomes), default=0)
         hint = f"; the smallest use was {size_text(least)}: raise --memory" if least > budget else ""
@@ -119,6 +132,7 @@ class _Tuning:
 
     Attributes:
         trials: all trials so far.
+        undecided: for each setting whose values could not be told apart: a sentence.
     """
 
     def __init__(self, factory: Factory, budget_bytes: int, seconds: float) -> None:
@@ -126,16 +140,17 @@ class _Tuning:
         self._budget_bytes = budget_bytes
         self._seconds = seconds
         self.trials: list[_Trial] = []
+        self.undecided: list[str] = []
 
     def noise_text(self) -> str:
-        """Describe the spread of repeated measurements."""
-        spreads = [trial.spread for trial in self.trials if len(trial.outcomes) > 1]
-        if not spreads:
-            return "Each was measured once: none came close to the fastest."
-        return (
-            f"Repeated trials differ by up to {max(spreads):.0%}. Among settings within that distance, or within "
-            f"{_TOLERANCE:.0%}, the cheapest is the best."
-        )
+        """Describe the spread of repeated measurements, and what it leaves undecided."""
+        spread = max((trial.spread for trial in self.trials if len(trial.outcomes) > 1), default=0.0)
+        lines = [
+            f"Measurements of the same settings differ by up to {spread:.0%}. Of values within {_TOLERANCE:.0%} of the "
+            "fastest, the smallest is taken.",
+            *self.undecided,
+        ]
+        return "\n".join(lines)
 
     def tune(self, told: dict[str, Any]) -> _Trial | None:
         """Return the best settings, starting from the current ones; None if none work."""
@@ -159,15 +174,27 @@ class _Tuning:
             return settings
         close = [trial for trial in trials if trial.rate >= fastest * (1 - _CLOSE)]
         self._repeat(close)
-        if not any(trial.rate for trial in close):  # they worked once, and not again
+        usable = [trial for trial in close if trial.rate]
+        if not usable:  # they worked once, and not again
             return settings
-        tolerance = max(_TOLERANCE, *(trial.spread for trial in close))
-        fastest = max(trial.rate for trial in close)
-        return next(trial.settings for trial in close if trial.rate >= fastest * (1 - tolerance))
+        best = max(usable, key=lambda trial: trial.rate)
+        equal = [trial for trial in usable if trial.rate >= best.rate * (1 - _TOLERANCE)]
+        unsure = [trial for trial in usable if trial not in equal and trial.overlaps(best)]
+        if not unsure:
+            return equal[0].settings
+        present = next((trial for trial in (*equal, *unsure) if trial.settings == settings), None)
+        chosen = best if present is None else present
+        between = ", ".join(str(trial.settings[name]) for trial in usable if trial in equal or trial in unsure)
+        why = "the fastest on average is taken" if present is None else "the present value stays"
+        self.undecided.append(
+            f"Not decided: {name} {between}. Their measurements overlap; {why}: {chosen.settings[name]}. More --seconds "
+            "may decide it."
+        )
+        return chosen.settings
 
     def _repeat(self, close: list[_Trial]) -> None:
-        """Measure close settings again, in turns."""
-        for _ in range(_REPEATS - 1 if len(close) > 1 else 0):
+        """Measure settings again, in turns, so that a disturbance hits all of them."""
+        for _ in range(_REPEATS - 1):
             for trial in close:
                 if len(trial.outcomes) < _REPEATS and trial.rate:
                     self._measure(trial)
@@ -228,23 +255,37 @@ def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], lis
     return head, rows
 
 
-def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
-    """Draw the rate and the memory of each trial as bars."""
+def _draw(trials: list[_Trial], best: _Trial | None, title: str, path: Path) -> None:
+    """Draw the rate and the memory of each trial as bars. Lines show the range of repeated measurements."""
     from dali_like.common.extras import optional  # noqa: PLC0415
 
     figure = optional("matplotlib.figure", "--plot", "plot").Figure(
         figsize=(9, 1 + 0.35 * len(trials)), layout="constrained"
     )
     rates, memory = figure.subplots(1, 2, sharey=True)
-    labels = [", ".join(f"{_SHORT_NAMES[name]} {value}" for name, value in trial.settings.items()) for trial in trials]
+    labels = [
+        ", ".join(f"{_SHORT_NAMES[name]} {value}" for name, value in trial.settings.items())
+        + (f" ({trial.note.partition(':')[0]})" if trial.note else "")
+        for trial in trials
+    ]
     colors = ["#5cb85c" if trial is best else "#d9534f" if trial.note else "#4a7fb5" for trial in trials]
     measured = [trial.measured for trial in trials]
-    rates.barh(range(len(trials)), [outcome.samples_per_s for outcome in measured], color=colors)
+    medians = [outcome.samples_per_s for outcome in measured]
+    ranges = [trial.rates if trial.outcomes else (0.0, 0.0) for trial in trials]
+    below = [max(0.0, median - lowest) for median, (lowest, _) in zip(medians, ranges, strict=True)]
+    above = [max(0.0, highest - median) for median, (_, highest) in zip(medians, ranges, strict=True)]
+    bars = rates.barh(range(len(trials)), medians, color=colors, xerr=(below, above), error_kw={"capsize": 3})
+    rates.bar_label(bars, [rate_text(median) for median in medians], label_type="center", color="white")
+    figure.suptitle(
+        f"dali-like tune: {title}; median, and range of {_REPEATS} measurements where repeated", fontsize="medium"
+    )
     rates.set_yticks(range(len(trials)), labels)
     rates.invert_yaxis()
     rates.set_xlabel("samples/s")
     memory.barh(range(len(trials)), [outcome.memory_bytes / (1 << 20) for outcome in measured], color=colors)
+    rates.set_title("rate of an empty loop", loc="left", fontsize="medium")
     memory.set_xlabel("MiB")
+    memory.set_title("memory of all processes", loc="left", fontsize="medium")
     figure.savefig(path)
 
 

@@ -1,6 +1,6 @@
-"""Shows a trace or a running pipeline in the browser.
+"""Shows a trace or running pipelines in the browser.
 
-With a file, shows a trace of `Pipeline.trace`. Without a file, shows the pipeline of a program that calls publish(), or runs
+With a file, shows a trace of `Pipeline.trace`. Without a file, shows the pipelines of programs that call publish(), or run
 with DALI_LIKE_PUBLISH=1. Serves the page on this machine only, until Ctrl-C. The URL contains a token that the page needs.
 """
 
@@ -20,8 +20,8 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
     parser.add_argument("trace", nargs="?", type=Path, help="file written by Pipeline.trace")
-    parser.add_argument("--pid", type=int, help="process id of the program, if there are several")
-    parser.add_argument("--name", help="name of the pipeline, if there are several")
+    parser.add_argument("--pid", type=int, help="show only the pipelines of this process")
+    parser.add_argument("--name", help="show only pipelines of this name")
     parser.add_argument("--port", type=int, default=0, help="TCP port of the page; default: any free port")
 
 
@@ -52,7 +52,8 @@ def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], A
         except OSError as error:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         return {"about.json": lambda: {"kind": "trace", "name": path.name}, "trace.json": content}
-    from dali_like.monitor import live  # noqa: PLC0415
+    from dali_like.monitor.watching import Watching  # noqa: PLC0415
 
-    shown = live.choose(options.pid, options.name)
-    return {"about.json": lambda: {"kind": "live", "name": shown.name}, "live.json": shown.read}
+    watching = Watching(options.pid, options.name)
+    watching.read()  # report that nothing runs before serving it
+    return {"about.json": lambda: {"kind": "live"}, "live.json": watching.read}

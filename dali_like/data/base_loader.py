@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dali_like.common.notices import warn
+from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
@@ -163,6 +164,7 @@ class BaseDataLoader:
         self._factory.drop_prepared()
         self._loaded_state = loaded
 
+    @unstable("DataLoader.serve()")
     @user_frames_first
     def serve(
         self,

@@ -25,6 +25,10 @@ class LoaderTrace(Trace):
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
         self._counts: weakref.WeakKeyDictionary[LoaderWorkers, Callable[[], None]] = weakref.WeakKeyDictionary()
 
+    @property
+    def owner(self) -> BaseDataLoader:
+        return self._loader
+
     def begin(self) -> None:
         loader = self._loader
         loader._monitor.begin_trace(self, "loader")

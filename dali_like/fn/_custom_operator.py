@@ -10,6 +10,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
+from dali_like.common.stability import unstable
 from dali_like.common.suggestions import list_unknown
 from dali_like.errors import DefinitionError
 from dali_like.operators.description import Description, describe, register
@@ -32,6 +33,7 @@ def operator(function: Callable[..., Any], /) -> Callable[..., Any]: ...
 def operator(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 
 
+@unstable("dali_like.operator()")
 def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make an operator from a function of one sample: ``fn.name`` and ``ops.Name``.
 

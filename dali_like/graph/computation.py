@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -72,6 +73,7 @@ class Computation:
         threads: the pool of threads for operators; None without such operators.
         in_order: whether an operator must see the batches in order and one at a time.
         is_trivial: whether batches go from the sources to the user unchanged.
+        times_ns: nanoseconds of each operator so far, in all threads together.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class Computation:
         self.threads = _make_threads(num_threads, cpus) if placement.stages else None
         self.in_order = any(map(_is_in_order, placement.stages))
         self.is_trivial = self.threads is None and copier is None
+        self.times_ns = self._no_times()
+        self._adding = threading.Lock()
 
     def heed_layouts(self) -> None:
         """Place the operators again if a source has returned another layout than it declared."""
@@ -111,6 +115,7 @@ class Computation:
         if seen != self._seen:
             self._placement, self._seen = self._place(seen), seen
             self._source_keys = self._keys_of_sources()
+            self.times_ns = self._no_times() | self.times_ns
 
     def settle(self) -> None:
         """Release batches whose copies to the GPU have ended."""
@@ -158,6 +163,9 @@ class Computation:
         operators_ns = monotonic_ns() - begin_ns
         return self._wrap(data), operators_ns
 
+    def _no_times(self) -> dict[str, int]:
+        return {name: 0 for stage in self._placement.stages for name in stage.names}
+
     def _keys_of_sources(self) -> list[Key]:
         """Return the keys of all data in the batches of the sources, in order."""
         return [output for source in self._graph.sources for output in self._placement.outputs_of(source)]
@@ -187,7 +195,9 @@ class Computation:
             return
         inputs: list[Any] = [_on_host(data[given]) for given in stage.inputs]
         if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
+            begin_ns = monotonic_ns()
             data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], batch_id)
+            self._note_times(stage.names, [monotonic_ns() - begin_ns], begin_ns, batch_id)
             return
         memory = [BatchMemory(self._buffers, size, self._previous[output]) for output in stage.outputs]
         if isinstance(stage, ProgramStage):
@@ -201,15 +211,20 @@ class Computation:
     def _run_program(
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
-        def make(i: int) -> None:
+        def make(i: int, times_ns: list[int]) -> None:
             info = batch_id.info(i)
             samples = [_sample(samples, i) for samples in inputs]
-            results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
+            results = program.run(
+                samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype), times_ns
+            )
             for output, result in zip(memory, results, strict=True):
                 if result is not None:
                     output.put(i, result)
 
-        self._for_each(size, make)
+        def note(times_ns: list[int], begin_ns: int) -> None:
+            self._note_times(program.names, times_ns, begin_ns, batch_id)
+
+        self._for_each(size, make, len(program.steps), note)
 
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
@@ -220,7 +235,9 @@ class Computation:
             return
         registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
         registers += [None] * len(stage.outputs)
-        stage.step.run(registers, batch_id.info(0), count=len(chosen))
+        times_ns, begin_ns = [0], monotonic_ns()
+        stage.step.run_timed(registers, batch_id.info(0), None, len(chosen), times_ns)
+        self._note_times(stage.names, times_ns, begin_ns, batch_id)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in zip(chosen, results, strict=True):
                 output.put(i, result)
@@ -230,7 +247,7 @@ class Computation:
         assert self._copier is not None
 
         def for_each(count: int, function: Callable[[int], None]) -> None:
-            def call(i: int) -> None:
+            def call(i: int, _: list[int]) -> None:
                 try:
                     function(i)
                 except Exception as error:
@@ -243,21 +260,39 @@ class Computation:
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 
-    def _for_each(self, count: int, function: Callable[[int], None]) -> None:
+    def _note_times(self, names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: BatchId) -> None:
+        """Add the times that this thread has spent on operators since `begin_ns`. Traces wrap this method."""
+        with self._adding:
+            for name, ns in zip(names, times_ns, strict=True):
+                self.times_ns[name] += ns
+
+    def _for_each(
+        self,
+        count: int,
+        function: Callable[[int, list[int]], None],
+        num_times: int = 0,
+        note: Callable[[list[int], int], None] = lambda times_ns, begin_ns: None,
+    ) -> None:
         """Call `function` for each index, in this thread and in all free threads.
 
         Raises the error of the lowest index, whichever came first.
+
+        Args:
+            function: called with the index, and with the list of `num_times` durations to add to.
+            note: called at the end of each thread's work, with its durations, and its begin.
         """
         assert self.threads is not None
         indices = itertools.count()
         errors: dict[int, Exception] = {}
 
         def work() -> None:
+            times_ns, begin_ns = [0] * num_times, monotonic_ns()
             while (i := next(indices)) < count:
                 try:
-                    function(i)
+                    function(i, times_ns)
                 except Exception as error:
                     errors[i] = error
+            note(times_ns, begin_ns)
 
         helpers = [self.threads.submit(work) for _ in range(min(self._num_threads, count) - 1)]
         work()

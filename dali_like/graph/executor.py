@@ -82,6 +82,11 @@ class Executor:
         return PipelinePosition(self._lockstep.epoch, iteration, self._lockstep.delivered(taken - iteration))
 
     @property
+    def computation(self) -> Computation:
+        """Computes the batches."""
+        return self._computation
+
+    @property
     def has_threads(self) -> bool:
         """Whether any operators run in threads."""
         return self._computation.threads is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive
-from dali_like.common.notices import warn
+from dali_like.common.stability import warn_deprecated
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.pool.settings import AUTO, FIRST_DEPTH, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
@@ -296,7 +296,7 @@ def make_arguments(
     }
     for name, value in deprecated.items():
         if value is not None:
-            warn(f"Pipeline: {name} is deprecated and has no effect", DeprecationWarning)
+            warn_deprecated(f"Pipeline: {name}")
     if experimental_exec_dynamic is not None:
         given["exec_dynamic"] = experimental_exec_dynamic
     return Arguments(**given)

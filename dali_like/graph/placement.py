@@ -29,7 +29,16 @@ from dali_like.engine.memory.protocol import UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
 from dali_like.errors import DefinitionError
-from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, adapted_operators
+from dali_like.graph.nodes import (
+    ConstantNode,
+    DataNode,
+    Graph,
+    OperatorNode,
+    Producer,
+    SourceNode,
+    adapted_operators,
+    producer_names,
+)
 from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
@@ -45,6 +54,11 @@ class ProgramStage(NamedTuple):
     program: Program
     outputs: tuple[Key, ...]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operators."""
+        return self.program.names
+
 
 class BatchStage(NamedTuple):
     """An operator that needs a whole batch."""
@@ -52,6 +66,11 @@ class BatchStage(NamedTuple):
     inputs: tuple[Key, ...]
     step: ProgramStep
     outputs: tuple[Key, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the operator."""
+        return (self.step.name,)
 
 
 Stage: TypeAlias = ProgramStage | BatchStage
@@ -115,7 +134,7 @@ def place(
     """
     limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
     operators = _implementations(graph, adapted_operators(graph, seen))
-    context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes)
+    context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes, producer_names(graph))
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
         needed = _sources_needed(operators)
@@ -327,7 +346,8 @@ def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]
     for source in graph.sources:
         if source.external.kind is not None:
             raise DefinitionError(f"{source.external.name} has a source: give it a name only, as an input of the proxy")
-    context = ProgramContext(operators, {}, _random_keys(graph.operators, entropy), LEAST_IMAGE_LIMIT_BYTES)
+    random_keys = _random_keys(graph.operators, entropy)
+    context = ProgramContext(operators, {}, random_keys, LEAST_IMAGE_LIMIT_BYTES, producer_names(graph))
     inputs = [(source, 0) for source in graph.sources]
     program = make_program(inputs, graph.operators, [key(output) for output in graph.outputs], context)
     return program, tuple([str(source.external.options["name"]) for source in graph.sources])
@@ -359,7 +379,7 @@ class _FusedCallback:
         current_call.set(call._replace(empty=None))
         callback = self._source.callback
         try:
-            sample = callback(info) if call.timed is None else call.timed(callback)(info)
+            sample = callback(info) if call.watch is None else call.watch.timed_within(callback)(info)
         finally:
             current_call.set(call)
         return self._operate(sample, call, info)
@@ -370,7 +390,8 @@ class _FusedCallback:
         samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, source))]
         empty = call.empty
         place = None if empty is None else lambda export, shape, dtype: empty(info, export, shape, dtype)
-        return self._program.run(samples, info, place)
+        times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
+        return self._program.run(samples, info, place, times_ns)
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self._source, self._declared[output]
@@ -407,5 +428,6 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
         objects=objects if any(objects) else (),
         layouts=tuple(source.layouts[i] if producer is node else "" for producer, i in fusion.outputs),
         declared=tuple(outputs),
+        operators=fusion.program.names,
     )
     return fused, tuple(outputs)

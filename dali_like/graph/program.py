@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +41,14 @@ class ProgramContext(NamedTuple):
         seen: observed layouts of sources where they differ from the declared ones.
         random_keys: of the nodes with random numbers.
         image_limit_bytes: the largest decoded image.
+        names: of the nodes, for statistics and traces; see `dali_like.graph.nodes.producer_names`.
     """
 
     operators: Mapping[OperatorNode, Operator]
     seen: Mapping[SourceNode, Sequence[str]]
     random_keys: Mapping[OperatorNode, RandomKey]
     image_limit_bytes: int
+    names: Mapping[Producer, str]
 
     def layouts_of(self, data: DataNode) -> str:
         """Return the possible layouts of a node's data."""
@@ -68,6 +71,8 @@ class ProgramStep(NamedTuple):
         framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
         export: number of the export that is its only output; None if there is none.
         scope: registers of conditions, with the values that they must have for the step to run.
+        name: of the node, for statistics and traces.
+        number: position in the program.
     """
 
     operator: Operator
@@ -80,6 +85,8 @@ class ProgramStep(NamedTuple):
     framed: Mapping[str | int, str]
     export: int | None = None
     scope: tuple[tuple[int, bool], ...] = ()
+    name: str = ""
+    number: int = 0
 
     def applies(self, registers: Sequence[Any]) -> bool:
         """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
@@ -109,6 +116,16 @@ class ProgramStep(NamedTuple):
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
+    def run_timed(
+        self, registers: list[Any], info: SampleInfo, empty: Empty | None, count: int, times_ns: list[int]
+    ) -> None:
+        """As `run`; add the duration to the entry of this step."""
+        begin_ns = monotonic_ns()
+        try:
+            self.run(registers, info, empty, count)
+        finally:
+            times_ns[self.number] += monotonic_ns() - begin_ns
+
 
 class Program(NamedTuple):
     """Operators that compute a sample from a sample.
@@ -127,38 +144,57 @@ class Program(NamedTuple):
     exports: tuple[int, ...]
     producers: Mapping[int, ProgramStep]
 
-    def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the steps."""
+        return tuple(step.name for step in self.steps)
+
+    def run(
+        self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None, times_ns: list[int] | None = None
+    ) -> tuple[Any, ...]:
         """Return the results for one sample: None for those of a branch that the sample does not take.
 
-        Results may lie in memory from `empty`, but need not.
+        Args:
+            samples: the input samples.
+            info: of the sample.
+            empty: returns memory for results, which may lie there, but need not.
+            times_ns: nanoseconds of each step, to add to. Measuring a step takes 0.2 us.
         """
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
         if self.producers:
             for i in self.exports:
-                self._need(i, registers, info, empty)
-        else:
+                self._need(i, registers, info, empty, times_ns)
+        elif times_ns is None:
             for step in self.steps:
                 step.run(registers, info, empty)
+        else:
+            for step in self.steps:
+                step.run_timed(registers, info, empty, 1, times_ns)
         return tuple([registers[i] for i in self.exports])
 
-    def _need(self, register: int, registers: list[Any], info: SampleInfo, empty: Empty | None) -> None:
+    def _need(
+        self, register: int, registers: list[Any], info: SampleInfo, empty: Empty | None, times_ns: list[int] | None
+    ) -> None:
         """Compute a register and all that it depends on, but of the inputs of a merge only the one that it takes."""
         step = self.producers.get(register)
         if step is None or registers[register] is not None:
             return
         for condition, value in step.scope:
-            self._need(condition, registers, info, empty)
+            self._need(condition, registers, info, empty, times_ns)
             if bool(registers[condition]) is not value:
                 return
         needed = (*step.inputs, *step.arguments.values())
         if isinstance(step.operator, Merge):
             condition, if_true, if_false = step.inputs
-            self._need(condition, registers, info, empty)
+            self._need(condition, registers, info, empty, times_ns)
             needed = (if_true if registers[condition] else if_false,)
         for i in needed:
-            self._need(i, registers, info, empty)
-        step.run(registers, info, empty)
+            self._need(i, registers, info, empty, times_ns)
+        if times_ns is None:
+            step.run(registers, info, empty)
+        else:
+            step.run_timed(registers, info, empty, 1, times_ns)
 
 
 def make_program(
@@ -178,11 +214,11 @@ def make_program(
         if isinstance(data.producer, ConstantNode) and key(data) not in registers:
             registers[key(data)] = len(registers)
             constants.append(data.producer.constant.array)
-    steps = []
+    steps: list[ProgramStep] = []
     for node in nodes:
         first = len(registers)
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
-        steps.append(make_step(node, registers, exports, context))
+        steps.append(make_step(node, registers, exports, context, len(steps)))
     used = tuple(registers[data] for data in exports)
     producers = {}
     if any(step.scope or isinstance(step.operator, Merge) for step in steps):
@@ -191,9 +227,9 @@ def make_program(
 
 
 def make_step(
-    node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], context: ProgramContext
+    node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], context: ProgramContext, number: int = 0
 ) -> ProgramStep:
-    """Return the step of one operator, given the registers of all data."""
+    """Return the step of one operator, given the registers of all data and its position in the program."""
     others: dict[str | int, str] = {i: context.layouts_of(data) for i, data in enumerate(node.inputs) if i}
     others |= {name: context.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
@@ -208,6 +244,8 @@ def make_step(
         framed={name: layouts for name, layouts in others.items() if "F" in layouts},
         export=export,
         scope=tuple((registers[key(condition)], value) for condition, value in node.scope),
+        name=context.names[node],
+        number=number,
     )
 
 

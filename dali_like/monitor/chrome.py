@@ -37,6 +37,7 @@ def as_json(records: Records) -> dict[str, Any]:
             "end_ns": records.end_ns,
             "lost_records": records.lost,
             "dropped_records": records.dropped,
+            "diagnosis": records.diagnosis,
         },
         "traceEvents": [*_names(tracks), *_events(records, numbers)],
     }
@@ -89,7 +90,9 @@ def _records_of(trace: dict[str, Any]) -> Records:
     if about["made_by"] != _MAKER:
         raise ValueError(f"made by {about['made_by']}")
     begin_ns = int(about["begin_ns"])
-    records = Records(begin_ns, int(about["end_ns"]), lost=int(about["lost_records"]), dropped=int(about["dropped_records"]))
+    lost, dropped = int(about["lost_records"]), int(about["dropped_records"])
+    diagnosis = {str(name): str(text) for name, text in about.get("diagnosis", {}).items()}
+    records = Records(begin_ns, int(about["end_ns"]), lost=lost, dropped=dropped, diagnosis=diagnosis)
 
     def ns(event: dict[str, Any]) -> int:
         return begin_ns + round(float(event["ts"]) * 1000)

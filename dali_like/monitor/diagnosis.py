@@ -12,12 +12,13 @@ their number, or than the CPUs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dali_like.engine.pool.settings import MOST_WORKERS
 from dali_like.monitor.per_batch import ROOM, PerBatch, busy_s_of, part_of
-from dali_like.monitor.statistics import SourceStatistics, Statistics
+from dali_like.monitor.statistics import OperatorTime, SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
 __all__ = ["Bottleneck", "Diagnosis", "diagnose"]
@@ -30,6 +31,8 @@ _LITTLE_WAITING = 0.1
 _BUSY = 0.7
 #: Below this time per batch, the hand-over matters.
 _LITTLE_TIME_S = 0.001
+#: A smaller speedup is not mentioned.
+_WORTH_MENTIONING = 1.05
 
 _HALF = "if that takes half as long"
 _LESS_TO_DO = (
@@ -75,6 +78,30 @@ class Diagnosis:
     speedup: float = 1.0
     changes: dict[str, int] = field(default_factory=dict)
     provided: str = ""
+
+    def expected_text(self, batches_per_s: float) -> str:
+        """Describe the possible gain, given the present rate; "" if there is little to gain."""
+        if self.speedup < _WORTH_MENTIONING:
+            return ""
+        provided = f", {self.provided}" if self.provided else ""
+        return (
+            f"Expected{provided}: at most {batches_per_s * self.speedup:,.1f} batches/s instead of {batches_per_s:,.1f}, "
+            f"{self.speedup:.1f} times as many."
+        )
+
+    def texts(self, batches_per_s: float) -> dict[str, str]:
+        """Return the bottleneck, sentence, advice, and `expected_text`, for pages and traces."""
+        return {
+            "bottleneck": self.name,
+            "sentence": self.sentence,
+            "advice": self.advice,
+            "expected": self.expected_text(batches_per_s),
+        }
+
+    @property
+    def name(self) -> str:
+        """Name of the bottleneck for users."""
+        return "not known yet" if self.bottleneck is Bottleneck.UNKNOWN else self.bottleneck.value
 
 
 def diagnose(statistics: Statistics) -> Diagnosis:
@@ -143,7 +170,10 @@ def _of_operators(batch: PerBatch) -> Diagnosis:
     settings = batch.settings
     took_s = batch.statistics.operators.batches.mean_s
     threads = f"{settings.num_threads} thread{'s' * (settings.num_threads != 1)} of the main process"
-    sentence = f"{batch.waiting_text()} for operators, which take {seconds_text(took_s)} in {threads}."
+    sentence = (
+        f"{batch.waiting_text()} for operators, which take {seconds_text(took_s)} in {threads}"
+        f"{_slowest_operator(batch.statistics.operators.operator_times)}."
+    )
     if settings.num_threads < settings.num_cpus:
         return Diagnosis(
             Bottleneck.OPERATORS,
@@ -278,7 +308,7 @@ def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
     share = took_s / batch.busy_s
     sentence = (
         f"{batch.waiting_text()} for workers. They spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
-        "batch."
+        f"batch{_slowest_operator([time for source in batch.in_workers for time in source.operator_times])}."
     )
     if batch.most_workers >= batch.num_workers * ROOM:
         wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
@@ -296,6 +326,15 @@ def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
         batch.speedup((batch.busy_s - took_s / 2) / batch.num_workers),
         provided=_HALF,
     )
+
+
+def _slowest_operator(times: Sequence[OperatorTime]) -> str:
+    """Name the slowest of several operators."""
+    whole_s = sum(time.seconds for time in times)
+    if not whole_s:
+        return ""
+    slowest = max(times, key=lambda time: time.seconds)
+    return f"; {slowest.seconds / whole_s:.0%} of that is {slowest.name}"
 
 
 def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:

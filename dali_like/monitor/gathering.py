@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING
 
 from dali_like.engine.memory.limits import allowed_cpus, cpu_quota
 from dali_like.engine.pool.assembler import Assembler
-from dali_like.engine.worker.meters import Reading, first_made_ns, seconds_since
+from dali_like.engine.worker.meters import NUM_OPERATORS, Reading, first_made_ns, seconds_since
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes, LoopMeter
-from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
+from dali_like.monitor.statistics import (
+    LoopStatistics,
+    OperatorTime,
+    RingStatistics,
+    SourceStatistics,
+    WorkerStatistics,
+)
 
 if TYPE_CHECKING:
     from dali_like.engine.pool.pool import WorkerPool
@@ -65,10 +71,15 @@ def source_statistics(assembler: Assembler, place: str, pool: WorkerPool | None 
     )
 
 
-def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> SourceStatistics:
-    """Add the durations that the workers, or the main process, have measured."""
+def measured(statistics: SourceStatistics, readings: Iterable[Reading], operators: Sequence[str] = ()) -> SourceStatistics:
+    """Add the durations that the workers, or the main process, have measured.
+
+    Args:
+        operators: names of the operators behind the source's callback.
+    """
     reading = sum(readings, Reading())
     cpu_s = _part(reading, reading.cpu_ns)
+    names = measured_names(operators)
     return replace(
         statistics,
         callback=Durations(reading.callback_ns / 1e9, reading.counts),
@@ -76,9 +87,19 @@ def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> Sourc
         busy_s=reading.busy_ns / 1e9,
         callback_s=_part(reading, reading.callback_ns),
         operators_s=_part(reading, reading.operators_ns),
+        operator_times=tuple(
+            OperatorTime(name, _part(reading, ns)) for name, ns in zip(names, reading.each_operator_ns, strict=False)
+        ),
         cpu_s=cpu_s,
         delayed_s=min(reading.delayed_ns / 1e9, reading.busy_ns / 1e9 - cpu_s),
     )
+
+
+def measured_names(operators: Sequence[str]) -> list[str]:
+    """Return the names of operators as meters tell them apart: of very many, the last ones share a name."""
+    if len(operators) <= NUM_OPERATORS:
+        return list(operators)
+    return [*operators[: NUM_OPERATORS - 1], f"{len(operators) - NUM_OPERATORS + 1} further operators"]
 
 
 def worker_statistics(

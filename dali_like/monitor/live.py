@@ -24,16 +24,26 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.system_calls import anonymous_file, is_anonymous_file, seal
-from dali_like.errors import NotRunningError
+from dali_like.errors import ArgumentError, NotRunningError
+from dali_like.monitor.diagnosis import Bottleneck, diagnose
+from dali_like.monitor.durations import EDGES_S, Durations
 from dali_like.monitor.monitoring import Monitored
+from dali_like.monitor.process_memory import memory_of
+from dali_like.monitor.stages import waiting_by_stage
 from dali_like.monitor.statistics import Statistics
+from dali_like.sources.ranks import detect_shard
+from dali_like.sources.sharding import ALONE, Shard
 
 _NAME = "dali_like_live"
-_VERSION = 1
+_VERSION = 2
 _BYTES = 1 << 18
 _HEADER = struct.Struct("=qq")
 _PERIOD_NS = 250_000_000
 _NUM_SLOWEST = 10
+#: Diagnosis and waiting cover the last one or two of these times.
+_WINDOW_NS = 15_000_000_000
+#: Memory is measured at most this often: the kernel walks all pages of the processes.
+_MEMORY_PERIOD_S = 2.0
 #: Attempts to read a text that is being written.
 _TRIES = 100
 _PAUSE_S = 0.001
@@ -57,6 +67,7 @@ class Publication:
         seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
+        self._window = _Window(whose.statistics())
         self(0)
 
     def close(self) -> None:
@@ -70,7 +81,9 @@ class Publication:
             return
         whose = self._whose()
         if whose is not None:
-            self._write(json.dumps(snapshot(whose.statistics(), self._name, now_ns)).encode())
+            now = whose.statistics()
+            recent = self._window.since(now, now_ns)
+            self._write(json.dumps(snapshot(now, self._name, now_ns, recent, _rank())).encode())
             self._written_ns = now_ns
 
     def _write(self, text: bytes) -> None:
@@ -82,14 +95,49 @@ class Publication:
         os.pwrite(fd, _HEADER.pack(self._change, len(text)), 0)
 
 
-def snapshot(statistics: Statistics, name: str, now_ns: int) -> dict[str, Any]:
-    """Return the published part of statistics. Counts and times start with the pipeline."""
+class _Window:
+    """The recent past of a loop, between one and two windows of time."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._earlier = self._later = statistics
+        self._begin_ns = 0
+
+    def since(self, now: Statistics, now_ns: int) -> Statistics:
+        """Return the statistics of the recent past."""
+        if not self._begin_ns:
+            self._begin_ns = now_ns
+        elif now_ns - self._begin_ns >= _WINDOW_NS:
+            self._earlier, self._later, self._begin_ns = self._later, now, now_ns
+        return now.since(self._earlier)
+
+
+def _rank() -> Shard:
+    try:
+        return detect_shard()
+    except ArgumentError:  # half of a pair of variables: shown as a program without ranks
+        return ALONE
+
+
+def snapshot(
+    statistics: Statistics, name: str, now_ns: int, recent: Statistics | None = None, shard: Shard = ALONE
+) -> dict[str, Any]:
+    """Return the published part of statistics. Counts and times start with the pipeline, except under "recent".
+
+    Args:
+        statistics: of the whole life of the pipeline or loader.
+        name: shown to readers.
+        now_ns: of `time.monotonic_ns`.
+        recent: statistics of the recent past; None: of the whole life.
+        shard: rank of this process, and number of ranks.
+    """
     loop, sources = statistics.loop, statistics.sources
     slowest = [(call, source.name) for source in sources for call in source.slowest]
     slowest.sort(key=lambda pair: pair[0].duration_ns, reverse=True)
     return {
         "version": _VERSION,
         "pid": os.getpid(),
+        "rank": shard.id,
+        "num_ranks": shard.count,
         "name": name,
         "at_ns": now_ns,
         "batches": loop.batches,
@@ -110,6 +158,47 @@ def snapshot(statistics: Statistics, name: str, now_ns: int) -> dict[str, Any]:
             {"source": name, "sample": call.sample, "epoch": call.epoch, "duration_s": call.duration_ns / 1e9}
             for call, name in slowest[:_NUM_SLOWEST]
         ],
+        "calls": [
+            {"source": source.name, "unit": source.unit, **_histogram(source.callback)}
+            for source in sources
+            if source.callback.count
+        ],
+        "operators": [
+            *(
+                {"name": each.name, "place": "workers", "seconds": each.seconds}
+                for source in sources
+                for each in source.operator_times
+            ),
+            *(
+                {"name": each.name, "place": "threads", "seconds": each.seconds}
+                for each in statistics.operators.operator_times
+            ),
+        ],
+        "recent": _recent(statistics if recent is None else recent, statistics),
+    }
+
+
+def _histogram(durations: Durations) -> dict[str, Any]:
+    """Return the counts from the first bin with an event to the last, and the edges of these bins in seconds."""
+    bins = [i for i, count in enumerate(durations.counts) if count]
+    first, last = bins[0], bins[-1]
+    return {"counts": list(durations.counts[first : last + 1]), "edges_s": list(EDGES_S[first : last + 2])}
+
+
+def _recent(recent: Statistics, whole: Statistics) -> dict[str, Any]:
+    """Return the diagnosis of the recent past; of the whole life, if there were too few batches."""
+    found = diagnose(recent)
+    if found.bottleneck is Bottleneck.UNKNOWN and recent is not whole:
+        recent, found = whole, diagnose(whole)
+    count = max(recent.loop.wait.count, 1)
+    return {
+        "seconds": recent.loop.seconds,
+        "batches": recent.loop.batches,
+        "wait_s": recent.loop.wait.total_s / count,
+        "work_s": recent.loop.work.total_s / count,
+        "wait_share": recent.loop.wait_share,
+        "diagnosis": found.texts(recent.loop.batches_per_s),
+        "stages": [stage._asdict() for stage in waiting_by_stage(recent)],
     }
 
 
@@ -139,11 +228,37 @@ class Live(NamedTuple):
             raise NotRunningError(f"{self.name} (process {self.pid}) has ended")
         return {**shown, "age_s": (time.monotonic_ns() - shown["at_ns"]) / 1e9}
 
+    def read_with_memory(self, earlier: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As `read`, with the proportional set sizes of all processes as ``memory``, at most two seconds old.
+
+        Args:
+            earlier: an earlier result, if any.
+
+        Raises:
+            NotRunningError: see `read`.
+        """
+        now_s = time.monotonic()
+        shown = self.read()
+        if earlier is not None and now_s - earlier["memory"]["at_s"] < _MEMORY_PERIOD_S:
+            return {**shown, "memory": earlier["memory"]}
+        sizes = memory_of([worker["pid"] for worker in shown["workers"] if worker["pid"]], self.pid)
+        total, workers = sizes.total_bytes, sum(sizes.worker_bytes)
+        return {**shown, "memory": {"at_s": now_s, "bytes": total, "main_bytes": sizes.main_bytes, "worker_bytes": workers}}
+
 
 def find(pid: int | None = None, name: str | None = None) -> list[Live]:
     """Return the pipelines and loaders that processes of this user publish, filtered by process or name."""
     found = _find(os.listdir("/proc") if pid is None else [str(pid)])
     return sorted(live for live in found if name in (None, live.name))
+
+
+def read_all(pid: int | None = None, name: str | None = None) -> list[dict[str, Any]]:
+    """Return the statistics of the pipelines and loaders that `find` returns, without those that end meanwhile."""
+    shown = []
+    for live in find(pid, name):
+        with contextlib.suppress(NotRunningError):
+            shown.append(live.read())
+    return shown
 
 
 def choose(pid: int | None = None, name: str | None = None) -> Live:

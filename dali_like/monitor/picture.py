@@ -1,8 +1,9 @@
-"""Draw traces with Matplotlib: timeline, cost of each batch, and use of the ring."""
+"""Draw traces with Matplotlib: diagnosis, timeline, cost of each batch, use of the ring, and its memory."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,16 +11,22 @@ from typing import Any, NamedTuple
 
 from dali_like.common.extras import optional
 from dali_like.monitor.chrome import tracks_of
-from dali_like.monitor.trace_records import ASSEMBLE, BUILD, MAIN, RUN, STEP, WAIT, Records, Span
+from dali_like.monitor.trace_records import ASSEMBLE, BUILD, MAIN, PART_OF, RUN, STEP, WAIT, Records, Span
 
 _COLORS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
 #: Colors of sources, operators and copies, in the order of their appearance.
-_OTHERS = ("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a")
-_INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE = 12.0, 0.4, 1.8
+_OTHERS = (
+    *("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4"),
+    *("#2f5d8a", "#d45087", "#9c755f", "#a05195", "#86bcb6"),
+)
+_INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE, _INCHES_A_NAME = 12.0, 0.4, 1.8, 0.22
+#: Room above the highest value of a curve.
+_HEADROOM = 1.1
 #: Spans closer than this share of the whole are drawn as one.
 _RESOLUTION = 1 / 4000
 _NS_PER_MS, _NS_PER_S = 1e6, 1e9
 _MIB = float(1 << 20)
+_TITLE_WIDTH = 140
 
 
 class BatchCost(NamedTuple):
@@ -69,16 +76,28 @@ def draw(records: Records, path: str | os.PathLike[str]) -> None:
     """
     figures = optional("matplotlib.figure", "a picture", "plot")
     tracks = tracks_of(records)
-    heights = (1.0 + _INCHES_A_TRACK * max(len(tracks), 1), _INCHES_A_CURVE, _INCHES_A_CURVE)
+    names = {span.name for span in records.spans}
+    inches = 1.0 + max(_INCHES_A_TRACK * max(len(tracks), 1), _INCHES_A_NAME * len(names))  # the legend is as high
+    heights = (inches, _INCHES_A_CURVE, _INCHES_A_CURVE, _INCHES_A_CURVE)
     figure = figures.Figure(figsize=(_INCHES_WIDE, sum(heights)), layout="constrained")
-    timeline, times, ring = figure.subplots(3, 1, sharex=True, height_ratios=heights)
+    timeline, times, ring, memory = figure.subplots(4, 1, sharex=True, height_ratios=heights)
     _draw_timeline(timeline, records, tracks)
     _draw_times(times, records)
     _draw_ring(ring, records)
-    ring.set_xlabel("s since the start of the trace")
-    if records.lost or records.dropped:
-        figure.suptitle(f"{records.lost} tasks lost, {records.dropped} records dropped")
+    _draw_memory(memory, records)
+    memory.set_xlabel("s since the start of the trace")
+    figure.suptitle(_title(records), ha="left", x=0.01, fontsize="medium")
     figure.savefig(path)
+
+
+def _title(records: Records) -> str:
+    """Return the diagnosis, and the numbers of missing records."""
+    lines = []
+    if found := records.diagnosis:
+        lines = [f"Bottleneck: {found['bottleneck']}", *textwrap.wrap(found["sentence"], _TITLE_WIDTH)]
+    if records.lost or records.dropped:
+        lines.append(f"{records.lost} tasks lost, {records.dropped} records dropped")
+    return "\n".join(lines)
 
 
 def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -> None:
@@ -87,8 +106,9 @@ def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -
         by_name: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
             by_name[span.name].append(span)
-        # Nested spans are drawn on top.
-        for name in sorted(by_name, key=lambda name: name != RUN):
+        # Nested spans are drawn on top: of runs, and of tasks their parts.
+        parts = {span.name for span in spans if PART_OF in span.details}
+        for name in sorted(by_name, key=lambda name: (name != RUN, name in parts)):
             if name not in colors:
                 colors[name] = _OTHERS[(len(colors) - len(_COLORS)) % len(_OTHERS)]
             bars = [(_s(records, begin), (end - begin) / _NS_PER_S) for begin, end in _merged(by_name[name], records)]
@@ -133,20 +153,24 @@ def _draw_ring(axes: Any, records: Records) -> None:
     axes.set_title("ring", loc="left")
     axes.set_ylabel("batches")
     batches = [count for count in records.counts if count.name == "batches"]
-    memory = [count for count in records.counts if count.name == "shared memory"]
     if not batches:
         axes.text(0.5, 0.5, "no workers", transform=axes.transAxes, ha="center", va="center")
         return
     at = [_s(records, count.at_ns) for count in batches]
     axes.step(at, [count.values["slots_in_use"] for count in batches], where="post", label="slots in use", color="#4a7fb5")
     axes.step(at, [count.values["ready"] for count in batches], where="post", label="ready batches", color="#5cb85c")
-    axes.set_ylim(bottom=0)
-    right = axes.twinx()
+    axes.set_ylim(0, _HEADROOM * max(1, *(count.values["slots_in_use"] for count in batches)))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _draw_memory(axes: Any, records: Records) -> None:
+    axes.set_title("shared memory", loc="left")
+    axes.set_ylabel("MiB")
+    memory = [count for count in records.counts if count.name == "shared memory"]
     at = [_s(records, count.at_ns) for count in memory]
-    right.step(at, [count.values["bytes"] / _MIB for count in memory], where="post", color="#888888", linestyle=":")
-    right.set_ylabel("MiB (dotted)")
-    right.set_ylim(bottom=0)
-    axes.legend(loc="upper left", bbox_to_anchor=(1.06, 1), frameon=False)
+    mib = [count.values["bytes"] / _MIB for count in memory]
+    axes.step(at, mib, where="post", color="#8e7cc3")
+    axes.set_ylim(0, _HEADROOM * max(mib, default=0.0) or 1.0)
 
 
 def _s(records: Records, time_ns: int) -> float:

@@ -10,12 +10,18 @@ from dali_like.engine.memory.limits import read_file
 from dali_like.monitor.statistics import MemoryStatistics
 
 
-def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
-    """Return the memory of this process, its workers, their forkserver and its reserve. Workers may be threads."""
-    worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/self/task/{pid}")]
-    others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
+def memory_of(worker_pids: Sequence[int], main_pid: int | None = None) -> MemoryStatistics:
+    """Return the memory of a program, its workers, their forkserver and its reserve. Workers may be threads.
+
+    Args:
+        worker_pids: ids of the workers.
+        main_pid: id of the program's process; None: this process.
+    """
+    main_pid = os.getpid() if main_pid is None else main_pid
+    worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/{main_pid}/task/{pid}")]
+    others = {pid for pid in map(_parent_of, worker_pids) if pid} - {main_pid}
     return MemoryStatistics(
-        main_bytes=pss_bytes(os.getpid()),
+        main_bytes=pss_bytes(main_pid),
         worker_bytes=tuple(map(pss_bytes, worker_pids)),
         forkserver_bytes=sum(map(pss_bytes, [*others, *chain.from_iterable(map(_reserves_of, others))])),
     )

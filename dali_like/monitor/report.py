@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dali_like.monitor.diagnosis import Bottleneck, Diagnosis, diagnose
-from dali_like.monitor.durations import Durations
-from dali_like.monitor.statistics import SlowCall, SourceStatistics, Statistics
-from dali_like.monitor.text import bytes_text, seconds_text
+from dali_like.monitor.diagnosis import Diagnosis, diagnose
+from dali_like.monitor.durations import EDGES_S, Durations
+from dali_like.monitor.stages import waiting_by_stage
+from dali_like.monitor.statistics import OperatorTime, SlowCall, SourceStatistics, Statistics
+from dali_like.monitor.text import bytes_text, seconds_text, sparkline
 
 __all__ = ["Report"]
 
@@ -19,6 +20,10 @@ _NAME_WIDTH = 38
 #: Limits of the listed calls of each source, and of the listed workers.
 _MOST_SLOW = 3
 _MOST_WORKERS = 16
+#: Limits of the listed operators, and of the listed stages that the loop waits for.
+_MOST_OPERATORS = 5
+_MOST_STAGES = 3
+_BAR_CELLS = 40
 
 
 @dataclass(frozen=True)
@@ -55,29 +60,28 @@ class Report:
 
     def _verdict(self) -> Iterator[str]:
         found = self.diagnosis
-        name = "not known yet" if found.bottleneck is Bottleneck.UNKNOWN else found.bottleneck.value
-        yield f"Bottleneck: {name}"
+        yield f"Bottleneck: {found.name}"
         yield from _paragraph(found.sentence)
         yield from _paragraph(found.advice)
-        if found.speedup >= 1.05:
-            rate = self.statistics.loop.batches_per_s
-            provided = f", {found.provided}" if found.provided else ""
-            yield from _paragraph(
-                f"Expected{provided}: at most {rate * found.speedup:,.1f} batches/s instead of {rate:,.1f}, "
-                f"{found.speedup:.1f} times as many."
-            )
+        yield from _paragraph(found.expected_text(self.statistics.loop.batches_per_s))
 
     def _table(self) -> Iterator[str]:
         now = self.statistics
         yield f"{'':{_NAME_WIDTH}}{'total':>9}{'share':>8}{'median':>10}{'90 %':>10}{'99 %':>10}"
         seconds = now.loop.seconds
         yield _row("the loop waits", now.loop.wait, seconds)
+        if waiting := waiting_by_stage(now):
+            yield f"  for {', '.join(f'{_shortened(stage.name)} {stage.share:.0%}' for stage in waiting[:_MOST_STAGES])}"
         yield _row("the loop works", now.loop.work, seconds)
         if now.operators.batches.count:
             yield _row("operators in threads, a batch", now.operators.batches, seconds)
+            yield from _operators(now.operators.operator_times, sum(each.seconds for each in now.operators.operator_times))
         for source in now.sources:
             yield _row(f"{_shortened(source.name)}, a {source.unit}", source.callback)
             yield _parts(source)
+            if source.callback.count > 1:
+                yield f"  calls by time: {_histogram(source.callback)}"
+            yield from _operators(source.operator_times, source.busy_s)
         if now.copies.batches:
             copies = now.copies
             yield (
@@ -130,6 +134,14 @@ def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:
     return f"{name:{_NAME_WIDTH}}{seconds_text(durations.total_s):>9}{share:>8}{texts}"
 
 
+def _histogram(durations: Durations) -> str:
+    """Draw the histogram between the fastest and the slowest event."""
+    bins = [i for i, count in enumerate(durations.counts) if count]
+    counts = durations.counts[bins[0] : bins[-1] + 1]
+    bars = sparkline(counts, _BAR_CELLS)
+    return f"{seconds_text(EDGES_S[bins[0]])} {bars} {seconds_text(EDGES_S[bins[-1] + 1])}"
+
+
 def _parts(source: SourceStatistics) -> str:
     """Return the shares of callback, operators and writing in the time of a source."""
     if not source.busy_s:
@@ -140,6 +152,14 @@ def _parts(source: SourceStatistics) -> str:
         cpu += f", waiting for it {share:.0%}"
     shares = ", ".join(f"{name} {seconds / source.busy_s:.0%}" for name, seconds in parts.items() if seconds)
     return f"  in {source.place}: {seconds_text(source.busy_s)} in all ({shares}); CPU {cpu}"
+
+
+def _operators(times: Sequence[OperatorTime], whole_s: float) -> Iterator[str]:
+    """Yield the operators that take longest, with their shares of some time."""
+    for each in sorted(times, key=lambda each: -each.seconds)[:_MOST_OPERATORS]:
+        if each.seconds:
+            share = each.seconds / whole_s
+            yield f"    {_shortened(each.name):{_NAME_WIDTH - 4}}{seconds_text(each.seconds):>9}{share:>8.0%}"
 
 
 def _slow(call: SlowCall) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "LoopStatistics",
     "MemoryStatistics",
     "OperatorStatistics",
+    "OperatorTime",
     "RingStatistics",
     "Settings",
     "SlowCall",
@@ -134,6 +135,19 @@ class RingStatistics:
 
 
 @dataclass(frozen=True)
+class OperatorTime:
+    """Time of one operator.
+
+    Attributes:
+        name: as in `Pipeline.operator_places`, for example "fn.resize_1".
+        seconds: time of all its calls, in all workers or threads together.
+    """
+
+    name: str
+    seconds: float = _adds_up(0.0)
+
+
+@dataclass(frozen=True)
 class SourceStatistics:
     """One source: a node of a pipeline, or the dataset of a loader.
 
@@ -153,6 +167,7 @@ class SourceStatistics:
         busy_s: work of the workers or the main process: callback, fused operators, and writing.
         callback_s: the part of `busy_s` inside the callback.
         operators_s: the part of `busy_s` inside fused operators.
+        operator_times: the parts of `operators_s`, in the order of execution.
         cpu_s: CPU time within `busy_s`.
         delayed_s: upper estimate of the time within `busy_s` that was lost to other processes on the CPUs. The rest is
             waiting, for disks or networks.
@@ -175,6 +190,7 @@ class SourceStatistics:
     busy_s: float = _adds_up(0.0)
     callback_s: float = _adds_up(0.0)
     operators_s: float = _adds_up(0.0)
+    operator_times: tuple[OperatorTime, ...] = ()
     cpu_s: float = _adds_up(0.0)
     delayed_s: float = _adds_up(0.0)
     ring: RingStatistics = RingStatistics()
@@ -190,6 +206,7 @@ class SourceStatistics:
             callback=whole.callback,
             callback_s=share * whole.callback_s,
             operators_s=share * whole.operators_s,
+            operator_times=tuple(OperatorTime(each.name, share * each.seconds) for each in whole.operator_times),
             cpu_s=share * whole.cpu_s,
             delayed_s=share * whole.delayed_s,
         )
@@ -234,9 +251,11 @@ class OperatorStatistics:
 
     Attributes:
         batches: durations per batch.
+        operator_times: time of each operator; in several threads together, it may exceed that of the batches.
     """
 
     batches: Durations = field(default_factory=Durations)
+    operator_times: tuple[OperatorTime, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -319,6 +338,9 @@ class Statistics:
         Counts and times are differences. Other values, such as the slots of a ring and the slowest calls, are the current
         ones. So are the durations of a callback without measured calls in between.
         """
+        if len(earlier.sources) != len(self.sources):  # they are unknown before the start
+            none_yet = tuple(SourceStatistics(source.name) for source in self.sources)
+            earlier = dataclasses.replace(earlier, sources=none_yet)
         difference = _since(self, earlier)
         pairs = zip(difference.sources, self.sources, strict=True)
         return dataclasses.replace(difference, sources=tuple(part.completed_by(whole) for part, whole in pairs))

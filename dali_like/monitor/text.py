@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+#: Cells of a histogram, the lowest first.
+_BARS = " ▁▂▃▄▅▆▇█"
 _PREFIXES = ("", "k", "M", "G", "T")
 
 
@@ -30,6 +34,18 @@ def bytes_text(nbytes: float) -> str:
             return f"{_short(nbytes)} {prefix}B"
         nbytes /= 1000
     raise AssertionError
+
+
+def sparkline(counts: Sequence[int], most_cells: int) -> str:
+    """Draw a histogram in one line: neighboring bins share a cell if there are more bins than cells.
+
+    >>> sparkline([1, 0, 4, 8], 4), sparkline([1, 1, 4, 8], 2), sparkline([], 2)
+    ('▁ ▄█', '▂█', '')
+    """
+    width = -(-len(counts) // most_cells)
+    cells = [sum(counts[i : i + width]) for i in range(0, len(counts), width or 1)]
+    highest = max(cells, default=0)
+    return "".join(_BARS[-(-cell * (len(_BARS) - 1) // highest)] if cell else " " for cell in cells)
 
 
 def _short(number: float) -> str:

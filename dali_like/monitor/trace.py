@@ -23,9 +23,11 @@ from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.worker.meters import TaskLogs
 from dali_like.errors import OutOfMemoryError
 from dali_like.monitor import chrome
+from dali_like.monitor.diagnosis import diagnose
 from dali_like.monitor.gathering import ring_statistics
+from dali_like.monitor.monitoring import Monitored
 from dali_like.monitor.trace_records import ASSEMBLE, RUN, STEP, WAIT, Records, Track
-from dali_like.monitor.tracer import Tracer, track_of_thread
+from dali_like.monitor.tracer import TracedSource, Tracer, track_of_thread
 
 
 class Trace(abc.ABC):
@@ -55,6 +57,7 @@ class Trace(abc.ABC):
 
     def __enter__(self) -> Self:
         self.tracer.records.begin_ns = time.monotonic_ns()
+        self._before = self.owner.statistics()
         try:
             self.begin()
         except BaseException:
@@ -64,10 +67,17 @@ class Trace(abc.ABC):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         self.calls.finish()
+        part = self.owner.statistics().since(self._before)
+        self.tracer.records.diagnosis = diagnose(part).texts(part.loop.batches_per_s)
         self.end()
         records = self.tracer.close()
         if self._path is not None:
             chrome.write(records, self._path)
+
+    @property
+    @abc.abstractmethod
+    def owner(self) -> Monitored:
+        """The pipeline or loader."""
 
     @abc.abstractmethod
     def begin(self) -> None:
@@ -85,7 +95,8 @@ class Trace(abc.ABC):
             tracer.watch(assembler, "finish", ASSEMBLE, _details_of_batch)
         logs = pool.log_tasks()
         tracer.replace(pool.scale, "grow", lambda grow: functools.partial(_grow, grow, logs))
-        tracer.follow(logs, [assembler.source.name for assembler in pool.assemblers])
+        sources = [assembler.source for assembler in pool.assemblers]
+        tracer.follow(logs, [TracedSource(source.name, source.operators) for source in sources])
 
         def count() -> None:
             if not pool.is_closed:

@@ -10,6 +10,11 @@ MAIN, WORKERS, GPU = "main process", "workers", "GPU"
 
 #: Names of spans on the tracks of the main process.
 RUN, WAIT, ASSEMBLE, STEP, BUILD = "run", "wait", "assemble", "step", "build"
+#: Names of spans of operators in threads, and of the part of a task inside the callback.
+OPERATORS, CALLBACK = "operators", "callback"
+#: Key in the details of a part of another span: the name of that one. All calls of an operator in a task, or in a thread's
+#: share of a batch, are one part. Parts follow each other from the begin on, although samples pass through all of them.
+PART_OF = "part of"
 
 
 class Track(NamedTuple):
@@ -54,6 +59,7 @@ class Records:
         begin_ns, end_ns: start and end of the trace.
         lost: tasks that workers overwrote in their logs before the main process read them.
         dropped: spans and counts beyond the limit.
+        diagnosis: the bottleneck during the trace, see `dali_like.monitor.diagnosis.Diagnosis.texts`; empty: unknown.
     """
 
     begin_ns: int
@@ -62,3 +68,4 @@ class Records:
     counts: list[Count] = field(default_factory=list)
     lost: int = 0
     dropped: int = 0
+    diagnosis: dict[str, str] = field(default_factory=dict)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dali_like.common.extras import optional
 from dali_like.device.interface import Device, Stamp
 from dali_like.engine.memory.protocol import Status
-from dali_like.engine.worker.meters import TaskLogs, TaskRecord
-from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from dali_like.engine.worker.meters import CALLBACK_PART, FIRST_OPERATOR_PART, WHOLE_TASK, TaskLogs, TaskRecord
+from dali_like.monitor.trace_records import CALLBACK, GPU, MAIN, OPERATORS, PART_OF, WORKERS, Count, Records, Span, Track
 
 #: Limit of spans and counts; more would take some hundred megabytes.
 MOST_RECORDS = 1_000_000
@@ -31,11 +31,24 @@ class _Copy(NamedTuple):
     nbytes: int
 
 
+class TracedSource(NamedTuple):
+    """The names of a source, and of the operators behind its callback."""
+
+    name: str
+    operators: Sequence[str] = ()
+
+    def name_of(self, part: int) -> str:
+        """Return the name of a task, or of a part of it; see `TaskRecord.part`."""
+        if part == WHOLE_TASK:
+            return self.name
+        return CALLBACK if part == CALLBACK_PART else self.operators[part - FIRST_OPERATOR_PART]
+
+
 class _Logs(NamedTuple):
-    """Logs of the workers of a pool, with the names of its sources."""
+    """Logs of the workers of a pool, with its sources."""
 
     logs: TaskLogs
-    sources: list[str]
+    sources: list[TracedSource]
 
 
 class Tracer:
@@ -119,7 +132,7 @@ class Tracer:
 
     # Workers
 
-    def follow(self, logs: TaskLogs, sources: list[str]) -> None:
+    def follow(self, logs: TaskLogs, sources: list[TracedSource]) -> None:
         """Follow the logs of workers."""
         self._logs.append(_Logs(logs, sources))
 
@@ -144,7 +157,8 @@ class Tracer:
         self.records.lost += logs.num_lost
         self._logs = [followed for followed in self._logs if followed.logs is not logs]
 
-    def _add_task(self, worker: int, record: TaskRecord, sources: list[str]) -> None:
+    def _add_task(self, worker: int, record: TaskRecord, sources: list[TracedSource]) -> None:
+        source = sources[record.source]
         details = {
             "epoch": record.epoch,
             "iteration": record.iteration,
@@ -153,7 +167,33 @@ class Tracer:
         }
         if record.status not in (Status.DENSE, Status.DESCRIBED):
             details["ended"] = Status(record.status).name
-        self.add(Track(WORKERS, f"worker {worker}"), sources[record.source], record.begin_ns, record.end_ns, details)
+        if record.part != WHOLE_TASK:
+            details[PART_OF] = source.name
+        track, name = Track(WORKERS, f"worker {worker}"), source.name_of(record.part)
+        self.add(track, name, record.begin_ns, record.end_ns, details)
+
+    # Operators in threads
+
+    def watch_operators(self, computation: Any, details_of: Describe) -> None:
+        """Record the work of each thread on the operators of a batch, put together by operator.
+
+        Args:
+            computation: a `dali_like.graph.computation.Computation`.
+            details_of: returns the details of a span, given the id of the batch.
+        """
+
+        def make(note: Callable[..., Any]) -> Callable[..., Any]:
+            def noted(names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: Any) -> Any:
+                details = {**details_of(batch_id), PART_OF: OPERATORS}
+                for name, took_ns in zip(names, times_ns, strict=True):
+                    if took_ns:
+                        self.add(track_of_thread(), name, begin_ns, begin_ns + took_ns, details)
+                        begin_ns += took_ns
+                return note(names, times_ns, begin_ns, batch_id)
+
+            return noted
+
+        self.replace(computation, "_note_times", make)
 
     # GPU
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dali_like.common.notices import warn
+from dali_like.common.stability import warn_deprecated
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._boxes import Floats64, areas, check_labels, check_rows, parse_layout, ratios
@@ -65,7 +65,7 @@ def _check_random_crop(given: Mapping[str, Any]) -> None:
         if both := [name for name in ("scaling", "aspect_ratio") if name in given]:
             raise ArgumentClashError(f"crop_shape and {' and '.join(both)} exclude each other")
     if "ltrb" in given:
-        warn('fn.random_bbox_crop: ltrb is deprecated; use bbox_layout="xyXY" or "xyWH"', DeprecationWarning)
+        warn_deprecated("fn.random_bbox_crop: ltrb", 'bbox_layout="xyXY" or "xyWH"')
         if "bbox_layout" in given:
             raise ArgumentClashError("ltrb and bbox_layout exclude each other; pass bbox_layout alone")
     bounds = given.get("aspect_ratio", (1.0, 1.0))
@@ -320,7 +320,7 @@ _SSD_THRESHOLDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, None)
 
 
 def _warn_deprecated(_: Mapping[str, Any]) -> None:
-    warn("fn.ssd_random_crop is deprecated, as in DALI; use fn.random_bbox_crop and fn.slice", DeprecationWarning)
+    warn_deprecated("fn.ssd_random_crop", "fn.random_bbox_crop and fn.slice")
 
 
 @operator(

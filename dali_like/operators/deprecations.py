@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dali_like.common.notices import warn
+from dali_like.common.stability import warn_deprecated
 from dali_like.errors import ArgumentTypeError
 from dali_like.operators.description import Description
 
@@ -90,6 +91,6 @@ def renamed_arguments(description: Description, given: Mapping[str, Any]) -> dic
         if older in current:
             if name in current:
                 raise ArgumentTypeError(f"{description.name}: {older} is a deprecated name of {name}; pass only {name}")
-            warn(f"{description.name}: the argument {older} is deprecated; use {name}", DeprecationWarning)
+            warn_deprecated(f"{description.name}: the argument {older}", name)
             current[name] = current.pop(older)
     return current

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dali_like.common.class_names import class_name
-from dali_like.common.notices import warn
+from dali_like.common.stability import deprecated, unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
@@ -206,6 +206,7 @@ def _populate(
 
 def make_function(description: Description, apply: Apply = apply) -> Callable[..., Any]:
     """Make the operator's function in ``fn``."""
+    apply = _noted(description, apply)
 
     @user_frames_first
     def function(*inputs: Any, **arguments: Any) -> Any:
@@ -215,6 +216,11 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
     function.__doc__ = description.doc
     function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
     return function
+
+
+def _noted(description: Description, apply: Apply) -> Apply:
+    """Return ``apply``, which notes the use of an experimental operator."""
+    return unstable(description.name)(apply) if description.path.startswith("experimental.") else apply
 
 
 def internal_function(name: str) -> Callable[..., Any] | None:
@@ -274,6 +280,7 @@ def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_class(description: Description, apply: Apply = apply) -> type[OperatorClass]:
     """Make the operator's class in ``ops``."""
+    apply = _noted(description, apply)
     name = description.class_path.rsplit(".", 1)[-1]
     members = {"description": description, "apply": staticmethod(apply), "__doc__": description.doc}
     return type(name, (OperatorClass,), members)
@@ -282,19 +289,14 @@ def make_class(description: Description, apply: Apply = apply) -> type[OperatorC
 def deprecated_function(name: str, current: Callable[..., Any], description: Description) -> Callable[..., Any]:
     """Make a function of ``fn`` under a deprecated name."""
 
-    @functools.wraps(current)
-    def function(*inputs: Any, **arguments: Any) -> Any:
-        warn(f"fn.{name} is deprecated; use {description.name}", DeprecationWarning)
-        return current(*inputs, **arguments)
-
-    return function
+    return deprecated(f"fn.{name}", description.name)(current)
 
 
 def deprecated_class(name: str, current: type[OperatorClass]) -> type[OperatorClass]:
     """Make a class of ``ops`` under a deprecated name."""
 
     def __init__(self: OperatorClass, **arguments: Any) -> None:  # noqa: N807
-        warn(f"ops.{name} is deprecated; use ops.{current.description.class_path}", DeprecationWarning)
+        warn_deprecated(f"ops.{name}", f"ops.{current.description.class_path}")
         OperatorClass.__init__(self, **arguments)
 
     return type(name, (current,), {"__init__": __init__})

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from dali_like.common.interrupts import interruptible
-from dali_like.common.notices import warn
+from dali_like.common.stability import unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown, suggest_arguments
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.descriptors import enough_descriptors
@@ -561,6 +561,7 @@ class Pipeline:
     def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
 
+    @unstable("Pipeline.serve()")
     @user_frames_first
     def serve(
         self,
@@ -1066,7 +1067,7 @@ class Pipeline:
         from dali_like.graph.dot import dot_of  # noqa: PLC0415  # lazy: few programs draw
 
         if show_ids is not None:
-            warn("show_ids is deprecated and has no effect", DeprecationWarning)
+            warn_deprecated("show_ids")
         with self._call:
             graph = self._make_graph()
             fused = {node for node, place in self._places(graph).items() if place == "workers"}

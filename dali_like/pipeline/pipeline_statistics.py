@@ -11,11 +11,19 @@ from dali_like.monitor.durations import Durations
 from dali_like.monitor.gathering import loop_statistics, measured, num_cpus, source_statistics, worker_statistics
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.process_memory import memory_of
-from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+from dali_like.monitor.statistics import (
+    CopyStatistics,
+    OperatorStatistics,
+    OperatorTime,
+    Settings,
+    SourceStatistics,
+    Statistics,
+)
 from dali_like.pipeline.runtime import PoolKind
 from dali_like.sources.introspection import large_containers
 
 if TYPE_CHECKING:
+    from dali_like.graph.executor import Executor
     from dali_like.pipeline.runtime import Runtime
 
 
@@ -50,7 +58,7 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         ),
         sources=_sources(runtime),
         workers=worker_statistics(readings, pool.pid_of_each, alive_s) if pool is not None else (),
-        operators=OperatorStatistics(Durations.recorded(executor.operator_times) if executor is not None else Durations()),
+        operators=OperatorStatistics() if executor is None else _operators(executor),
         copies=CopyStatistics(
             copier.totals.batches,
             copier.totals.copied_bytes,
@@ -64,6 +72,11 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
         held_bytes=runtime.space.used_bytes,
     )
+
+
+def _operators(executor: Executor) -> OperatorStatistics:
+    times = tuple(OperatorTime(name, ns / 1e9) for name, ns in executor.computation.times_ns.copy().items())
+    return OperatorStatistics(Durations.recorded(executor.operator_times), times)
 
 
 def _settings(runtime: Runtime) -> Settings:
@@ -101,7 +114,7 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
                 else large_containers(external.kind and external.kind.callback, "source")
             )
             known = replace(bare, is_bound=is_bound, large_containers=large)
-            sources.append(measured(known, pool.readings[index]))
+            sources.append(measured(known, pool.readings[index], pool.assemblers[index].source.operators))
         elif kind is PoolKind.GPU and (gpu := runtime.gpu_pool) is not None:
             bare = SourceStatistics(external.name, "main process", "batch" if external.batch else "sample")
             sources.append(measured(bare, [gpu.readings[index]]))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
+from dali_like.graph.computation import BatchId
 from dali_like.monitor.trace import Trace, count_nothing, details_of_key
-from dali_like.monitor.trace_records import BUILD, WAIT
+from dali_like.monitor.trace_records import BUILD, OPERATORS, WAIT
 from dali_like.monitor.tracer import track_of_thread
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ class PipelineTrace(Trace):
     def __init__(self, pipe: Pipeline, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._pipe = pipe
+
+    @property
+    def owner(self) -> Pipeline:
+        return self._pipe
 
     def begin(self) -> None:
         pipe, begin_ns = self._pipe, time.monotonic_ns()
@@ -45,7 +50,8 @@ class PipelineTrace(Trace):
         assert executor is not None
         assert runtime.inline_pool is not None
         tracer.watch(executor, "_wait_for", WAIT)
-        tracer.watch(executor, "_compute", "operators" if executor.has_threads else "begin copies", _details_of_work)
+        tracer.watch(executor, "_compute", OPERATORS if executor.has_threads else "begin copies", _details_of_work)
+        tracer.watch_operators(executor.computation, _details_of_batch)
         tracer.watch(runtime.inline_pool, "_compute", "serial source", _details_of_source)
         if runtime.gpu_pool is not None:
             tracer.watch(runtime.gpu_pool, "submit", "GPU source", details_of_key)
@@ -61,4 +67,8 @@ def _details_of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str,
 
 
 def _details_of_work(work: Any, *_: Any) -> dict[str, Any]:
-    return work.batch_id._asdict()  # type: ignore[no-any-return]
+    return _details_of_batch(work.batch_id)
+
+
+def _details_of_batch(batch_id: BatchId) -> dict[str, Any]:
+    return batch_id._asdict()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
+from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import ArgumentError, ClosedError, ForkedError, ServerError, ServerTimeoutError
@@ -236,6 +237,7 @@ class Consumer(Iterator[Any]):
         raise ServerError(f"no more batches from the server at {self._path}, process {self.server_pid}: {reason}")
 
 
+@unstable("dali_like.connect()")
 @user_frames_first
 def connect(path: str | os.PathLike[str], *, timeout_s: float = 300.0) -> Consumer:
     """Connect to a loader or pipeline that another process of this user serves; see ``serve`` of loaders and pipelines.

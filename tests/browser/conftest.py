@@ -5,7 +5,11 @@ They require Chromium, for example Debian's package ``chromium``. DALI_LIKE_BROW
 
 from __future__ import annotations
 
+import base64
+import itertools
+import json
 import os
+import select
 import shutil
 import subprocess
 import threading
@@ -16,17 +20,21 @@ from typing import Any
 import pytest
 
 from dali_like.monitor.server import PageServer
+from tests.conftest import wait_until
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _DEADLINE_S = 120
-#: In the page's virtual time, which runs ahead while the page only waits for timers.
-_BUDGET_MS = 60_000
+_IS_DRAWN = """
+document.body?.dataset.state === "drawn" || document.getElementById("about")?.className === "failed"
+"""
 
 Serve = Callable[[Mapping[str, Any]], PageServer]
 
 
 class Browser:
-    """Chromium without a window.
+    """Chromium without a window. It takes commands of the DevTools protocol from file descriptor 3, and answers on 4.
+
+    The protocol: https://chromedevtools.github.io/devtools-protocol/. Messages end with a zero byte.
 
     Args:
         program: path of the browser.
@@ -34,7 +42,9 @@ class Browser:
     """
 
     def __init__(self, program: str, folder: Path) -> None:
-        self._command = [
+        theirs_in, self._write = os.pipe()
+        self._read, theirs_out = os.pipe()
+        command = [
             program,
             "--headless",
             "--no-sandbox",  # the sandbox needs rights that containers rarely have
@@ -42,30 +52,98 @@ class Browser:
             "--disable-dev-shm-usage",
             "--no-first-run",
             "--hide-scrollbars",
+            "--remote-debugging-pipe",
             f"--user-data-dir={folder}",
-            f"--virtual-time-budget={_BUDGET_MS}",
         ]
+        redirections = f"exec 3<&{theirs_in} 4>&{theirs_out}"
+        self._process = subprocess.Popen(
+            ["bash", "-c", f'{redirections}; exec "$@"', "bash", *command],
+            pass_fds=(theirs_in, theirs_out),
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._answers = os.fdopen(self._read, "rb")
+        self._numbers = itertools.count(1)
+        self._rest = b""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def call(self, method: str, **params: Any) -> Any:
+        """Call a method of the protocol, and return its result."""
+        number = next(self._numbers)
+        session = {"sessionId": self._session} if hasattr(self, "_session") else {}
+        message = {"id": number, "method": method, "params": params, **session}
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = json.loads(self._next_answer())
+            if answer.get("id") == number:
+                assert "result" in answer, answer
+                return answer["result"]
+
+    def _next_answer(self) -> bytes:
+        while b"\0" not in self._rest:
+            assert select.select([self._answers], [], [], _DEADLINE_S)[0], "the browser does not answer"
+            more = os.read(self._answers.fileno(), 1 << 16)
+            assert more, "the browser has ended"
+            self._rest += more
+        answer, _, self._rest = self._rest.partition(b"\0")
+        return answer
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression of JavaScript, in the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def imported(self, expression: str) -> Any:
+        """Return the value of an expression with the functions of parts.js, in the page."""
+        code = f"import('./parts.js').then(({{ticks, rounded, milliseconds}}) => {expression})"
+        found = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def open(self, url: str, width: int = 1180, height: int = 1000, *, dark: bool = False) -> None:
+        """Open a page, and wait until it is drawn, or shows an error."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call("Page.navigate", url="about:blank")  # a change of the fragment alone would not load the page again
+        self.call("Page.navigate", url=url)
+        wait_until(lambda: self.evaluate(_IS_DRAWN), "the page to be drawn")
 
     def dom(self, url: str) -> str:
-        """Return the HTML of the page after it has been drawn."""
-        return self._run("--dump-dom", url)
+        """Return the HTML of a page after it has been drawn."""
+        self.open(url)
+        return self.html
 
-    def screenshot(self, url: str, path: Path, width: int, height: int) -> None:
-        """Save a picture of the page."""
-        self._run(f"--screenshot={path}", f"--window-size={width},{height}", url)
+    @property
+    def html(self) -> str:
+        """The HTML of the open page."""
+        return str(self.evaluate("document.documentElement.outerHTML"))
 
-    def _run(self, *arguments: str) -> str:
-        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=_DEADLINE_S, check=True)
-        return done.stdout
+    def screenshot(self, path: Path) -> None:
+        """Save a picture of the open page."""
+        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(picture["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.kill()
+        self._process.wait()
+        self._answers.close()
+        os.close(self._write)
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Browser:
+def browser(tmp_path: Path) -> Iterator[Browser]:
     """Start a browser, or skip the test if none is installed."""
     program = os.environ.get("DALI_LIKE_BROWSER") or next(filter(None, map(shutil.which, _BROWSERS)), None)
     if program is None:
         pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is installed")
-    return Browser(program, tmp_path / "profile")
+    started = Browser(program, tmp_path / "profile")
+    yield started
+    started.close()
 
 
 @pytest.fixture

@@ -347,11 +347,13 @@ def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_requirements_are_read_from_metadata() -> None:
     lines = ["numpy>=1.26", "opencv-python-headless>=4.9; extra == 'images'", 'ray[data]>=2.40 ; extra == "ray"', "six"]
+    lines.append("array-record>=0.8; extra == 'array-record'")
 
     assert libraries.requirements(lines) == {
         "": {"numpy": "1.26", "six": ""},
         "images": {"opencv-python-headless": "4.9"},
         "ray": {"ray": "2.40"},
+        "array-record": {"array-record": "0.8"},
     }
 
 

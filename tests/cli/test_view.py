@@ -59,8 +59,10 @@ def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.array(0), "serial")
     pipe.publish("train")
     with viewing("--pid", str(os.getpid())) as url:
-        assert get(url, "about.json") == {"kind": "live", "name": "train"}
-        assert get(url, "live.json")["pid"] == os.getpid()
+        assert get(url, "about.json") == {"kind": "live"}
+        [shown] = get(url, "live.json")["pipelines"]
+        assert (shown["pid"], shown["name"]) == (os.getpid(), "train")
+        assert shown["memory"]["bytes"] >= shown["memory"]["main_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,25 @@ def snapshot(at_s: float, **changes: Any) -> dict[str, Any]:
         "slots_in_use": 5,
         "workers": [{"number": 0, "pid": 4712, "busy_s": 0.5 * at_s, "on_task_s": 0.021}],
         "slowest": [{"source": "photos [x]", "sample": 77, "epoch": 1, "duration_s": 0.0125}],
+        "rank": 0,
+        "num_ranks": 1,
+        "calls": [{"source": "photos [x]", "unit": "sample", "counts": [1, 0, 8], "edges_s": [1e-3, 2e-3, 3e-3, 4e-3]}],
+        "operators": [
+            {"name": "fn.decoders.image_0", "place": "workers", "seconds": 0.3 * at_s},
+            {"name": "fn.resize_1", "place": "threads", "seconds": 0.1 * at_s},
+        ],
+        "recent": {
+            "seconds": 15.0,
+            "batches": 1500,
+            "wait_s": 0.0025,
+            "work_s": 0.0075,
+            "wait_share": 0.25,
+            "diagnosis": {"bottleneck": "workers", "sentence": "Too few.", "advice": "More workers.", "expected": ""},
+            "stages": [
+                {"name": "fn.decoders.image_0", "wait_s": 0.002, "share": 0.8},
+                {"name": "photos [x]", "wait_s": 0.0005, "share": 0.2},
+            ],
+        },
         **changes,
     }
 
@@ -126,6 +147,30 @@ def test_top_shows_the_rates_between_two_moments() -> None:
     assert re.search(r"0 +4712 .* 50% +21 ms", text)
     assert re.search(r"photos \[x\] +12\.5 ms +1 +77", text)
     assert "no errors" in text
+    assert "Bottleneck: workers" in text
+    assert "More workers." in text
+    assert "for fn.decoders.image_0 80%, photos [x] 20%" in text
+    assert re.search(r"fn\.decoders\.image_0 .* 75% +workers", text)
+    assert re.search(r"fn\.resize_1 .* 25% +threads", text)
+    assert re.search(r"photos \[x\] +1\.0 ms +▁ █ +4\.0 ms", text)
+
+
+def of_rank(rank: int, wait_s: float, **changes: Any) -> dict[str, Any]:
+    made = snapshot(1, rank=rank, num_ranks=3, pid=4711 + rank, **changes)
+    share = wait_s / 0.01
+    return {**made, "recent": {**made["recent"], "wait_s": wait_s, "wait_share": share}}
+
+
+def test_top_lists_several_pipelines_with_the_rank_that_holds_the_job_up() -> None:
+    console = pytest.importorskip("rich.console").Console(width=160, no_color=True)
+    with console.capture() as capture:
+        console.print(top.overview([of_rank(2, 0.004), of_rank(0, 0.0001), of_rank(1, 0.0001)]))
+    text = str(capture.get())
+
+    assert "Rank 2, stage fn.decoders.image_0, holds the job up: it waits 4.0 ms a batch for data, 40% of its time" in text
+    lines = [line for line in text.splitlines() if "of 3" in line]
+    assert [line.split()[0] for line in lines] == ["0", "1", "2"]
+    assert re.search(r"2 of 3 +train +4713 +workers +40% +4\.0 ms +fn\.decoders\.image_0 80%", lines[2])
 
 
 def test_top_shows_how_things_are_before_there_are_rates() -> None:

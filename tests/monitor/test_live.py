@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from dali_like.data import DataLoader
 from dali_like.errors import NotRunningError
 from dali_like.monitor import live
 from dali_like.monitor.server import PageServer
+from dali_like.monitor.watching import Watching
 from dali_like.types import SampleInfo
+from tests.monitor.made_up import everything
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -286,3 +289,74 @@ def test_what_is_shown_is_json_without_anything_of_the_users_data(make_pipeline:
     what = live.snapshot(pipe.statistics(), "train", 5)
     assert json.loads(json.dumps(what)) == what
     assert set(what["slowest"][0]) == {"source", "sample", "epoch", "duration_s"}
+
+
+# What readers add
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    ("variables", "rank"), [({}, (0, 1)), ({"RANK": "2", "WORLD_SIZE": "4"}, (2, 4)), ({"RANK": "2"}, (0, 1))]
+)
+def test_the_rank_is_that_of_the_launcher(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], rank: tuple[int, int]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    pipe = make_pipeline(number, "serial")
+    pipe.publish("train")
+
+    shown = mine("train")[0].read()
+    assert (shown["rank"], shown["num_ranks"]) == rank
+
+
+def test_diagnosis_and_waiting_are_of_the_recent_past() -> None:
+    long_ago, before, now = (replace(everything(), replaced_samples=count) for count in (1, 10, 100))
+    window = live._Window(long_ago)
+
+    assert window.since(before, 1).replaced_samples == 9
+    assert window.since(before, live._WINDOW_NS // 2).replaced_samples == 9
+    assert window.since(before, live._WINDOW_NS + 1).replaced_samples == 9  # from now on, this is the earlier moment
+    assert window.since(now, live._WINDOW_NS + 2).replaced_samples == 99
+    assert window.since(now, 2 * live._WINDOW_NS + 2).replaced_samples == 90
+
+
+@pytest.mark.usefixtures("at_once")
+def test_calls_operators_and_diagnosis_are_shown(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number, "serial")
+    pipe.publish("train")
+    for _ in range(15):
+        pipe.run()
+
+    shown = mine("train")[0].read()
+    [calls] = shown["calls"]
+    assert sum(calls["counts"]) >= 14 * 4
+    assert len(calls["edges_s"]) == len(calls["counts"]) + 1
+    assert shown["recent"]["diagnosis"]["bottleneck"] != "not known yet"
+    assert {stage["name"] for stage in shown["recent"]["stages"]} <= {"number", "assembly"}
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_page_gets_all_pipelines_until_they_have_ended(make_pipeline: MakePipeline) -> None:
+    pipes = [make_pipeline(number, "serial"), make_pipeline(number, "serial")]
+    for name, pipe in zip(("first", "second"), pipes, strict=True):
+        pipe.publish(name)
+    watching = Watching(os.getpid())
+
+    first, second = sorted(watching.read()["pipelines"], key=lambda shown: str(shown["name"]))
+    assert (first["name"], second["name"]) == ("first", "second")
+    assert first["id"] != second["id"]
+    assert first["memory"]["bytes"] >= first["memory"]["main_bytes"] > 0
+    again = {shown["id"]: shown["memory"] for shown in watching.read()["pipelines"]}
+    assert again[first["id"]] == first["memory"]  # not measured again at once
+
+    pipes[0].close()
+    assert [shown["name"] for shown in watching.read()["pipelines"]] == ["second"]
+    pipes[1].close()
+    with pytest.raises(NotRunningError, match=r"second \(process \d+\) has ended"):
+        watching.read()
+
+
+def test_without_any_pipeline_the_page_is_not_served() -> None:
+    with pytest.raises(NotRunningError, match="does not show a pipeline"):
+        Watching(os.getpid()).read()

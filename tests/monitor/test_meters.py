@@ -12,6 +12,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker import meters
 from dali_like.engine.worker.meters import (
     NUM_BINS,
+    NUM_OPERATORS,
     Interval,
     Meter,
     Reading,
@@ -64,6 +65,8 @@ class Worker:
         def with_operators(info: SampleInfo) -> None:
             inner(info)
             self._clock.now_ns += operators_ns or 0
+            if watch is not None:
+                watch.operator_times(2)[1] += operators_ns or 0
 
         inner = callback if watch is None or operators_ns is None else watch.timed_within(callback)
         outer = inner if operators_ns is None else with_operators
@@ -144,6 +147,20 @@ def test_times_of_one_task_count_for_many_too(worker: Worker) -> None:
     reading = worker.reading
     times = reading.callback_ns, reading.operators_ns, reading.timed_ns, reading.cpu_ns
     assert times == (num_tasks * 1 * US, num_tasks * 2 * US, num_tasks * 7 * US, num_tasks * 7 * US)
+    assert reading.each_operator_ns[:3] == (0, num_tasks * 2 * US, 0)
+
+
+def test_operators_beyond_the_last_word_share_it(worker: Worker, clock: Clock) -> None:
+    meter = Meter()
+    watch = meter.begin()
+    assert watch is not None
+    times_ns = watch.operator_times(NUM_OPERATORS + 5)
+    times_ns[:] = [3] * len(times_ns)
+    meter.end(watch, Interval(0, 0, 0, 1))
+    meter.note()
+
+    assert meter.reading.operators_ns == 3 * (NUM_OPERATORS + 5)
+    assert meter.reading.each_operator_ns == (3,) * (NUM_OPERATORS - 1) + (3 * 6,)
 
 
 def test_fewer_and_fewer_of_the_fast_calls_are_measured(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:

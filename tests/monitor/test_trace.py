@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -23,8 +24,8 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.meters import Meter, TaskLog, TaskLogs
 from dali_like.errors import PipelineStateError, TraceFileError
 from dali_like.monitor import chrome
-from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
-from dali_like.monitor.tracer import Tracer
+from dali_like.monitor.trace_records import GPU, MAIN, PART_OF, WORKERS, Count, Records, Span, Track
+from dali_like.monitor.tracer import TracedSource, Tracer
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -209,7 +210,7 @@ def test_records_are_read_once() -> None:
 
 def test_lost_records_are_stated_in_the_file() -> None:
     tracer = Tracer()
-    tracer.follow(write_records(LOG_RECORDS * 2), ["source"])
+    tracer.follow(write_records(LOG_RECORDS * 2), [TracedSource("source")])
     trace = chrome.as_json(tracer.close())
     assert trace["otherData"]["lost_records"] >= LOG_RECORDS
 
@@ -542,6 +543,29 @@ def test_a_picture_says_what_it_cost_to_wait() -> None:
     for name, begin, end in [("run", 0, 10), ("wait", 2, 5), ("wait", 6, 8), ("step", 10, 30), ("run", 30, 40)]:
         records.spans.append(Span(MAIN_THREAD, name, begin, end, {}))
     assert batch_costs(records) == [BatchCost(0, 5, 5, 20), BatchCost(30, 0, 10, 0)]
+
+
+def texts_of(path: Path) -> str:
+    """Return the texts of an SVG, which Matplotlib repeats in comments."""
+    return "\n".join(re.findall(r"<!-- (.*?) -->", path.read_text("utf-8")))
+
+
+@pytest.mark.usefixtures("fonts")
+def test_a_picture_has_the_diagnosis_the_operators_and_the_memory(tmp_path: Path) -> None:
+    from dali_like.monitor.picture import draw  # noqa: PLC0415
+
+    worker = Track(WORKERS, "worker 0")
+    diagnosis = {"bottleneck": "operators", "sentence": "The loop waits.", "advice": "", "expected": ""}
+    records = Records(0, 100, diagnosis=diagnosis)
+    records.spans += [
+        Span(worker, "source", 0, 50, {}),
+        Span(worker, "fn.resize_0", 10, 40, {PART_OF: "source"}),
+    ]
+    records.counts += [Count("batches", 5, {"ready": 1, "slots_in_use": 2}), Count("shared memory", 5, {"bytes": 1 << 20})]
+    draw(records, tmp_path / "run.svg")
+
+    texts = texts_of(tmp_path / "run.svg").splitlines()
+    assert {"Bottleneck: operators", "The loop waits.", "fn.resize_0", "slots in use", "shared memory", "MiB"} <= set(texts)
 
 
 @pytest.mark.usefixtures("fonts")

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -118,12 +119,45 @@ class TestCompare:
             pass
 
 
-def test_there_is_no_picture_without_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+class TestPlot:
+    REPORT = """\
+### tiny: batches of 256
 
-    plot.draw(tmp_path / "rates.png", [measurement("torch", 0, 5.0)])
+| system    | samples/s              | MB/s |
+|-----------|------------------------|------|
+| dali_like | 2,500 (2,000..3,000)   | 1    |
+| torch     | 500                    | 1    |
+| ray_data  | -                      | -    |
 
-    assert not list(tmp_path.iterdir())
-    assert "matplotlib is not installed" in capsys.readouterr().err
+### results
+
+| workload         | dali_like  | torch      |
+|------------------|------------|------------|
+| dict, samples/s  | 20 (19..21) | 10 (9..11) |
+| slow, first ms   | 7          | 8          |
+
+| workload | beside | samples/s, ratio |
+|---|---|---|
+| resnet | DALI | 1.5 (1.4..1.6) |
+"""
+
+    def test_every_kind_of_table_is_read(self) -> None:
+        charts = {chart.workload: chart for chart in plot.charts_of(self.REPORT)}
+
+        assert list(charts) == ["tiny", "dict", "resnet"]
+        assert charts["tiny"].figures == {"dali_like": plot.Spread(2500, 2000, 3000), "torch": plot.Spread(500, 500, 500)}
+        assert list(charts["dict"].figures) == ["dali_like", "torch"]
+        assert charts["resnet"].is_ratio
+
+    def test_a_picture_of_a_report(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.md").write_text(self.REPORT)
+
+        plot.main([str(tmp_path / "mine.md"), str(tmp_path / "mine.svg")])
+
+        texts = [text.text for text in ElementTree.parse(tmp_path / "mine.svg").iter("{http://www.w3.org/2000/svg}text")]
+        assert {"dali_like", "PyTorch", "2,500", "1.50 times"} <= set(texts)
+
+    def test_pictures_of_the_documentation_agree_with_its_tables(self) -> None:
+        """If this fails, run ``python -m benchmarks.plot``."""
+        for name, drawn in plot.draw_documentation().items():
+            assert (REPOSITORY / "docs" / "pictures" / name).read_text(encoding="utf-8") == drawn

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import os
 import re
 import subprocess
@@ -22,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
     results = tmp_path / "results.csv"
-    options = ["--quick", "--systems", "dali_like", "--workloads", "tiny", "--repeats", "1", "--seconds", "0.02", "--plot"]
+    options = ["--quick", "--systems", "dali_like", "--workloads", "tiny", "--repeats", "1", "--seconds", "0.02"]
     command = [sys.executable, "-m", "benchmarks", *options, "--csv", str(results)]
 
     finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
@@ -42,7 +41,7 @@ def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
         "3",
         "4",
     ]
-    assert results.with_suffix(".png").exists() == (importlib.util.find_spec("matplotlib") is not None)
+    assert results.with_suffix(".svg").exists()
     assert "### tiny" in results.with_suffix(".md").read_text(encoding="utf-8")
 
 

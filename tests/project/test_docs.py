@@ -15,6 +15,8 @@ import pytest
 from dali_like import errors
 from dali_like.data.loader import DataLoader
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
+from tools.diagrams import diagrams
+from tools.svg import Picture
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
@@ -23,6 +25,7 @@ MIGRATING = DOCS / "migrating-from-dali.md"
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
     *(DOCS / "composed-datasets.md", DOCS / "coming-from-grain.md", DOCS / "coming-from-webdataset.md"),
+    *(DOCS / "coming-from-spdl.md", DOCS / "coming-from-tf-data.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 
@@ -79,6 +82,17 @@ def test_named_files_exist() -> None:
     named = found_in_documents(r"`((?:\w+/)+(?:\w+\.py)?)(?:::(\w+))?`")
 
     assert [(document.name, path, name) for document, (path, name) in named if not is_there(path, name)] == []
+
+
+@pytest.mark.parametrize(("name", "drawn"), diagrams().items(), ids=list(diagrams()))
+def test_diagrams_are_drawn_from_the_code(name: str, drawn: str) -> None:
+    """If this fails, run ``python -m tools.diagrams``."""
+    assert (DOCS / "pictures" / name).read_text("utf-8") == drawn
+
+
+def test_a_box_is_as_wide_as_its_text() -> None:
+    with pytest.raises(ValueError, match="too wide for a box of 20 pixels: much text"):
+        Picture(100, "picture").box(0, 0, 20, ["much text"])
 
 
 def test_layers_have_their_first_files() -> None:
@@ -151,3 +165,22 @@ def test_a_term_of_the_glossary_is_in_the_code(term: list[str]) -> None:
     text = (ROOT / "dali_like" / file).read_text("utf-8")
 
     assert not kind or re.search(rf"^class {kind}\b", text, re.MULTILINE)
+
+
+def test_links_for_coding_agents_lead_to_sources_of_the_site() -> None:
+    """The site has its pages as Markdown in the folder _sources."""
+    links = re.findall(r"\]\(([^)]+)\)", (DOCS / "llms.txt").read_text("utf-8"))
+
+    assert links
+    assert [link for link in links if not (DOCS / link.removeprefix("_sources/")).is_file()] == []
+    assert all(link.startswith("_sources/") for link in links)
+
+
+def test_all_example_programs_are_in_the_gallery() -> None:
+    gallery = (DOCS / "gallery.md").read_text("utf-8")
+    programs = [
+        path.name for path in (ROOT / "examples").glob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")
+    ]
+
+    assert programs
+    assert [name for name in programs if f"(../examples/{name})" not in gallery] == []

@@ -1,14 +1,17 @@
 """Tries the built package as users get it: in empty environments, with each interpreter there is, and with each extra alone.
 
     python tests/project/try_release.py dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
+        [--user nobody]
 
-It builds nothing: see `make dist`. Needs a network. The exit status is 1 if something does not work.
+It builds nothing: see `make dist`. Needs a network, and root for ``--user``. The exit status is 1 if something does not
+work.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -357,11 +360,16 @@ except errors.DeviceError as error:
 }
 
 
-def try_one(python: str, package: Path, extra: str, program: str) -> bool:
-    """Whether a program runs where nothing but the package, and perhaps an extra, has been installed."""
+def try_one(python: str, package: Path, extra: str, program: str, user: str | None = None) -> bool:
+    """Whether a program runs where nothing but the package, and perhaps an extra, has been installed, by a user."""
     what = f"{python}, {package.name}{f'[{extra}]' if extra else ''}"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with tempfile.TemporaryDirectory() as folder:
+        environment["HOME"] = folder
+        if user is not None:
+            shutil.chown(folder, user)
+            package = Path(shutil.copy(package, folder))  # the original may be in a folder that the user cannot read
+            shutil.chown(package, user)
         of_environment = f"{folder}/bin/python"
         commands = [
             [python, "-m", "venv", folder],
@@ -370,7 +378,9 @@ def try_one(python: str, package: Path, extra: str, program: str) -> bool:
             [of_environment, "-m", "dali_like", "doctor"],
         ]
         for command in commands:
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                command, cwd=folder, env=environment, user=user, capture_output=True, text=True, check=False
+            )
             if done.returncode:
                 print(f"{what}: FAILED\n{done.stdout}{done.stderr}", flush=True)
                 return False
@@ -386,10 +396,11 @@ def main() -> int:
     parser.add_argument(
         "--extras", nargs="*", default=list(OF_EXTRAS), choices=OF_EXTRAS, help="tried with the first of them"
     )
+    parser.add_argument("--user", help="an unprivileged user, who installs and runs the package; needs root")
     given = parser.parse_args()
     packages = [package.resolve() for package in given.packages]
-    results = [try_one(python, package, "", BARE) for python in given.python for package in packages]
-    results += [try_one(given.python[0], packages[0], extra, OF_EXTRAS[extra]) for extra in given.extras]
+    results = [try_one(python, package, "", BARE, given.user) for python in given.python for package in packages]
+    results += [try_one(given.python[0], packages[0], extra, OF_EXTRAS[extra], given.user) for extra in given.extras]
     return int(not all(results))
 
 

@@ -17,7 +17,7 @@ from dali_like.common.extras import install_command
 _NAME = "dali-like"
 #: Libraries that programs use together with this one, or instead of it.
 _PEERS = ("torch", "jax", "ray", "nvidia-dali-cuda130", "nvidia-dali-cuda120", "torchdata", "webdataset", "grain", "spdl-io")
-_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(\[.*?\])?(>=(?P<minimum>[\d.]+))?.*?(extra == ['"](?P<extra>\w+)['"])?""")
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(\[.*?\])?(>=(?P<minimum>[\d.]+))?.*?(extra == ['"](?P<extra>[\w-]+)['"])?""")
 
 
 def requirements(lines: Iterable[str]) -> Mapping[str, Mapping[str, str]]:

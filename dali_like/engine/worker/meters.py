@@ -12,9 +12,9 @@ A meter writes to three places:
   measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on average, else in one task of `_EVERY`.
   Such a task then counts for all tasks since the last one. A call takes half a microsecond more in it, so that less than one
   per cent of the time is lost.
-- The *task log*, while the main process traces: one record a task, in a ring. The worker never waits for a reader: it
-  overwrites records that were not read in time, and they are counted as lost. Without a trace, a task costs one look at one
-  word.
+- The *task log*, while the main process traces: one record a task, in a ring; with operators behind the callback, also one
+  for each of them, and then all tasks are measured call by call. The worker never waits for a reader: it overwrites records
+  that were not read in time, and they are counted as lost. Without a trace, a task costs one look at one word.
 - The worker's *cell*, if the number of workers is tuned (`CellMeter`): the time and the CPU time of its tasks.
 
 Durations are counted in bins whose widths grow with them: four to each doubling, from 256 ns up to nine minutes.
@@ -73,7 +73,10 @@ _NUM_SLOWEST = 8
 _SLOW_WORDS = 5
 _BINS = _SLOWEST + _NUM_SLOWEST * _SLOW_WORDS
 NUM_BINS = 128
-assert _BINS + NUM_BINS <= METER_WORDS
+#: Nanoseconds of each operator, weighted as the sums above. The last word has those of all further operators.
+_OPERATORS = _BINS + NUM_BINS
+NUM_OPERATORS = 64
+assert _OPERATORS + NUM_OPERATORS <= METER_WORDS
 
 #: How often the kernel is asked for the delay of the thread, which takes some 20 us.
 _ASK_EVERY_NS = 50_000_000
@@ -152,15 +155,17 @@ class Stopwatch:
     Attributes:
         outer: the duration and the argument of each call.
         inner: the same for the user's callback, if operators run behind it.
+        operators: nanoseconds of each operator behind the callback.
         cpu_ns: the CPU time of the thread at the begin of the task; after its end, the CPU time of the task.
     """
 
-    __slots__ = ("cpu_ns", "inner", "outer")
+    __slots__ = ("cpu_ns", "inner", "operators", "outer")
 
     def __init__(self) -> None:
         self.cpu_ns = thread_time_ns()
         self.outer: list[tuple[int, Any]] = []
         self.inner: list[tuple[int, Any]] = []
+        self.operators: list[int] = []
 
     def timed(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a callback whose calls are measured."""
@@ -169,6 +174,12 @@ class Stopwatch:
     def timed_within(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a callback whose calls are measured, and which another measured callback calls."""
         return _timed(callback, self.inner)
+
+    def operator_times(self, count: int) -> list[int]:
+        """Return the nanoseconds of each of `count` operators, to add to."""
+        if not self.operators:
+            self.operators = [0] * count
+        return self.operators
 
     def timed_coroutine(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a coroutine function whose calls are measured. Others may run while one waits."""
@@ -240,6 +251,7 @@ class Meter:
         self._untimed = 0  # tasks since the last one that was measured call by call
         self._most_untimed = 0  # the first task is measured call by call
         self._calls = 1  # in such a task
+        self._has_operators = False
         self._mean_ns = 0
         self._slow_task_ns = _SLOW_NS
         self._asked_ns = 0  # when the kernel was asked last for the delay, and its answer
@@ -250,7 +262,7 @@ class Meter:
     def begin(self) -> Stopwatch | None:
         """Begin a task. Return a stopwatch if its calls are to be measured."""
         self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
-        if self._untimed < self._most_untimed:
+        if self._untimed < self._most_untimed and not (self._has_operators and self._is_traced[0]):
             self._untimed += 1
             return None
         return Stopwatch()
@@ -265,7 +277,7 @@ class Meter:
         self._tasks = tasks = self._tasks + 1
         self._busy_ns = busy_ns = self._busy_ns + elapsed_ns
         if self._is_traced[0] and outcome is not None:
-            self._write_record(task, outcome[0])
+            self._write_records(task, outcome[0], watch)
         if watch is None and elapsed_ns < self._slow_task_ns:
             _pack_task(self.words, 0, tasks, busy_ns, 0)
             return False
@@ -275,9 +287,17 @@ class Meter:
         _pack_task(self.words, 0, tasks, busy_ns, _NOTING)
         return True
 
-    def _write_record(self, task: Any, status: Status) -> None:
+    def _write_records(self, task: Any, status: Status, watch: Stopwatch | None) -> None:
+        """Write the record of a task. If operators were measured in it, also write those of its parts, one after another."""
         assert self._log is not None
-        self._log.write(task.words, task.number, self._begin_ns, monotonic_ns(), status, threading.get_native_id())
+        end_ns, pid, begin_ns = monotonic_ns(), threading.get_native_id(), self._begin_ns
+        self._log.write(task.words, task.number, begin_ns, end_ns, status, pid)
+        if watch is not None and watch.operators:
+            callback_ns = sum(ns for ns, _ in watch.inner)
+            for part, took_ns in enumerate((callback_ns, *watch.operators), CALLBACK_PART):
+                if took_ns:
+                    self._log.write(task.words, task.number, begin_ns, begin_ns + took_ns, status, pid, part)
+                    begin_ns += took_ns
 
     def skip(self, words: Sequence[int], number: int) -> None:
         """Record a task of a cancelled batch, given the header of the slot and the number of the task."""
@@ -331,8 +351,11 @@ class Meter:
         words[_CPU_NS] += watch.cpu_ns * weight
         if self._begin_ns - self._asked_ns >= _ASK_EVERY_NS:
             self._note_delay()
-        if watch.inner:
-            words[_OPERATORS_NS] += (sum(ns for ns, _ in watch.outer) - total_ns) * weight
+        if watch.operators:
+            self._has_operators = True
+            words[_OPERATORS_NS] += sum(watch.operators) * weight
+            for i, ns in enumerate(watch.operators):
+                words[_OPERATORS + min(i, NUM_OPERATORS - 1)] += ns * weight
         if calls:
             self._calls, self._mean_ns = len(calls), total_ns // len(calls)
             self._slow_task_ns = len(calls) * _SLOW_NS
@@ -455,8 +478,12 @@ def _slowest(words: Sequence[int]) -> list[SlowCall]:
 _WANTED, _WRITTEN = 0, 1
 
 
+#: `TaskRecord.part` of a whole task, of the callback in it, and of the first operator behind the callback.
+WHOLE_TASK, CALLBACK_PART, FIRST_OPERATOR_PART = range(3)
+
+
 class TaskRecord(NamedTuple):
-    """A task that a worker has computed.
+    """A task that a worker has computed, or a part of it: all calls of the callback or of one operator, put together.
 
     Attributes:
         number: of the record, from 1 on. The worker writes it last: a record with the right number is complete.
@@ -467,6 +494,8 @@ class TaskRecord(NamedTuple):
         source: the number of the source in its pool.
         status: see `Status`.
         pid: the id of the worker's process, or thread.
+        part: WHOLE_TASK; or CALLBACK_PART; or FIRST_OPERATOR_PART plus the number of an operator. Parts follow their task,
+            from its begin on, one after another; in fact, each sample passes through all of them.
     """
 
     number: int
@@ -479,14 +508,15 @@ class TaskRecord(NamedTuple):
     source: int
     status: int
     pid: int
+    part: int
 
 
-_BODY = struct.Struct("=qqqqqihhi")
+_BODY = struct.Struct("=qqqqqihhii")
 _NUMBER = struct.Struct("=q")
 _RECORD = np.dtype(
     {
         "names": TaskRecord._fields,
-        "formats": ["i8", "i8", "i8", "i8", "i8", "i8", "i4", "i2", "i2", "i4"],
+        "formats": ["i8", "i8", "i8", "i8", "i8", "i8", "i4", "i2", "i2", "i4", "i4"],
         "itemsize": LOG_RECORD_BYTES,
     }
 )
@@ -505,8 +535,10 @@ class TaskLog:
         self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
         self._records = begin + LOG_HEADER_BYTES
 
-    def write(self, header: Sequence[int], task: int, begin_ns: int, end_ns: int, status: int, pid: int) -> None:
-        """Write the record of a task, given the header of its slot and its number in the batch."""
+    def write(
+        self, header: Sequence[int], task: int, begin_ns: int, end_ns: int, status: int, pid: int, part: int = WHOLE_TASK
+    ) -> None:
+        """Write the record of a task, or of a part of it, given the header of its slot and its number in the batch."""
         start = task * header[Header.TASK_SIZE]
         number = self.words[_WRITTEN] + 1
         offset = self._records + number % LOG_RECORDS * LOG_RECORD_BYTES
@@ -522,6 +554,7 @@ class TaskLog:
             header[Header.SOURCE],
             status,
             pid,
+            part,
         )
         _NUMBER.pack_into(self._map, offset, number)
         self.words[_WRITTEN] = number
@@ -611,6 +644,7 @@ class Reading:
         delayed_ns: how long the thread was ready to run and had no CPU.
         slowest: the longest calls.
         counts: the number of calls, by the bins of their durations.
+        each_operator_ns: the parts of `operators_ns`.
     """
 
     def __init__(self, words: NDArray[np.int64] | None = None) -> None:
@@ -621,6 +655,7 @@ class Reading:
         self.made_ns, self.delayed_ns = numbers[_MADE_NS:]
         self.slowest = _slowest(words[_SLOWEST:_BINS].tolist())
         self.counts: tuple[int, ...] = tuple(words[_BINS : _BINS + NUM_BINS].tolist())
+        self.each_operator_ns: tuple[int, ...] = tuple(words[_OPERATORS : _OPERATORS + NUM_OPERATORS].tolist())
 
     def __add__(self, other: Reading) -> Reading:
         return Reading(merged(self.words, other.words))

@@ -113,7 +113,7 @@ class TaskRunner:
         watch = meter.begin()
         outcome = None
         try:
-            current_call.set(CallContext(task.source.seeds, task.empty, None if watch is None else watch.timed_within))
+            current_call.set(CallContext(task.source.seeds, task.empty, watch))
             outcome = self._run(task, made, watch)
             return outcome
         finally:

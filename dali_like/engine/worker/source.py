@@ -94,6 +94,7 @@ class Source(NamedTuple):
         layouts: the declared layout of each output; empty if there is none.
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
+        operators: the names of the operators that are part of the callback, for statistics and traces.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Source(NamedTuple):
     layouts: tuple[str, ...] = ()
     seen_layouts: list[str] | None = None
     declared: tuple[OutputSchema, ...] = ()
+    operators: tuple[str, ...] = ()
 
     @property
     def stream(self) -> Stream:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.stability import warn_unstable
 from dali_like.experimental.dynamic import _modules
 from dali_like.experimental.dynamic.data_types import (  # noqa: F401
     DataType,
@@ -41,6 +42,7 @@ from dali_like.experimental.dynamic.evaluation import EvalContext, EvalMode  # n
 from dali_like.experimental.dynamic.placing import Device, device  # noqa: F401
 from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, as_tensor, batch, tensor  # noqa: F401
 
+warn_unstable("dali_like.experimental.dynamic")
 _modules.fill()
 
 

@@ -1,6 +1,6 @@
-// Charts over time: step curves and stacked bars. Each value holds until the next one.
+// Charts over time, as step curves and stacked bars: each value holds until the next one. Histograms of durations.
 
-import { context, el, rounded, ticks } from "./parts.js";
+import { context, el, milliseconds, rounded, ticks } from "./parts.js";
 
 const HEIGHT = 130, LEFT = 58, RIGHT = 16, BOTTOM = 18, TOP = 8;
 
@@ -26,6 +26,43 @@ export function chart(where, title, at, series, { end, most } = {}) {
   if (end !== undefined) new ResizeObserver(paint).observe(canvas);
 }
 
+/**
+ * Append a histogram of durations. Bins are of equal width on the screen, although they grow with the durations.
+ *
+ * edges: of the bins in milliseconds, one more than there are bins.
+ */
+export function histogram(where, title, edges, counts, color) {
+  const canvas = el("canvas", { role: "img", "aria-label": title });
+  where.append(el("h2", {}, title), canvas);
+  const paint = () => drawHistogram(canvas, edges, counts, color);
+  paint();
+  new ResizeObserver(paint).observe(canvas);
+}
+
+function drawHistogram(canvas, edges, counts, color) {
+  const { draw: pen, width, height, ink, line } = context(canvas, HEIGHT);
+  const most = Math.max(1, ...counts);
+  const bin = Math.min((width - LEFT - RIGHT) / counts.length, 40);
+  const y = (value) => height - BOTTOM - (value / most) * (height - BOTTOM - TOP);
+  pen.fillStyle = ink;
+  pen.strokeStyle = line;
+  pen.textAlign = "right";
+  for (const value of ticks(0, most, 3)) {
+    pen.fillText(rounded(value), LEFT - 6, y(value) + 4);
+    pen.beginPath();
+    pen.moveTo(LEFT, y(value));
+    pen.lineTo(width - RIGHT, y(value));
+    pen.stroke();
+  }
+  pen.textAlign = "center";
+  const every = Math.max(1, Math.ceil(70 / bin));
+  for (let i = 0; i < edges.length; i += every) pen.fillText(milliseconds(edges[i]), LEFT + i * bin, height - 5);
+  pen.fillStyle = color;
+  counts.forEach((count, i) => {
+    if (count) pen.fillRect(LEFT + i * bin, Math.min(y(count), height - BOTTOM - 1), bin - 1, Math.max(height - BOTTOM - y(count), 1));
+  });
+}
+
 function draw(canvas, at, series, end, given) {
   const { draw: pen, width, height, ink, line } = context(canvas, HEIGHT);
   const bases = series.map(() => at.map(() => 0));
@@ -49,7 +86,7 @@ function draw(canvas, at, series, end, given) {
     pen.stroke();
   }
   pen.textAlign = "center";
-  for (const time of ticks(begin, end, 10)) pen.fillText(`${rounded(time).replace("-0", "0")} s`, x(time), height - 5);
+  for (const time of ticks(begin, end, 10)) pen.fillText(`${rounded(time)} s`, x(time), height - 5);
 
   series.forEach(({ color, stacked }, i) => {
     pen.beginPath();

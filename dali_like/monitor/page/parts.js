@@ -1,5 +1,11 @@
 // Build elements, format numbers, and fetch from the server. Text never becomes markup.
 
+export const COLORS = { run: "#c9ced6", wait: "#d9534f", assemble: "#f0ad4e", step: "#5cb85c", build: "#8e7cc3" };
+export const OTHERS = ["#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a", "#d45087", "#9c755f", "#a05195", "#86bcb6"];
+export const MIB = 2 ** 20;
+/** Key in the details of a part of another span, as in dali_like/monitor/trace_records.py. */
+export const PART_OF = "part of";
+
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 
 /** Fetch JSON from the server. The token in the page's address authorizes the request. */
@@ -25,11 +31,12 @@ export function percent(share) {
 }
 
 export function milliseconds(value) {
+  if (value >= 10000) return `${rounded(value / 1000)} s`;
   return value < 1 ? `${rounded(value * 1000)} µs` : `${rounded(value)} ms`;
 }
 
 export function size(bytes) {
-  return `${rounded(bytes / 2 ** 20)} MiB`;
+  return `${rounded(bytes / MIB)} MiB`;
 }
 
 export function showTiles(tiles) {
@@ -40,9 +47,39 @@ export function showTiles(tiles) {
 export function showTable(where, id, title, columns, rows) {
   const cells = (row) => row.map((cell) => el("td", typeof cell === "number" ? { class: "number" } : {},
     cell instanceof Node ? cell : String(cell)));
-  where.append(el("h2", {}, title), el("table", { id },
+  where.append(el("h2", {}, title), el("div", { class: "table" }, el("table", { id },
     el("thead", {}, el("tr", {}, ...columns.map((column) => el("th", {}, column)))),
-    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row))))));
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))))));
+}
+
+export function meter(share) {
+  return el("span", {}, el("meter", { value: Math.min(share, 1), min: 0, max: 1 }), ` ${percent(share)}`);
+}
+
+/** Show the bottleneck on top of the page, above it the rank that holds the job up. `found` is empty if it is unknown. */
+export function showDiagnosis(found, slowestRank = "") {
+  const box = document.getElementById("diagnosis");
+  box.hidden = !found?.bottleneck;
+  if (box.hidden) return;
+  const { bottleneck, sentence, advice, expected } = found;
+  box.replaceChildren(...(slowestRank ? [el("p", {}, slowestRank)] : []), el("b", {}, `Bottleneck: ${bottleneck}`),
+    ...[sentence, advice, expected].filter(Boolean).map((text) => el("p", {}, text)));
+}
+
+/** Append a table of operators: {name, place, seconds} of each. */
+export function showOperators(where, operators) {
+  const spent = operators.filter((each) => each.seconds > 0).sort((a, b) => b.seconds - a.seconds);
+  const whole = spent.reduce((total, each) => total + each.seconds, 0);
+  if (!whole) return;
+  showTable(where, "operators", "Operators", ["operator", "in", "time", "share"],
+    spent.map((each) => [each.name, each.place, milliseconds(each.seconds * 1000), meter(each.seconds / whole)]));
+}
+
+/** Show an error instead of what the page is about. */
+export function fail(message) {
+  const about = document.getElementById("about");
+  about.textContent = message;
+  about.className = "failed";
 }
 
 /** Show text next to the pointer; null hides it. */
@@ -76,6 +113,7 @@ export function ticks(low, high, about) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
   const values = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) values.push(Number(at.toPrecision(10)));
+  // Multiples of the step, since sums would not hit zero.
+  for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step / 1e6; i += 1) values.push(Number((i * step).toPrecision(10)));
   return values;
 }

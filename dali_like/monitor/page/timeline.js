@@ -1,6 +1,6 @@
 // Timeline of a trace: one row per track. The wheel zooms, dragging moves.
 
-import { context, rounded, ticks } from "./parts.js";
+import { PART_OF, context, rounded, ticks } from "./parts.js";
 
 const ROW = 26, LEFT = 120, RIGHT = 24, AXIS = 22;
 
@@ -72,8 +72,9 @@ export class Timeline {
 
   drawTrack(pen, track, top, ink) {
     const ends = new Map(); // by color: the last pixel drawn; narrower spans before it are invisible
-    const calls = track.spans.filter((span) => span.name === "run");
-    for (const span of [...calls, ...track.spans.filter((span) => span.name !== "run")]) {
+    // Nested spans on top: of runs, and of tasks their parts.
+    const level = (span) => (span.name === "run" ? 0 : PART_OF in span.details ? 2 : 1);
+    for (const span of [0, 1, 2].flatMap((wanted) => track.spans.filter((each) => level(each) === wanted))) {
       if (span.end < this.from || span.begin > this.to) continue;
       const begin = Math.max(this.x(span.begin), LEFT);
       const end = Math.min(Math.max(this.x(span.end), begin + 0.6), this.width - RIGHT);
