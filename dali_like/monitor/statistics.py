@@ -338,9 +338,6 @@ class Statistics:
         Counts and times are differences. Other values, such as the slots of a ring and the slowest calls, are the current
         ones. So are the durations of a callback without measured calls in between.
         """
-        if len(earlier.sources) != len(self.sources):  # they are unknown before the start
-            none_yet = tuple(SourceStatistics(source.name) for source in self.sources)
-            earlier = dataclasses.replace(earlier, sources=none_yet)
         difference = _since(self, earlier)
         pairs = zip(difference.sources, self.sources, strict=True)
         return dataclasses.replace(difference, sources=tuple(part.completed_by(whole) for part, whole in pairs))

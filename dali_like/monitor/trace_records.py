@@ -12,8 +12,8 @@ MAIN, WORKERS, GPU = "main process", "workers", "GPU"
 RUN, WAIT, ASSEMBLE, STEP, BUILD = "run", "wait", "assemble", "step", "build"
 #: Names of spans of operators in threads, and of the part of a task inside the callback.
 OPERATORS, CALLBACK = "operators", "callback"
-#: Key in the details of a part of another span: the name of that one. All calls of an operator in a task, or in a thread's
-#: share of a batch, are one part. Parts follow each other from the begin on, although samples pass through all of them.
+#: Details of a part of another span have the name of that one under this key. All calls of an operator in a task, or in a
+#: thread's share of a batch, are one part. Parts follow each other from the begin on, although samples pass through all.
 PART_OF = "part of"
 
 

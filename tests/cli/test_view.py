@@ -197,6 +197,19 @@ def test_top_prints_it_once(make_pipeline: MakePipeline, capsys: pytest.CaptureF
     assert "train, process" in capsys.readouterr().out
 
 
+def test_top_lists_all_pipelines_once(make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich")
+    pipes = [make_pipeline(lambda info: np.array(0), "serial") for _ in range(2)]
+    for name, pipe in zip(("train", "valid"), pipes, strict=True):
+        pipe.publish(name)
+
+    assert cli.main(["top", "--once", "--pid", str(os.getpid())]) == 0
+    out = capsys.readouterr().out
+    assert "train" in out
+    assert "valid" in out
+    assert "holds the job up" not in out
+
+
 def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert cli.main(["top"]) == 2
