@@ -266,7 +266,7 @@ class DebugRun:
         if self._size not in (None, size):
             raise BatchSizeError(
                 f"Batch size must be uniform across an iteration. External Source operator returned batch size: {size}, "
-                f"expected: {self._size}. Call sources whose batches vary in size, such as {name}, before all other operators"
+                f"expected: {self._size}. Call sources of batches that vary in size, such as {name}, before other operators"
             )
         self._size = size
 
