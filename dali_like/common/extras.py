@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -59,6 +60,8 @@ GPU_EXTRAS = ("cuda13", "cuda12")
 
 def installed(module: str) -> Any:
     """Return a module; None if it is not installed, for features that have a slower substitute."""
+    if (found := sys.modules.get(module)) is not None:  # a tenth of the time of an import
+        return found
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -76,6 +79,8 @@ def optional(module: str, purpose: str, *extras: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
+    if (found := sys.modules.get(module)) is not None:
+        return found
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -51,16 +51,18 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
         elif isinstance(value, DType):
             constants[name] = type_id(value)
         elif _varies(value) and name in description.parameters and description.parameters[name].per_sample:
-            others[name] = as_batch(value) if isinstance(value, TensorListCPU) else value
+            others[name] = value
         else:
             constants[name] = value.tolist() if isinstance(value, np.generic) else _plain(value)
-    data = [as_batch(value) if isinstance(value, TensorListCPU) else value for value in inputs if value is not None]
-    _check_count(description, data)
-    size = common_batch_size(description.name, [*data, *others.values()]) or size
-    values = [value if isinstance(value, Batch) else LaidOut(*laid_out(value)) for value in data]
-    arguments = {name: value if isinstance(value, Batch) else LaidOut(*laid_out(value)) for name, value in others.items()}
+    data = [value for value in inputs if value is not None]
+    if not description.min_inputs <= len(data) <= (len(data) if description.max_inputs is None else description.max_inputs):
+        raise _wrong_count(description, len(data))
+    values = [_checked(value) for value in data]
+    arguments = {name: _checked(value) for name, value in others.items()} if others else others
+    if Batch in map(type, (*values, *arguments.values())):
+        size = common_batch_size(description.name, [*values, *arguments.values()])
     layouts = [(value.layout or "") for value in values]
-    bound = prepare(description, layouts, constants, list(arguments))
+    bound = prepare(description, layouts, constants, [*arguments])
     key = None if bound.seed is None else key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)
     if size is None:
         made: list[Any] = _compute_one(bound, values, arguments, key)
@@ -81,14 +83,22 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _check_count(description: Description, data: Sequence[Any]) -> None:
+def _checked(value: Any) -> Batch | LaidOut:
+    """Return an input as a batch or as one sample."""
+    if isinstance(value, Tensor):
+        return LaidOut(value._array, value._layout)
+    if isinstance(value, (Batch, TensorListCPU)):
+        return as_batch(value)
+    return LaidOut(*laid_out(value))
+
+
+def _wrong_count(description: Description, count: int) -> ArgumentTypeError:
     least, most = description.min_inputs, description.max_inputs
-    if len(data) < least or (most is not None and len(data) > most):
-        allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-        raise ArgumentTypeError(
-            f"{description.path} takes {allowed} inputs ({', '.join(description.inputs)}), not {len(data)}. Other arguments "
-            "are given by name"
-        )
+    allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+    return ArgumentTypeError(
+        f"{description.path} takes {allowed} inputs ({', '.join(description.inputs)}), not {count}. Other arguments are "
+        "given by name"
+    )
 
 
 def _wants_gpu(description: Description, device: Any, data: Sequence[Any]) -> bool:
