@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.interrupts import interruptible
+from dali_like.common.work_sharing import for_each
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
@@ -229,7 +230,7 @@ class Computation:
         operator: Any = stage.step.operator
         assert self._copier is not None
 
-        def for_each(count: int, function: Callable[[int], None]) -> None:
+        def work(count: int, function: Callable[[int], None]) -> None:
             def call(i: int) -> None:
                 try:
                     function(i)
@@ -240,32 +241,13 @@ class Computation:
             self._for_each(count, call)
 
         call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
-        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
+        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, work)
         return made
 
     def _for_each(self, count: int, function: Callable[[int], None]) -> None:
-        """Call `function` for each index, in this thread and in all free threads.
-
-        Raises the error of the lowest index, whichever came first.
-        """
+        """Call `function` for each index, in this thread and in all free threads."""
         assert self.threads is not None
-        indices = itertools.count()
-        errors: dict[int, Exception] = {}
-
-        def work() -> None:
-            while (i := next(indices)) < count:
-                try:
-                    function(i)
-                except Exception as error:
-                    errors[i] = error
-
-        helpers = [self.threads.submit(work) for _ in range(min(self._num_threads, count) - 1)]
-        work()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
-        if errors:
-            raise errors[min(errors)]
+        for_each(count, function, self.threads, self._num_threads - 1)
 
     def _wrap(self, data: dict[Key, _Samples]) -> tuple[TensorList, ...]:
         if self._copier is None:
