@@ -101,6 +101,11 @@ class EvalContext:
         """Do nothing: no operator is pending."""
 
     @property
+    def device(self) -> Device | None:
+        """The GPU; None without one."""
+        return self._device
+
+    @property
     def device_id(self) -> int | None:
         """The index of the GPU; None without one."""
         return None if self._device is None else self._device.device_id

@@ -12,7 +12,7 @@ from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.random_keys import key_from
-from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, common_batch_size, laid_out
+from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, common_batch_size, device_of, laid_out
 from dali_like.graph.operator_random import RandomKey, key_of_seed
 from dali_like.operators.description import BoundOperator, Description
 from dali_like.operators.immediate import LaidOut, compute, prepare
@@ -68,8 +68,8 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
         made: list[Any] = _compute_one(bound, values, arguments, key)
     else:
         made = _compute_batch(bound, values, arguments, key, size)
-    wants_gpu = _wants_gpu(description, device, data)
-    results = tuple([value.gpu() for value in made]) if wants_gpu else tuple(made)
+    wanted = _wanted_gpu(description, device, data)
+    results = tuple(made) if wanted is None else tuple([value.to_device(wanted) for value in made])
     return results[0] if len(results) == 1 else results
 
 
@@ -101,13 +101,17 @@ def _wrong_count(description: Description, count: int) -> ArgumentTypeError:
     )
 
 
-def _wants_gpu(description: Description, device: Any, data: Sequence[Any]) -> bool:
+def _wanted_gpu(description: Description, device: Any, data: Sequence[Any]) -> Device | None:
+    """Return the GPU where the results are wanted; None for the CPU."""
+    if device is None and data:
+        return device_of(data)
     if device is None:
-        return any(isinstance(value, (Tensor, Batch)) and value._remote is not None for value in data)
-    wanted = device if isinstance(device, Device) else Device(device)
+        wanted = Device.current() if Device.is_chosen() else EvalContext.current().device or Device.current()
+    else:
+        wanted = device if isinstance(device, Device) else Device(device)
     if wanted.device_type == "mixed" and "decoders" not in description.path.split("."):
         raise DeviceError(f'{description.path}: device="mixed" is for decoders: pass "cpu" or "gpu"')
-    return wanted.device_type != "cpu"
+    return None if wanted.device_type == "cpu" else Device("gpu", wanted.device_id)
 
 
 def _compute_one(

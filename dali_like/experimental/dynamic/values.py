@@ -137,7 +137,7 @@ class Tensor(_Operand):
     @property
     def device(self) -> Device:
         """The device."""
-        return _CPU if self._remote is None else Device("gpu")
+        return _CPU if self._remote is None else Device("gpu", self._remote.device_id())
 
     @property
     def size(self) -> int:
@@ -359,7 +359,7 @@ class Batch(_Operand):
     @property
     def device(self) -> Device:
         """The device."""
-        return _CPU if self._remote is None else Device("gpu")
+        return _CPU if self._remote is None else Device("gpu", self._remote.device_id())
 
     @property
     def tensors(self) -> _SampleList:
@@ -411,7 +411,9 @@ class Batch(_Operand):
         Raises:
             RaggedError: the samples have different shapes.
         """
-        return Tensor(self._list.as_tensor())
+        made = Tensor(self._list.as_tensor())
+        made._remote = None if self._remote is None else self._remote.as_tensor()
+        return made
 
     def torch(self) -> Any:
         """Return a dense batch as one torch tensor."""
@@ -481,7 +483,13 @@ def _numpy_type(dtype: Any) -> np.dtype[Any]:
 
 
 def _on_device(storage: Any, device: Device | None) -> Any:
-    return storage._as_gpu() if device is not None and device.device_type != "cpu" else None
+    return storage._as_gpu(device.device_id) if device is not None and device.device_type != "cpu" else None
+
+
+def device_of(values: Sequence[Any]) -> Device | None:
+    """Return the GPU of the first tensor or batch that is on one; None if none is."""
+    on_gpu = (value.device for value in values if isinstance(value, (Tensor, Batch)) and value._remote is not None)
+    return next(on_gpu, None)
 
 
 def laid_out(data: Any) -> tuple[NDArray[Any], str]:
@@ -641,5 +649,5 @@ def operate(operation: str, *operands: Any) -> Any:
         EvalContext.current().for_each(size, compute_sample)
         ndim = results[0].ndim if results else 0
         made = Batch.of(results, choose_layout(computes.layouts[0], ndim))
-    on_gpu = any(isinstance(value, (Tensor, Batch)) and value._remote is not None for value in values)
-    return made.gpu() if on_gpu else made
+    device = device_of(values)
+    return made if device is None else made.to_device(device)
