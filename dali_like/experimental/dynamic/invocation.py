@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentTypeError, DeviceError
+from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
@@ -63,11 +63,11 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
         size = common_batch_size(description.name, [*values, *arguments.values()])
     layouts = [(value.layout or "") for value in values]
     bound = prepare(description, layouts, constants, [*arguments])
-    key = None if bound.seed is None else key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)
+    key, first = _random_position(bound, rng)
     if size is None:
-        made: list[Any] = _compute_one(bound, values, arguments, key)
+        made: list[Any] = _compute_one(bound, values, arguments, key, first)
     else:
-        made = _compute_batch(bound, values, arguments, key, size)
+        made = _compute_batch(bound, values, arguments, key, first, size)
     wanted = _wanted_gpu(description, device, data)
     results = tuple(made) if wanted is None else tuple([value.to_device(wanted) for value in made])
     return results[0] if len(results) == 1 else results
@@ -114,18 +114,38 @@ def _wanted_gpu(description: Description, device: Any, data: Sequence[Any]) -> D
     return None if wanted.device_type == "cpu" else Device("gpu", wanted.device_id)
 
 
+def _random_position(bound: BoundOperator, rng: Any) -> tuple[RandomKey | None, SampleInfo]:
+    """Return the key of the random numbers, and the sample that they are for.
+
+    Raises:
+        ArgumentError: `rng` is a sample, and the operator has no seed.
+    """
+    if bound.seed is None:
+        return None, _FIRST
+    if isinstance(rng, SampleInfo):
+        if bound.seed < 0:
+            raise ArgumentError(f"{bound.name}: rng=SampleInfo(...) says which sample of a pipeline; pass seed=, too")
+        return key_of_seed(bound.seed), rng
+    return (key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)), _FIRST
+
+
 def _compute_one(
-    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None
+    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None, info: SampleInfo
 ) -> list[Tensor]:
     if bound.per_sample:
-        return [Tensor.of(*output) for output in compute(bound, values, arguments, _FIRST, key)]
+        return [Tensor.of(*output) for output in compute(bound, values, arguments, info, key)]
     inputs = [LaidOut([value.array], value.layout) for value in values]
     others = {name: LaidOut([value.array], value.layout) for name, value in arguments.items()}
-    return [Tensor.of(np.asarray(output.array[0]), output.layout) for output in compute(bound, inputs, others, _FIRST, key)]
+    return [Tensor.of(np.asarray(output.array[0]), output.layout) for output in compute(bound, inputs, others, info, key)]
 
 
 def _compute_batch(
-    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None, size: int
+    bound: BoundOperator,
+    values: Sequence[Any],
+    arguments: Mapping[str, Any],
+    key: RandomKey | None,
+    first: SampleInfo,
+    size: int,
 ) -> list[Batch]:
     if not bound.per_sample:
         everything = [LaidOut([_sample(value, i).array for i in range(size)], value.layout or "") for value in values]
@@ -133,7 +153,7 @@ def _compute_batch(
             name: LaidOut([_sample(value, i).array for i in range(size)], value.layout or "")
             for name, value in arguments.items()
         }
-        outputs = compute(bound, everything, others, _FIRST, key, size)
+        outputs = compute(bound, everything, others, first, key, size)
         return [Batch.of([np.asarray(sample) for sample in output.array], output.layout) for output in outputs]
     results: list[Any] = [None] * size
 
@@ -141,7 +161,8 @@ def _compute_batch(
         samples = [_sample(value, i) for value in values]
         others = {name: _sample(value, i) for name, value in arguments.items()}
         try:
-            results[i] = compute(bound, samples, others, SampleInfo(i, i, 0, 0), key)
+            info = SampleInfo(first.idx_in_epoch + i, first.idx_in_batch + i, first.iteration, first.epoch_idx)
+            results[i] = compute(bound, samples, others, info, key)
         except Exception as error:
             error.add_note(f"raised by {bound.name} for sample {i} of the batch")
             raise
