@@ -76,7 +76,8 @@ def _almost_halves(array: Array) -> Array:
 
 def _convert_limited(array: Array, out: Array) -> None:
     """Convert to integers whose limits are exact in the array's floating-point dtype."""
-    near = np.maximum(array, _limit(array.dtype, out.dtype, "min"))  # np.clip takes several times as long for few numbers
+    near = np.empty(array.shape, array.dtype)  # np.clip takes several times as long for few numbers
+    np.maximum(array, _limit(array.dtype, out.dtype, "min"), out=near)
     np.minimum(near, _limit(array.dtype, out.dtype, "max"), out=near)
     _convert_near(near, out)
     unknown = np.isnan(near)
