@@ -10,7 +10,7 @@ __all__ = ["for_each"]
 
 
 def for_each(count: int, function: Callable[[int], None], pool: Executor, helpers: int) -> None:
-    """Call `function` for each index below `count`, in this thread and in those of `pool` that are free.
+    """Call `function` for each index below `count`, in this thread and in free threads of `pool`.
 
     A thread that has finished an index takes the next one. Raises the exception of the lowest index, whichever came first.
 

@@ -1,7 +1,7 @@
 """Transforms of images as NumPy arrays, with the names, arguments and defaults of ``torchvision.transforms``.
 
-They call the operators ``fn.resize``, ``fn.slice`` and ``fn.flip`` on one image. `ToTensor` and `Normalize` compute what
-torchvision does, to the last bit; the operators multiply by factors instead of dividing.
+They call the operators ``fn.resize``, ``fn.slice`` and ``fn.flip`` on one image. `ToTensor` and `Normalize` divide, as
+torchvision does; the operators multiply by factors, which rounds differently.
 
 An image is an array (height, width) or (height, width, channels), as from `ImageFolder`. `ToTensor` converts it to
 (channels, height, width) for `Normalize`; all other transforms come before. Other objects with the array interface, such as

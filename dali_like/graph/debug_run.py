@@ -33,7 +33,7 @@ _PLAIN = (bool, int, float, str, list, tuple, type(None))
 
 
 class InputKind(NamedTuple):
-    """What must stay the same about an input, or about an argument that differs from sample to sample.
+    """The properties of an input, or of an argument that differs from sample to sample. They stay the same in all runs.
 
     Attributes:
         form: "batch" or "constant".

@@ -218,7 +218,7 @@ class _DebugSource:
         return self.external.key
 
     def batch(self, iteration: int) -> Computed:
-        """Return the batch of an iteration, after taking those of runs that failed before they came to this source."""
+        """Return the batch of an iteration. Batches of runs that failed before they reached this source are skipped."""
         while self._num_taken <= iteration:
             self._num_taken += 1
             outputs: Any = self.pipe.run()
