@@ -20,6 +20,8 @@ from dali_like.tensors import TensorListCPU
 from dali_like.types import NO_TYPE, SampleInfo
 
 _FIRST = SampleInfo(0, 0, 0, 0)
+#: Types of most constants, which are passed on as they are.
+_PLAIN = frozenset({bool, int, float, str, list, tuple})
 
 
 def call_operator(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
@@ -48,6 +50,8 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
             device = value
         elif name == "rng":
             rng = value
+        elif type(value) in _PLAIN:
+            constants[name] = value
         elif isinstance(value, DType):
             constants[name] = type_id(value)
         elif _varies(value) and name in description.parameters and description.parameters[name].per_sample:
