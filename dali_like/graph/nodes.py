@@ -14,16 +14,23 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.graph.conditions import Merge, Scope, current_scope, is_visible
 from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression
-from dali_like.graph.operator_interface import Operator, ShapeOf
+from dali_like.graph.operator_interface import Operator, ShapeOf, choose_layout
+from dali_like.graph.stepping import computed_by, current_stepper
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import INT64, numpy_dtype, to_dali_type
 
 
 @dataclass(eq=False)
 class SourceNode:
-    """An external source in a graph."""
+    """An external source in a graph.
+
+    Attributes:
+        external: its options.
+        number: of the source among those of the pipeline, for random numbers. None: its place in the graph.
+    """
 
     external: ExternalSource
+    number: int | None = None
 
     def read_without_workers(self) -> None:
         """Let the main process read, if the source is a reader: the pipeline has no workers."""
@@ -78,6 +85,8 @@ class OperatorNode:
                     f"{self.operator.name}: the input {data.name} was computed in a branch of a conditional that has ended. "
                     "Assign it to a variable in each branch, and use that variable"
                 )
+        if (stepper := current_stepper()) is not None:
+            stepper.compute(self)
 
     @property
     def needs(self) -> tuple[DataNode, ...]:
@@ -134,6 +143,37 @@ class DataNode(Expression):
         """The layout of its samples, as far as the graph knows it."""
         layouts = self.producer.layouts[self.output].split()
         return layouts[0] if len(layouts) == 1 else ""
+
+    def get(self) -> Any:
+        """Return the batch: a `TensorListCPU` or `TensorListGPU`, or a list of Python objects. For ``debug=True`` only.
+
+        In a branch of a conditional, it has the samples that take the branch.
+
+        Raises:
+            DefinitionError: the node has no batch, since the pipeline is being defined.
+        """
+        stepper, producer = current_stepper(), self.producer
+        if isinstance(producer, ConstantNode) and stepper is not None:
+            samples: list[Any] = [producer.constant.array] * stepper.size
+            layouts: Sequence[str] = producer.layouts
+        elif (computed := computed_by(producer)) is not None:
+            samples = [sample for sample in computed.columns[self.output] if sample is not None]
+            layouts = computed.layouts
+        else:
+            raise DefinitionError(
+                f"{self.name} has no batch while the pipeline is defined: pass debug=True to pipeline_def, and run it"
+            )
+        if is_of_objects(self):
+            return samples
+        from dali_like.tensors import TensorListCPU  # noqa: PLC0415  # graphs need no tensors
+
+        made = TensorListCPU.of_arrays(samples, choose_layout(layouts[self.output], samples[0].ndim) if samples else "")
+        return made._as_gpu() if self.device == "gpu" and not is_cpu_only() else made
+
+    def __repr__(self) -> str:
+        if computed_by(self.producer) is None:
+            return f"DataNode(name={self.name!r}, device={self.device!r}, output={self.output})"
+        return f"DataNode(\n    name={self.name!r},\n    data={self.get()})"
 
     def gpu(self) -> DataNode:
         """Return the same data on the GPU. Building the pipeline checks that there is one.
@@ -243,21 +283,30 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
             constants[producer] = None
         elif producer not in operators:
             for data in producer.needs:
-                _refuse_objects(producer, data)
+                refuse_objects(producer, data)
                 visit(data)
             operators[producer] = None
 
+    check_complete(outputs)
+    for node in (*outputs, *sinks):
+        visit(node)
+    _check_names(sources)
+    in_order = sorted(operators, key=lambda node: node.number)  # the inputs of an operator were created before it
+    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants), is_cpu_only())
+
+
+def check_complete(outputs: Iterable[DataNode]) -> None:
+    """Refuse outputs that exist for some samples only.
+
+    Raises:
+        DefinitionError: an output was computed in a branch.
+    """
     for node in outputs:
         if scope_of(node):
             raise DefinitionError(
                 f"the output {node.name} was computed in a branch of a conditional. Assign it to a variable in each branch, "
                 "and return that variable"
             )
-    for node in (*outputs, *sinks):
-        visit(node)
-    _check_names(sources)
-    in_order = sorted(operators, key=lambda node: node.number)  # the inputs of an operator were created before it
-    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants), is_cpu_only())
 
 
 def _check_names(sources: Iterable[SourceNode]) -> None:
@@ -282,7 +331,12 @@ def device_of_result(inputs: Iterable[DataNode]) -> str:
     return "gpu" if any(node.device == "gpu" for node in inputs) else "cpu"
 
 
-def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
+def refuse_objects(producer: OperatorNode, data: DataNode) -> None:
+    """Refuse Python objects as the data of an operator.
+
+    Raises:
+        DefinitionError: the data are Python objects.
+    """
     if is_of_objects(data):
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} returns Python objects")
 
@@ -346,7 +400,8 @@ def _no_text() -> DataNode:
 
 def source_nodes(external: ExternalSource) -> list[DataNode]:
     """Return the nodes of a new source in a graph, one per output."""
-    node = SourceNode(external)
+    stepper = current_stepper()
+    node = SourceNode(external) if stepper is None else stepper.take(external)
     names = [f"{external.name}[{i}]" for i in range(len(external.declared))]
     if external.num_outputs is None and external.key is not None:
         names = [external.key]
@@ -368,6 +423,8 @@ def _output_node(index: int, output: Any) -> DataNode:
         return output
     if isinstance(output, Constant):
         return constant_node(output)
+    if (stepper := current_stepper()) is not None and (node := stepper.node_of(output)) is not None:
+        return node
     if contains_node(output):
         raise DefinitionError(
             f"Illegal pipeline output type. The output {index} contains a nested `DataNode`. Return the nodes of a source "

@@ -132,7 +132,7 @@ def place(
     Raises:
         ArgumentError: an operator does not support the layout of its input.
     """
-    limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
+    limit_bytes = image_limit_bytes(arguments) if graph.operators else 0
     operators = _implementations(graph, adapted_operators(graph, seen))
     context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes, producer_names(graph))
     fusions: dict[SourceNode, Fusion] = {}
@@ -180,7 +180,7 @@ def workers_are_enough(arguments: Arguments) -> bool:
     return workers >= threads
 
 
-def _image_limit_bytes(arguments: Arguments) -> int:
+def image_limit_bytes(arguments: Arguments) -> int:
     """Return the largest decoded image: if every worker and thread decodes one, they take as much memory as batches may."""
     threads = arguments.num_threads or allowed_cpus()
     all_bytes = arguments.max_held_bytes or available_bytes() // 2

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,10 +38,11 @@ _Floats = NDArray[np.float32]
 _BLOCK = 8
 #: OpenBLAS uses one thread if the product of the three matrix extents is at most this.
 _SINGLE_THREADED = 4 * 65536
+#: Images of at most so many elements are scaled by whole matrices.
+_FEW_ELEMENTS = 4096
 
 
-@dataclass(frozen=True)
-class Filters:
+class Filters(NamedTuple):
     """Interpolation filters.
 
     Attributes:
@@ -88,6 +88,9 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     for i, (axis, kind) in enumerate(zip(axes, chosen, strict=True)):
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
             image, axes[i] = image.take(_nearest(axis, image.shape[i]), axis=i), Axis(axis.size, 0, axis.size)
+    if image.ndim == 3 and image.size <= _FEW_ELEMENTS and out.size <= _FEW_ELEMENTS:
+        _resample_few(image, axes, chosen, filters.antialias, out)
+        return
     image, axes = _forwards(image, axes)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if left and _is_bilinear(image, axes, chosen, filters, out):
@@ -105,6 +108,38 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
         image = _rounded(image, out.dtype, are_bytes)
     store(_swap(image, last, f"swapped back {last}"), out)
+
+
+def _resample_few(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], antialias: bool, out: Array) -> None:
+    """Scale a small image by one product for each axis. Blocks and swapped axes would only cost calls."""
+    left = [i for i in (0, 1) if kinds[i] != INTERP_NN and not axes[i].is_whole(image.shape[i])]
+    if not left:
+        store(image, out)
+        return
+    are_bytes = image.dtype == out.dtype == np.uint8 and all(kinds[i] in _NONNEGATIVE for i in left)
+    values: Any = image.astype(np.float32)
+    for i in left:
+        extent = values.shape[i]
+        matrix = _matrix(axes[i], extent, kinds[i], antialias)
+        rows = values.reshape(extent, -1) if i == 0 else values
+        values = np.matmul(matrix, rows).reshape(*values.shape[:i], len(matrix), *values.shape[i + 1 :])
+    if are_bytes and out.flags.c_contiguous:
+        _cv2().convertScaleAbs(values.reshape(len(out), -1), dst=out.reshape(len(out), -1))
+    else:
+        store(_rounded(values, out.dtype, are_bytes) if out.dtype.kind in "iu" else values, out)
+
+
+@functools.lru_cache(512)
+def _matrix(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Floats:
+    """Return the matrix of `_band` with all of its columns, also for start > end."""
+    if axis.start > axis.end:
+        return _matrix(Axis(axis.size, extent - axis.start, extent - axis.end), extent, kind, antialias)[:, ::-1]
+    band = _band(axis, extent, kind, antialias)
+    matrix = np.zeros((axis.size, extent), np.float32)
+    for block, (start, end) in enumerate(zip(band.starts, band.ends, strict=True)):
+        rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
+        matrix[rows, start:end] = band.rows[rows, : end - start]
+    return matrix
 
 
 def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:

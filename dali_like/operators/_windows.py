@@ -7,6 +7,7 @@ Operators give a window in three ways: as size and relative position (`cut`), as
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -90,17 +91,20 @@ def overlap(
     Raises:
         SampleError: the window reaches beyond the array, and the policy is "error".
     """
-    stop = [begin + extent for begin, extent in zip(start, shape, strict=True)]
-    inside = all(begin >= 0 and end <= extent for begin, end, extent in zip(start, stop, array.shape, strict=True))
+    stop = [*map(operator.add, start, shape)]
+    inside = min(start, default=0) >= 0 and all(map(operator.le, stop, array.shape))
     if not inside and policy == "error":
         raise SampleError(
             f"the window from {tuple(start)} to {tuple(stop)} is not inside the input of shape {array.shape}; "
             'pass out_of_bounds_policy="pad" or "trim_to_shape" to allow it'
         )
+    if inside:
+        part = array[tuple(map(slice, start, stop))]
+        return part, part.shape, (slice(None),) * array.ndim
     begins = [min(max(begin, 0), extent) for begin, extent in zip(start, array.shape, strict=True)]
     ends = [min(max(end, begin), extent) for end, begin, extent in zip(stop, begins, array.shape, strict=True)]
     part = array[tuple(map(slice, begins, ends))]
-    if inside or policy == "trim_to_shape":
+    if policy == "trim_to_shape":
         return part, part.shape, (slice(None),) * array.ndim
     place = [slice(begin - first, end - first) for begin, end, first in zip(begins, ends, start, strict=True)]
     return part, tuple(shape), tuple(place)

@@ -5,6 +5,7 @@ The arithmetic is DALI's, in single precision and in the same order, so results 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
@@ -15,7 +16,7 @@ from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.axes import for_each_axis
-from dali_like.operators.conversion import convert, convert_over
+from dali_like.operators.conversion import convert, convert_over, convert_unguarded
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Ints, PerFrame, between, count
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
@@ -113,11 +114,19 @@ def _brightness_contrast(
     dtype: np.dtype[Any] | None,
 ) -> Array:
     result = image.dtype if dtype is None else dtype
-    center = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
+    center = _half_range(image.dtype) if contrast_center is None else contrast_center
+    return _scale(call, image, *_line(brightness, brightness_shift, contrast, center, result), result)
+
+
+@functools.lru_cache(256)
+def _line(
+    brightness: float, brightness_shift: float, contrast: float, contrast_center: float, result: np.dtype[Any]
+) -> tuple[np.float32, np.float32]:
+    """Return factor and summand."""
+    center = _float(contrast_center)
     whole = _float(np.iinfo(result).max if result.kind in "iu" else 1)
     factor, shift = _float(brightness), _float(brightness_shift)
-    addend = shift * whole + factor * (center - _float(contrast) * center)
-    return _scale(call, image, factor * _float(contrast), addend, result)
+    return factor * _float(contrast), shift * whole + factor * (center - _float(contrast) * center)
 
 
 def _half_range(dtype: np.dtype[Any]) -> float:
@@ -140,7 +149,7 @@ def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.floa
     values = np.multiply(image, factor, dtype=np.float32, out=out if dtype == np.float32 else None)
     values += addend
     if values is not out:
-        np.copyto(out, convert(values, dtype))
+        convert_unguarded(values, dtype, out)
     return out
 
 

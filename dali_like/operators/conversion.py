@@ -6,6 +6,7 @@ zero. NaN becomes the integer 0. A Boolean is True if the rounded value is not 0
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,23 @@ def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Arr
     Args:
         out: memory for the result. Without it, an array that already has the dtype is returned itself.
     """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return convert_unguarded(array, dtype, out)
+
+
+def convert_unguarded(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Array:
+    """Convert as `convert` does, where the caller ignores NumPy's warnings of overflow and invalid values."""
     if array.dtype == dtype and out is None:
         return array
     if out is None:
         out = np.empty(array.shape, dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
-        if array.dtype.kind == "f" and dtype.kind != "f":
-            _convert_to_integers(array, out)
-        elif array.dtype.kind in "iu" and dtype.kind in "iu":
-            np.copyto(out, _limited(array, dtype), casting="unsafe")
-        else:
-            both = array.dtype == np.float32 and dtype == np.float16
-            np.copyto(out, _beyond_halves(array) if both else array, casting="unsafe")
+    if array.dtype.kind == "f" and dtype.kind != "f":
+        _convert_to_integers(array, out)
+    elif array.dtype.kind in "iu" and dtype.kind in "iu":
+        np.copyto(out, _limited(array, dtype), casting="unsafe")
+    else:
+        both = array.dtype == np.float32 and dtype == np.float16
+        np.copyto(out, _beyond_halves(array) if both else array, casting="unsafe")
     return out
 
 
@@ -48,7 +54,7 @@ def _convert_to_integers(array: Array, out: Array) -> None:
     array = array.astype(np.float32) if array.dtype == np.float16 else array
     if out.dtype.kind == "b":
         np.not_equal(np.trunc(array + _almost_halves(array)), 0, out=out)
-    elif np.iinfo(out.dtype).bits <= np.finfo(array.dtype).nmant:
+    elif _fits(out.dtype, array.dtype):
         _convert_limited(array, out)
     else:
         _convert_to_wide_integers(np.trunc(array + _almost_halves(array)), out)
@@ -61,7 +67,7 @@ def _almost_halves(array: Array) -> Array:
     takes a fifth of the time of np.copysign.
     """
     kind = np.dtype(f"u{array.itemsize}")
-    half = np.nextafter(array.dtype.type(0.5), array.dtype.type(0)).view(kind)
+    half = _almost_half(array.dtype).view(kind)
     bits = array.view(kind) & kind.type(1 << (8 * array.itemsize - 1))
     bits |= half
     halves: Array = bits.view(array.dtype)
@@ -70,12 +76,32 @@ def _almost_halves(array: Array) -> Array:
 
 def _convert_limited(array: Array, out: Array) -> None:
     """Convert to integers whose limits are exact in the array's floating-point dtype."""
-    limits, dtype = np.iinfo(out.dtype), array.dtype.type
-    near = np.clip(array, dtype(limits.min), dtype(limits.max))
+    near = np.empty(array.shape, array.dtype)  # np.clip takes several times as long for few numbers
+    np.maximum(array, _limit(array.dtype, out.dtype, "min"), out=near)
+    np.minimum(near, _limit(array.dtype, out.dtype, "max"), out=near)
     _convert_near(near, out)
     unknown = np.isnan(near)
     if unknown.any():
         np.copyto(out, 0, where=unknown)
+
+
+@functools.cache
+def _limit(dtype: np.dtype[Any], integers: np.dtype[Any], which: str) -> np.generic:
+    limit: np.generic = dtype.type(getattr(np.iinfo(integers), which))
+    return limit
+
+
+@functools.cache
+def _almost_half(dtype: np.dtype[Any]) -> np.generic:
+    """Return the largest number below one half."""
+    half: np.generic = np.nextafter(dtype.type(0.5), dtype.type(0))
+    return half
+
+
+@functools.cache
+def _fits(integers: np.dtype[Any], floats: np.dtype[Any]) -> bool:
+    """Whether the limits of integers are exact in a floating-point dtype."""
+    return np.iinfo(integers).bits <= np.finfo(floats).nmant
 
 
 def convert_over(array: Array, out: Array) -> None:
@@ -86,8 +112,7 @@ def convert_over(array: Array, out: Array) -> None:
 
 def _convert_near(near: Array, out: Array) -> None:
     """Convert numbers within the integer limits; overwrites them."""
-    dtype = near.dtype.type
-    near += _almost_halves(near) if np.iinfo(out.dtype).min else np.nextafter(dtype(0.5), dtype(0))
+    near += _almost_half(near.dtype) if out.dtype.kind in "ub" else _almost_halves(near)
     np.copyto(out, near, casting="unsafe")
 
 

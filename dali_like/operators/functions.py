@@ -17,6 +17,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, OperatorNode, device_of_result, output_nodes
+from dali_like.graph.stepping import current_stepper
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, descriptions, internal_descriptions
 from dali_like.operators.mixed import ON_GPU, MixedImage
@@ -39,6 +40,9 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     Raises:
         ArgumentError, DefinitionError, DeviceError: an input or an argument is not allowed; the message names it.
     """
+    if current_stepper() is not None:
+        inputs = [_stepped(value) for value in inputs]
+        given = {name: _stepped(value) for name, value in given.items()}
     input_sets = _input_sets(description, inputs)
     given = current_arguments(
         description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
@@ -77,6 +81,16 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         return results[0][0] if len(results[0]) == 1 else results[0]
     columns = [list(column) for column in zip(*results, strict=True)]
     return columns[0] if len(columns) == 1 else columns
+
+
+def _stepped(value: Any) -> Any:
+    """Return a node for a batch that the user has computed in debug mode, a list of nodes for a list of batches."""
+    stepper = current_stepper()
+    assert stepper is not None
+    if isinstance(value, list) and value and all(hasattr(part, "is_dense_tensor") for part in value):
+        return [stepper.node_of(part) for part in value]
+    node = stepper.node_of(value)
+    return value if node is None else node
 
 
 def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -83,6 +84,23 @@ def check_crop(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("crop_w and crop_h must be given together")
 
 
+@functools.lru_cache(256)
+def crop_places(
+    layout: str,
+    shape: tuple[int, ...],
+    crop: Floats | None,
+    sizes: tuple[float, float, float],
+    positions: tuple[float, float, float],
+    rounding: Rounding,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return start and size of the window in each axis; see `crop_window`. Sizes and positions are for x, y and z."""
+    by_letter = [dict(zip("WHD", values, strict=True)) for values in (sizes, positions)]
+    window = crop_window(layout, shape, crop, by_letter[0], by_letter[1], rounding)
+    places = [window.get(letter, (0, extent)) for letter, extent in zip(layout, shape, strict=True)]
+    start, size = zip(*places, strict=True)
+    return start, size
+
+
 def crop_window(
     layout: str,
     shape: Sequence[int],
@@ -147,16 +165,9 @@ def crop(
         fill_values: one for all channels, or one for each.
         dtype: data type of the result. Default: that of the input.
     """
-    window = crop_window(
-        call.layout,
-        image.shape,
-        crop,
-        {"W": crop_w, "H": crop_h, "D": crop_d},
-        {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z},
-        rounding,
-    )
-    places = [window.get(letter, (0, extent)) for letter, extent in zip(call.layout, image.shape, strict=True)]
-    start, shape = zip(*places, strict=True)
+    sizes, positions = (crop_w, crop_h, crop_d), (crop_pos_x, crop_pos_y, crop_pos_z)
+    window = None if crop is None else tuple(crop)
+    start, shape = crop_places(call.layout, image.shape, window, sizes, positions, rounding)
     return cut(call, image, start, shape, out_of_bounds_policy, fill_values, dtype)
 
 

@@ -50,7 +50,7 @@ def prepare(
     Raises:
         ArgumentError: an argument is not allowed; the message names it.
     """
-    key = description, tuple(layouts), _frozen(constants), tuple(others)
+    key = description, tuple(layouts), tuple([(name, _frozen(value)) for name, value in constants.items()]), tuple(others)
     try:
         found = _kept.get(key)
     except TypeError:  # a constant cannot be hashed, such as an array
@@ -84,19 +84,23 @@ def compute(
     Raises:
         SampleError, SampleTypeError: the operator refuses the sample.
     """
-    framed = [name for name, value in arguments.items() if value.layout[:1] == "F"]
-    framed_inputs = [i for i, value in enumerate(inputs) if i and value.layout[:1] == "F"]
+    framed: list[str | int] = [i for i in range(1, len(inputs)) if inputs[i].layout[:1] == "F"]
+    arrays: dict[str, Any] = {}
+    for name, value in arguments.items():
+        arrays[name] = value.array
+        if value.layout[:1] == "F":
+            framed.append(name)
     call = OperatorCall(
         info,
         [value.layout for value in inputs],
         key,
         _no_place,  # without it, results may lie in scratch memory
-        count=count,
-        image_limit_bytes=_image_limit_bytes(),
-        framed=[*framed, *framed_inputs],
+        None,
+        count,
+        _image_limit_bytes(),
+        framed,
     )
-    arrays = {name: value.array for name, value in arguments.items()}
-    outputs = bound.compute(call, [value.array for value in inputs], arguments=arrays)
+    outputs = bound.compute(call, [value.array for value in inputs], arrays)
     return [LaidOut(array, _layout(words, array)) for words, array in zip(bound.layouts, outputs, strict=True)]
 
 
@@ -119,10 +123,9 @@ def _image_limit_bytes() -> int:
 
 def _frozen(value: Any) -> Any:
     """Return a key for a value: equal only for equal values of the same types. 1, 1.0 and True are different constants."""
-    if isinstance(value, Mapping):
-        return tuple([(name, _frozen(part)) for name, part in value.items()])
     if isinstance(value, (list, tuple)):
-        return tuple([_frozen(part) for part in value])
+        kinds = tuple(map(type, value))
+        return (kinds, *map(_frozen, value)) if list in kinds or tuple in kinds else (kinds, *value)
     return type(value), value
 
 

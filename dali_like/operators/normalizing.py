@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
@@ -16,10 +17,12 @@ from dali_like.operators._windows import Filling, Policy, Position, Rounding, Si
 from dali_like.operators.axes import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import IMAGES, VOLUMES, operator
-from dali_like.operators.geometry import check_crop, crop_window
+from dali_like.operators.geometry import check_crop, crop_places
 from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSample
 
 _FLOAT = np.dtype(np.float32)
+#: Images of at most so many elements are normalized as a whole, larger ones plane by plane.
+_FEW_ELEMENTS = 4096
 
 # crop_mirror_normalize
 
@@ -98,30 +101,53 @@ def crop_mirror_normalize(
         output_layout: order of the axes of the result; "": that of the image.
         dtype: data type of the result. Default: FLOAT.
     """
-    layout = call.layout
-    permuted = _permuted_layout(layout, {"output_layout": output_layout})
-    sizes = {"W": crop_w, "H": crop_h, "D": crop_d}
-    window = crop_window(layout, image.shape, crop, sizes, {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z}, rounding)
-    start, size = zip(*(window.get(letter, (0, image.shape[i])) for i, letter in enumerate(layout)), strict=True)
+    order = _order(call.layout, output_layout)
+    sizes, positions = (crop_w, crop_h, crop_d), (crop_pos_x, crop_pos_y, crop_pos_z)
+    start, size = crop_places(call.layout, image.shape, crop, sizes, positions, rounding)
     source, extent, place = overlap(image, start, size, out_of_bounds_policy)
 
-    channels = extent[layout.index("C")]
+    channels = extent[order.of_image[-1]]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
     fill = _fill(fill_values if out_of_bounds_policy == "pad" else (0.0,), padded, dtype)
     scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
 
-    shape = {**dict(zip(layout, extent, strict=True)), "C": padded}
-    out = call.empty(tuple(shape[letter] for letter in permuted), dtype)
-    order = [*(letter for letter in layout if letter not in "HWC"), *"HWC"]
-    pixels = source.transpose([layout.index(letter) for letter in order])
-    target = out.transpose([permuted.index(letter) for letter in order])
+    shape = [*(extent[axis] for axis in order.of_image[:-1]), padded]
+    out = call.empty(tuple([shape[i] for i in order.from_ordered]), dtype)
+    pixels = source.transpose(order.of_image)
+    target = out.transpose(order.of_result)
     if source.shape != extent:
         target[...] = fill
-        target = _part(target, [place[layout.index(letter)] for letter in order], mirror=bool(mirror))
+        target = _part(target, [place[axis] for axis in order.of_image], mirror=bool(mirror))
     with np.errstate(over="ignore", invalid="ignore"):
+        if dtype == np.float32 and pixels.size <= _FEW_ELEMENTS and padded == channels:
+            np.subtract(pixels[..., ::-1, :] if mirror else pixels, scaling.subtrahends, out=target, dtype=np.float32)
+            np.multiply(target, scaling.factors, out=target)
+            return out
         for frame in np.ndindex(pixels.shape[:-3]):
             _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
+
+
+class _Order(NamedTuple):
+    """Axes in the order (..., height, width, channels).
+
+    Attributes:
+        of_image: of the image, in this order.
+        of_result: of the result.
+        from_ordered: for each axis of the result, its number in this order.
+    """
+
+    of_image: tuple[int, ...]
+    of_result: tuple[int, ...]
+    from_ordered: tuple[int, ...]
+
+
+@functools.cache
+def _order(layout: str, output_layout: str) -> _Order:
+    permuted = _permuted_layout(layout, {"output_layout": output_layout})
+    letters = [*(letter for letter in layout if letter not in "HWC"), *"HWC"]
+    of_image, of_result = tuple(map(layout.index, letters)), tuple(map(permuted.index, letters))
+    return _Order(of_image, of_result, tuple(map(letters.index, permuted)))
 
 
 def _part(pixels: Array, place: Sequence[slice], *, mirror: bool) -> Array:
@@ -134,8 +160,8 @@ def _part(pixels: Array, place: Sequence[slice], *, mirror: bool) -> Array:
 class _Scaling(NamedTuple):
     """Number to subtract from each channel, and factor."""
 
-    subtrahends: tuple[np.float32, ...]
-    factors: tuple[np.float32, ...]
+    subtrahends: NDArray[np.float32]
+    factors: NDArray[np.float32]
 
 
 @functools.lru_cache(64)
@@ -143,7 +169,7 @@ def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: in
     means, deviations = (np.array(_of_channels(*pair, channels), np.float32) for pair in (("mean", mean), ("std", std)))
     with np.errstate(divide="ignore", invalid="ignore"):
         shifts = np.float32(shift) * deviations.astype(np.float64) / np.float32(scale)
-        return _Scaling(tuple((means - shifts).astype(np.float32)), tuple(np.float32(scale) / deviations))
+        return _Scaling((means - shifts).astype(np.float32), np.float32(scale) / deviations)
 
 
 @functools.lru_cache(64)

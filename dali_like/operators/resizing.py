@@ -148,8 +148,9 @@ class _GivenSize(NamedTuple):
     max_size: Floats | None
 
 
+@functools.lru_cache(512)
 def _axes(
-    extents: Sequence[int], given: _GivenSize, regions: Sequence[tuple[float, float]], subpixel_scale: bool
+    extents: tuple[int, ...], given: _GivenSize, regions: tuple[tuple[float, float], ...], subpixel_scale: bool
 ) -> tuple[Axis, ...]:
     """Return the scaling of each spatial axis of an image."""
     mode = given.mode
@@ -172,18 +173,18 @@ def _or(kind: DALIInterpType | None, default: DALIInterpType) -> DALIInterpType:
     return default if kind is None else kind
 
 
-def _spatial_extents(layout: str, shape: Sequence[int]) -> list[int]:
-    return [extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"]
+def _spatial_extents(layout: str, shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple([extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"])
 
 
 def _regions(
     extents: Sequence[int], starts: Floats | None, ends: Floats | None, *, relative: bool
-) -> list[tuple[float, float]]:
+) -> tuple[tuple[float, float], ...]:
     if starts is None or ends is None:
-        return [(0.0, float(extent)) for extent in extents]
+        return tuple([(0.0, float(extent)) for extent in extents])
     pairs = zip(for_each_axis("roi_start", starts, len(extents)), for_each_axis("roi_end", ends, len(extents)), strict=True)
     factors = extents if relative else [1] * len(extents)
-    return [(start * factor, end * factor) for (start, end), factor in zip(pairs, factors, strict=True)]
+    return tuple([(start * factor, end * factor) for (start, end), factor in zip(pairs, factors, strict=True)])
 
 
 def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits: Sequence[float] | None) -> list[float]:
@@ -246,8 +247,12 @@ def _scaled(
     call: OperatorCall, image: Array, axes: tuple[Axis, ...], filters: Filters, dtype: np.dtype[Any] | None
 ) -> Array:
     """Scale the spatial axes of an image."""
-    first = min(i for i, letter in enumerate(call.layout) if letter in "DHW")
-    return _scaled_from(call, image, first, axes, filters, dtype)
+    return _scaled_from(call, image, _first_spatial(call.layout), axes, filters, dtype)
+
+
+@functools.cache
+def _first_spatial(layout: str) -> int:
+    return min(i for i, letter in enumerate(layout) if letter in "DHW")
 
 
 def _scaled_from(
@@ -263,6 +268,9 @@ def _scaled_from(
         return out
     if not image.size:
         raise SampleError(f"an image of shape {image.shape} cannot be scaled")
+    if not first and len(channels) == 1:
+        resample(image, axes, filters, out)
+        return out
     flat = image.reshape(-1, *image.shape[first : first + len(axes)], math.prod(channels))
     for picture, place in zip(flat, out.reshape(-1, *sizes, math.prod(channels)), strict=True):
         resample(picture, axes, filters, place)

@@ -28,7 +28,7 @@ _PIPELINE_METHODS = tuple(
 )
 #: The attribute that marks functions that are not converted.
 UNCONVERTED = "_dali_like_do_not_convert"
-#: Further arguments of calls, as in DALI. They have no effect.
+#: Further arguments of the decorator, which its calls may override.
 _SWITCHES = frozenset({"debug", "enable_conditionals"})
 
 
@@ -38,11 +38,13 @@ def pipeline_def(fn: Callable[_P, Any]) -> Callable[..., Pipeline]: ...
 
 @overload
 def pipeline_def(
-    *, enable_conditionals: bool = False, **options: Any
+    *, enable_conditionals: bool = False, debug: bool = False, **options: Any
 ) -> Callable[[Callable[_P, Any]], Callable[..., Pipeline]]: ...
 
 
-def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: bool = False, **options: Any) -> Any:
+def pipeline_def(
+    fn: Callable[..., Any] | None = None, *, enable_conditionals: bool = False, debug: bool = False, **options: Any
+) -> Any:
     """Turn a function that returns data nodes into one that returns a `Pipeline` with these outputs.
 
     The decorator may be used with or without arguments of `Pipeline`. A call of the decorated function takes the function's
@@ -54,6 +56,9 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
         fn: the function. It returns one output, or a tuple of outputs; a list without nodes is a constant.
         enable_conditionals: allow ``if``, ``and``, ``or`` and ``not`` on nodes: each sample takes its own branch. The
             function and the functions that it calls are converted with AutoGraph (``pip install "diastatic-malt>=2.15"``).
+        debug: run the function for each batch, in the calling thread. Each operator is computed before its function
+            returns, so ``print(node)``, ``node.get()`` and a debugger show the batch. Each run must call the same operators
+            in the same order; see docs/how-to/debug-a-pipeline.md.
         options: arguments of `Pipeline`.
 
     Raises:
@@ -76,8 +81,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
             f"pipeline_def got arguments that Pipeline does not have: {list_unknown(unknown, _PIPELINE_ARGUMENTS)}"
         )
     if fn is None:
-        return lambda function: _make_factory(function, options, enable_conditionals)
-    return _make_factory(fn, options, enable_conditionals)
+        return lambda function: _make_factory(function, options, enable_conditionals, debug)
+    return _make_factory(fn, options, enable_conditionals, debug)
 
 
 def do_not_convert(func: _F | None = None) -> Any:
@@ -102,7 +107,9 @@ def _call_converted(function: Callable[..., Any], args: Sequence[Any], kwargs: M
     return converted_call(function, args, kwargs)
 
 
-def _make_factory(function: Callable[..., Any], options: dict[str, Any], converts: bool) -> Callable[..., Pipeline]:
+def _make_factory(
+    function: Callable[..., Any], options: dict[str, Any], enable_conditionals: bool, debug: bool
+) -> Callable[..., Pipeline]:
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__qualname__", repr(function))
     takes_others = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -124,10 +131,19 @@ def _make_factory(function: Callable[..., Any], options: dict[str, Any], convert
                 f"{name} got unexpected arguments: {list_unknown(unknown, [*parameters, *_PIPELINE_ARGUMENTS])}; neither "
                 "the function nor Pipeline has them"
             )
+        converts = kwargs.get("enable_conditionals", enable_conditionals)
+
+        def define() -> tuple[Any, ...]:
+            return _as_tuple(_call_converted(function, args, own) if converts else function(*args, **own))
+
+        if kwargs.get("debug", debug):
+            from dali_like.pipeline.debugging import DebugPipeline  # noqa: PLC0415  # few programs need it
+
+            return DebugPipeline(define, **{**options, **others})
         pipeline = Pipeline(**{**options, **others})
         with pipeline, in_scope(()):
-            outputs = _call_converted(function, args, own) if converts else function(*args, **own)
-        pipeline.set_outputs(*_as_tuple(outputs))
+            outputs = define()
+        pipeline.set_outputs(*outputs)
         return pipeline
 
     vars(make_pipeline)["_is_pipeline_def"] = True

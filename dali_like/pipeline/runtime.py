@@ -335,7 +335,8 @@ class Runtime:
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
-        source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
+        number = self.graph.sources.index(node) if node.number is None else node.number
+        source = node.external.source(self._batch_size, (self._entropy, number))
         source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)

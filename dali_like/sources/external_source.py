@@ -129,6 +129,17 @@ class ExternalSource(NamedTuple):
             num_outputs=len(self.declared) + 1, declared=(*self.declared, text), layouts=(*self.layouts, "")
         )
 
+    def with_all_infos(self) -> ExternalSource:
+        """Return the source with the origins of all outputs, if it is a reader; see `with_source_info`."""
+        external = self
+        for output in range(len(self.declared) if self.reader is not None else 0):
+            external = external.with_source_info(output)
+        return external
+
+    def in_process(self) -> ExternalSource:
+        """Return the source, called in the main process instead of in workers."""
+        return self._replace(parallel=False, sharded=False)
+
     @property
     def composed(self) -> ComposedDataset | None:
         """The composed dataset, if the source is one."""

@@ -228,12 +228,12 @@ class TensorListCPU:
         """Return the list itself."""
         return self
 
-    def _as_gpu(self) -> TensorListGPU:
-        """Return a copy on the first GPU; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
+    def _as_gpu(self, device_id: int = 0) -> TensorListGPU:
+        """Return a copy on a GPU, the first one by default; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
         from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # they import this module
         from dali_like.tensors.gpu_tensors import copied_to_gpu  # noqa: PLC0415
 
-        return TensorListGPU.of_arrays(copied_to_gpu(self._samples), self._layout)
+        return TensorListGPU.of_arrays(copied_to_gpu(self._samples, device_id), self._layout)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.as_tensor().__array__(dtype, copy)

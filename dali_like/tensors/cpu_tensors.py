@@ -127,11 +127,11 @@ class TensorCPU:
         """Return the tensor itself."""
         return self
 
-    def _as_gpu(self) -> TensorGPU:
-        """Return a copy on the first GPU; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
+    def _as_gpu(self, device_id: int = 0) -> TensorGPU:
+        """Return a copy on a GPU, the first one by default; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
         from dali_like.tensors.gpu_tensors import TensorGPU, copied_to_gpu  # noqa: PLC0415  # it imports this module
 
-        return TensorGPU.of(copied_to_gpu(self._array), self._layout)
+        return TensorGPU.of(copied_to_gpu(self._array, device_id), self._layout)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:

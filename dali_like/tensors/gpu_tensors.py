@@ -74,16 +74,16 @@ def _copied(array: DeviceArray) -> DeviceArray:
     return DeviceArray(device, address, array.shape, array.dtype, lease, device.record())
 
 
-def copied_to_gpu(samples: Samples) -> Any:
-    """Return a copy on the first GPU of samples in host memory: one array, or a sequence of arrays.
+def copied_to_gpu(samples: Samples, device_id: int = 0) -> Any:
+    """Return a copy on a GPU of samples in host memory: one array, or a sequence of arrays.
 
     Raises:
         DeviceError: there is no GPU, or the copy could not be queued.
         MissingExtraError: CuPy is not installed.
         OutOfMemoryError: the GPU has too little free memory.
     """
-    check_device(0, "a copy on a GPU")
-    copier = Copier(shared_device(0), lambda nbytes: np.empty(nbytes, np.uint8))
+    check_device(device_id, "a copy on a GPU")
+    copier = Copier(shared_device(device_id), lambda nbytes: np.empty(nbytes, np.uint8))
     (made,) = copier.send([samples])
     copier.close()  # waits: the user may overwrite the samples from now on
     return made

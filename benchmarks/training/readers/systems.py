@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.adapters import Loader
 from benchmarks.training.opencv import SEED, recognize
 from benchmarks.training.readers.stored import Dataset, Stored
+from benchmarks.with_torchvision import import_torchvision
 from benchmarks.workloads import WORKERS
 from examples import resnet_pipeline
 
@@ -179,7 +180,7 @@ class TorchLoader:
 
     def __init__(self, system: str, dataset: Dataset, stored: Stored) -> None:
         self._data: Any = importlib.import_module("torch.utils.data")
-        importlib.import_module(NEEDED[system])
+        (import_torchvision if system == "torchvision" else importlib.import_module)(NEEDED[system])
         self._system = system
         self._dataset = dataset
         self._stored = stored
@@ -220,8 +221,8 @@ class TorchLoader:
 
 
 def _image_folder(root: str) -> Any:
-    datasets: Any = importlib.import_module("torchvision.datasets")
-    transforms: Any = importlib.import_module("torchvision.transforms")
+    datasets: Any = import_torchvision("torchvision.datasets")
+    transforms: Any = import_torchvision("torchvision.transforms")
     mean, std = ([value / 255 for value in values] for values in (resnet_pipeline.MEAN, resnet_pipeline.STD))
     steps = [
         transforms.RandomResizedCrop(SIDE, antialias=False),

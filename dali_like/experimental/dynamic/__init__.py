@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dali_like.common.stability import warn_unstable
 from dali_like.experimental.dynamic import _modules
-from dali_like.experimental.dynamic.data_types import (  # noqa: F401
+from dali_like.experimental.dynamic.data_types import (
     DataType,
     DType,
     ImageType,
@@ -37,13 +37,51 @@ from dali_like.experimental.dynamic.data_types import (  # noqa: F401
     uint32,
     uint64,
 )
-from dali_like.experimental.dynamic.data_types import bool_ as bool  # noqa: F401
-from dali_like.experimental.dynamic.evaluation import EvalContext, EvalMode  # noqa: F401
-from dali_like.experimental.dynamic.placing import Device, device  # noqa: F401
-from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, as_tensor, batch, tensor  # noqa: F401
+from dali_like.experimental.dynamic.data_types import bool_ as bool
+from dali_like.experimental.dynamic.evaluation import EvalContext, EvalMode
+from dali_like.experimental.dynamic.placing import Device, device
+from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, as_tensor, batch, tensor
+
+# The functions made by `_modules` are not listed.
+__all__ = [
+    "Batch",
+    "DType",
+    "DataType",
+    "Device",
+    "EvalContext",
+    "EvalMode",
+    "ImageType",
+    "InterpType",
+    "Tensor",
+    "as_batch",
+    "as_tensor",
+    "batch",
+    "bfloat16",
+    "bool",
+    "device",
+    "dtype",
+    "float16",
+    "float32",
+    "float64",
+    "imread",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "tensor",
+    "type_id",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 warn_unstable("dali_like.experimental.dynamic")
 _modules.fill()
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...  # for type checkers: the functions that `_modules` makes
 
 
 def imread(filepaths: Any, /, **options: Any) -> Any:
@@ -56,7 +94,7 @@ def imread(filepaths: Any, /, **options: Any) -> Any:
     Returns:
         A tensor, or a batch for a list or batch of paths.
     """
-    from dali_like.experimental.dynamic import decoders, io  # type: ignore[attr-defined]  # noqa: PLC0415  # made above
+    from dali_like.experimental.dynamic import decoders, io  # noqa: PLC0415  # made above
 
     if isinstance(filepaths, Sequence) and not isinstance(filepaths, (str, bytes)):
         paths: Any = as_batch([_path_bytes(path) for path in filepaths])

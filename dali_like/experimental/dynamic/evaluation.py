@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-import itertools
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
+from dali_like.common.work_sharing import for_each
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.errors import ArgumentError
@@ -101,6 +101,11 @@ class EvalContext:
         """Do nothing: no operator is pending."""
 
     @property
+    def device(self) -> Device | None:
+        """The GPU; None without one."""
+        return self._device
+
+    @property
     def device_id(self) -> int | None:
         """The index of the GPU; None without one."""
         return None if self._device is None else self._device.device_id
@@ -124,24 +129,9 @@ class EvalContext:
             for i in range(count):
                 function(i)
             return
-        indices, errors = itertools.count(), dict[int, Exception]()
-
-        def work() -> None:
-            while (i := next(indices)) < count:
-                try:
-                    function(i)
-                except Exception as error:
-                    errors[i] = error
-
         if self._threads is None or self._pid != os.getpid():  # threads do not survive a fork
             self._threads, self._pid = ThreadPoolExecutor(self.num_threads - 1, "dali_like"), os.getpid()
-        futures = [self._threads.submit(work) for _ in range(helpers)]
-        work()
-        for future in futures:
-            if not future.cancel():
-                future.result()
-        if errors:
-            raise errors[min(errors)]
+        for_each(count, function, self._threads, helpers)
 
 
 _stacks = _Stacks()

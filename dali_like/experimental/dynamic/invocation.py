@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentTypeError, DeviceError
+from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.random_keys import key_from
-from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, common_batch_size, laid_out
+from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, common_batch_size, device_of, laid_out
 from dali_like.graph.operator_random import RandomKey, key_of_seed
 from dali_like.operators.description import BoundOperator, Description
 from dali_like.operators.immediate import LaidOut, compute, prepare
@@ -20,6 +20,8 @@ from dali_like.tensors import TensorListCPU
 from dali_like.types import NO_TYPE, SampleInfo
 
 _FIRST = SampleInfo(0, 0, 0, 0)
+#: Types of most constants, which are passed on as they are.
+_PLAIN = frozenset({bool, int, float, str, list, tuple})
 
 
 def call_operator(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
@@ -48,26 +50,30 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
             device = value
         elif name == "rng":
             rng = value
+        elif type(value) in _PLAIN:
+            constants[name] = value
         elif isinstance(value, DType):
             constants[name] = type_id(value)
         elif _varies(value) and name in description.parameters and description.parameters[name].per_sample:
-            others[name] = as_batch(value) if isinstance(value, TensorListCPU) else value
+            others[name] = value
         else:
             constants[name] = value.tolist() if isinstance(value, np.generic) else _plain(value)
-    data = [as_batch(value) if isinstance(value, TensorListCPU) else value for value in inputs if value is not None]
-    _check_count(description, data)
-    size = common_batch_size(description.name, [*data, *others.values()]) or size
-    values = [value if isinstance(value, Batch) else LaidOut(*laid_out(value)) for value in data]
-    arguments = {name: value if isinstance(value, Batch) else LaidOut(*laid_out(value)) for name, value in others.items()}
+    data = [value for value in inputs if value is not None]
+    if not description.min_inputs <= len(data) <= (len(data) if description.max_inputs is None else description.max_inputs):
+        raise _wrong_count(description, len(data))
+    values = [_checked(value) for value in data]
+    arguments = {name: _checked(value) for name, value in others.items()} if others else others
+    if Batch in map(type, (*values, *arguments.values())):
+        size = common_batch_size(description.name, [*values, *arguments.values()])
     layouts = [(value.layout or "") for value in values]
-    bound = prepare(description, layouts, constants, list(arguments))
-    key = None if bound.seed is None else key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)
+    bound = prepare(description, layouts, constants, [*arguments])
+    key, first = _random_position(bound, rng)
     if size is None:
-        made: list[Any] = _compute_one(bound, values, arguments, key)
+        made: list[Any] = _compute_one(bound, values, arguments, key, first)
     else:
-        made = _compute_batch(bound, values, arguments, key, size)
-    wants_gpu = _wants_gpu(description, device, data)
-    results = tuple([value.gpu() for value in made]) if wants_gpu else tuple(made)
+        made = _compute_batch(bound, values, arguments, key, first, size)
+    wanted = _wanted_gpu(description, device, data)
+    results = tuple(made) if wanted is None else tuple([value.to_device(wanted) for value in made])
     return results[0] if len(results) == 1 else results
 
 
@@ -81,37 +87,69 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _check_count(description: Description, data: Sequence[Any]) -> None:
+def _checked(value: Any) -> Batch | LaidOut:
+    """Return an input as a batch or as one sample."""
+    if isinstance(value, Tensor):
+        return LaidOut(value._array, value._layout)
+    if isinstance(value, (Batch, TensorListCPU)):
+        return as_batch(value)
+    return LaidOut(*laid_out(value))
+
+
+def _wrong_count(description: Description, count: int) -> ArgumentTypeError:
     least, most = description.min_inputs, description.max_inputs
-    if len(data) < least or (most is not None and len(data) > most):
-        allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
-        raise ArgumentTypeError(
-            f"{description.path} takes {allowed} inputs ({', '.join(description.inputs)}), not {len(data)}. Other arguments "
-            "are given by name"
-        )
+    allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+    return ArgumentTypeError(
+        f"{description.path} takes {allowed} inputs ({', '.join(description.inputs)}), not {count}. Other arguments are "
+        "given by name"
+    )
 
 
-def _wants_gpu(description: Description, device: Any, data: Sequence[Any]) -> bool:
+def _wanted_gpu(description: Description, device: Any, data: Sequence[Any]) -> Device | None:
+    """Return the GPU where the results are wanted; None for the CPU."""
+    if device is None and data:
+        return device_of(data)
     if device is None:
-        return any(isinstance(value, (Tensor, Batch)) and value._remote is not None for value in data)
-    wanted = device if isinstance(device, Device) else Device(device)
+        wanted = Device.current() if Device.is_chosen() else EvalContext.current().device or Device.current()
+    else:
+        wanted = device if isinstance(device, Device) else Device(device)
     if wanted.device_type == "mixed" and "decoders" not in description.path.split("."):
         raise DeviceError(f'{description.path}: device="mixed" is for decoders: pass "cpu" or "gpu"')
-    return wanted.device_type != "cpu"
+    return None if wanted.device_type == "cpu" else Device("gpu", wanted.device_id)
+
+
+def _random_position(bound: BoundOperator, rng: Any) -> tuple[RandomKey | None, SampleInfo]:
+    """Return the key of the random numbers, and the sample that they are for.
+
+    Raises:
+        ArgumentError: `rng` is a sample, and the operator has no seed.
+    """
+    if bound.seed is None:
+        return None, _FIRST
+    if isinstance(rng, SampleInfo):
+        if bound.seed < 0:
+            raise ArgumentError(f"{bound.name}: rng=SampleInfo(...) says which sample of a pipeline; pass seed=, too")
+        return key_of_seed(bound.seed), rng
+    return (key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)), _FIRST
 
 
 def _compute_one(
-    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None
+    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None, info: SampleInfo
 ) -> list[Tensor]:
     if bound.per_sample:
-        return [Tensor.of(*output) for output in compute(bound, values, arguments, _FIRST, key)]
+        return [Tensor.of(*output) for output in compute(bound, values, arguments, info, key)]
     inputs = [LaidOut([value.array], value.layout) for value in values]
     others = {name: LaidOut([value.array], value.layout) for name, value in arguments.items()}
-    return [Tensor.of(np.asarray(output.array[0]), output.layout) for output in compute(bound, inputs, others, _FIRST, key)]
+    return [Tensor.of(np.asarray(output.array[0]), output.layout) for output in compute(bound, inputs, others, info, key)]
 
 
 def _compute_batch(
-    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None, size: int
+    bound: BoundOperator,
+    values: Sequence[Any],
+    arguments: Mapping[str, Any],
+    key: RandomKey | None,
+    first: SampleInfo,
+    size: int,
 ) -> list[Batch]:
     if not bound.per_sample:
         everything = [LaidOut([_sample(value, i).array for i in range(size)], value.layout or "") for value in values]
@@ -119,7 +157,7 @@ def _compute_batch(
             name: LaidOut([_sample(value, i).array for i in range(size)], value.layout or "")
             for name, value in arguments.items()
         }
-        outputs = compute(bound, everything, others, _FIRST, key, size)
+        outputs = compute(bound, everything, others, first, key, size)
         return [Batch.of([np.asarray(sample) for sample in output.array], output.layout) for output in outputs]
     results: list[Any] = [None] * size
 
@@ -127,7 +165,8 @@ def _compute_batch(
         samples = [_sample(value, i) for value in values]
         others = {name: _sample(value, i) for name, value in arguments.items()}
         try:
-            results[i] = compute(bound, samples, others, SampleInfo(i, i, 0, 0), key)
+            info = SampleInfo(first.idx_in_epoch + i, first.idx_in_batch + i, first.iteration, first.epoch_idx)
+            results[i] = compute(bound, samples, others, info, key)
         except Exception as error:
             error.add_note(f"raised by {bound.name} for sample {i} of the batch")
             raise

@@ -62,6 +62,11 @@ class Device:
         """Return the innermost device of this thread; without one, the CPU. DALI returns the first GPU."""
         return _stack.devices[-1] if _stack.devices else Device("cpu")
 
+    @staticmethod
+    def is_chosen() -> bool:
+        """Whether this thread is in a ``with device:``."""
+        return bool(_stack.devices)
+
     def __enter__(self) -> Self:
         _stack.devices.append(self)
         return self

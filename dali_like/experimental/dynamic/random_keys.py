@@ -88,7 +88,8 @@ def key_from(rng: Any) -> RandomKey:
     """Return the key for one call of a random operator.
 
     Args:
-        rng: an `RNG`, a ``numpy.random.Generator``, such as ``info.rng()``, or None for the default.
+        rng: an `RNG`, a ``numpy.random.Generator``, such as ``info.rng()``, or None for the default. With ``seed=``, also a
+            `SampleInfo`, see `dali_like.experimental.dynamic.invocation`.
 
     Raises:
         ArgumentTypeError: it is something else.

@@ -206,3 +206,8 @@ def test_a_pipeline_and_dynamic_mode_compute_equal_bits() -> None:
     images = ndd.resize(ndd.as_batch([IMAGE + i for i in range(4)], layout="HWC"), size=(8, 9))
     made = ndd.crop_mirror_normalize(images, mirror=ndd.batch(mirrors), mean=[1.0, 2, 3], std=[4.0, 5, 6], crop=(7, 7))
     assert np.array_equal(made, expected)
+
+
+def test_numbers_without_dimensions_are_converted() -> None:
+    assert [int(ndd.cast(np.float32(number), dtype=ndd.uint8)) for number in (300.7, -2.0, 2.5)] == [255, 0, 3]
+    assert int(ndd.random.uniform(range=[3.0, 3.1], dtype=ndd.int32, rng=ndd.random.RNG(seed=1))) == 3

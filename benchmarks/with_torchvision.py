@@ -1,0 +1,23 @@
+"""Import torchvision beside a torch for CPUs.
+
+The package of torchvision on PyPI is compiled for CUDA. Its library does not load then, which its transforms and datasets do
+not need. But the import wants two operators of the library to be declared.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_declared: list[Any] = []
+
+
+def import_torchvision(module: str = "torchvision") -> Any:
+    """Return torchvision, or a module of it."""
+    import torch  # noqa: PLC0415  # most benchmarks do without
+
+    if torch.version.cuda is None and not _declared:
+        _declared.append(torch.library.Library("torchvision", "FRAGMENT"))  # the declarations end with it
+        for name in ("nms", "qnms"):
+            _declared[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return importlib.import_module(module)
