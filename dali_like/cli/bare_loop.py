@@ -17,7 +17,7 @@ from typing import Any
 from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.source import Source, SourceType
-from dali_like.engine.worker.worker import limit_threads
+from dali_like.engine.worker.thread_limits import limit_threads
 from dali_like.errors import ArgumentError
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.pipeline.pipeline import Pipeline
