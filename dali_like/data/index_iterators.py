@@ -10,8 +10,7 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +77,7 @@ class EpochIterator(IndexIterator[int]):
         self._indices.load_state_dict(state_dict)
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """The random indices of one epoch.
 
     Attributes:

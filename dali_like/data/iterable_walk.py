@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from dali_like.engine.worker.info import is_worker_thread
 from dali_like.engine.worker.streams import Walk, is_stateful, resume
 from dali_like.errors import CheckpointError
-
-_log = logging.getLogger("dali_like")
 
 
 class DatasetWalk(Walk):
@@ -38,7 +35,9 @@ class DatasetWalk(Walk):
             self.is_silent = True
             stateful: Any = self.items if is_stateful(self.items) else owner
             if not _wants_arguments(stateful.state_dict):
-                _log.warning(
+                import logging  # noqa: PLC0415  # rarely needed, and slow to import
+
+                logging.getLogger("dali_like").warning(
                     "%s.state_dict() raised %r; a loader that resumes from a state walks through the dataset instead",
                     type(stateful).__qualname__,
                     error,

@@ -5,13 +5,11 @@ Runs in the main process, in the threads that iterate over the loader.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.interrupts import InterruptSafeLock
 from dali_like.data.counters import LoaderCounters
@@ -243,8 +241,7 @@ class IteratorFactory:
         return prepared.iterator
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreparedIterator:
+class PreparedIterator(NamedTuple):
     """An iterator that was begun ahead of time, and the circumstances of its beginning.
 
     Attributes:
@@ -261,8 +258,7 @@ class PreparedIterator:
 
     def fits(self, options: LoaderOptions) -> bool:
         """Return whether an iterator that begins now would be the same."""
-        for field in dataclasses.fields(options):
-            before, now = getattr(self.options, field.name), getattr(options, field.name)
+        for before, now in zip(self.options, options, strict=True):
             if before is not now and not (isinstance(now, _PLAIN) and before == now):
                 return False
         return self.samplers == _sampler_attributes(options.index_sampler)

@@ -10,7 +10,6 @@ import multiprocessing
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 PREFETCH_FACTOR = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoaderOptions:
+class LoaderOptions(NamedTuple):
     """The options of a loader at the moment when an iterator begins; see `dali_like.data.DataLoader` for their meaning.
 
     Attributes:
@@ -83,7 +81,7 @@ class LoaderOptions:
             "announced_length": loader._IterableDataset_len_called,
             "array_backend": loader._array_backend,
         }
-        named = {name: getattr(loader, name) for name in cls.__dataclass_fields__ if name not in renamed}
+        named = {name: getattr(loader, name) for name in cls._fields if name not in renamed}
         return cls(**named, **renamed)
 
     @property

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
-from dali_like.data.fingerprints import fingerprint_of
 from dali_like.data.loader_workers import LoaderWorkers
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
@@ -18,6 +17,12 @@ from dali_like.engine.pool.tuner import Tuner
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.engine.pool.settings import ChosenSettings
+
+
+def _fingerprint_of(value: object) -> bytes:
+    from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # imports cloudpickle
+
+    return fingerprint_of(value)
 
 
 class WorkerManager:
@@ -42,7 +47,7 @@ class WorkerManager:
         """Return whether the objects that workers copy have changed since the last call."""
         can_reuse = options.num_workers > 0 and options.can_reuse_workers
         copied = (options.dataset, options.collate_fn, options.worker_init_fn)
-        previous, self._fingerprint = self._fingerprint, fingerprint_of(copied) if can_reuse else None
+        previous, self._fingerprint = self._fingerprint, _fingerprint_of(copied) if can_reuse else None
         return self._fingerprint != previous
 
     def can_serve(self, options: LoaderOptions, has_changed: bool) -> bool:

@@ -5,6 +5,7 @@ Programs that use no operators, and their workers, do not import `dali_like.oper
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable
@@ -18,11 +19,14 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
 
     Args:
         module_name: name of the module.
-        own: its names besides operators. ``__all__`` has both; it is set on first access.
+        own: its names besides operators. ``__all__`` has both; it is set on first access. Those that the module does not
+            define are its submodules, imported on first access.
     """
     module = vars(sys.modules[module_name])
 
     def get(name: str) -> Any:
+        if name in own:
+            return importlib.import_module(f"{module_name}.{name}")
         if name == "__all__" or not name.startswith("_"):
             _populate(module_name, own)
         try:

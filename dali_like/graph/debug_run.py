@@ -234,7 +234,7 @@ class DebugRun:
         registers |= {(node, i): len(columns) + i for i in range(len(operator.layouts))}
         operators = {data.producer: data.producer.operator for data in node.needs if isinstance(data.producer, OperatorNode)}
         keys = {} if operator.seed is None else {node: self._random_key(node, operator.seed)}
-        context = ProgramContext({**operators, node: operator}, {}, keys, self._image_limit_bytes)
+        context = ProgramContext({**operators, node: operator}, {}, keys, self._image_limit_bytes, {node: operator.name})
         step = make_step(node, registers, [(node, 0)], context)
         batch_id = self._batch_id(self._sources)
         rows = [[column[i] for column in columns.values()] for i in range(self._size)]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from concurrent.futures import Future, wait
 from copy import copy
 from time import monotonic_ns
+from typing import TYPE_CHECKING
 
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.engine.pool.batch import Batch, Output
@@ -23,6 +23,15 @@ from dali_like.graph.computation import BatchId, Computation, TensorList
 from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+def _new_future() -> Future[tuple[TensorList, ...]]:
+    from concurrent.futures import Future  # noqa: PLC0415  # slow to import, and many graphs have no operators
+
+    return Future()
+
 
 class _PendingBatch:
     """One iteration in progress, with the outputs of the sources for it."""
@@ -31,7 +40,7 @@ class _PendingBatch:
         self.outputs = outputs
         self.batch_id = batch_id
         self.operators_ns = 0
-        self.future: Future[tuple[TensorList, ...]] = Future()
+        self.future = _new_future()
 
 
 class Executor:
@@ -193,12 +202,14 @@ class Executor:
             if self.has_threads:
                 self._wait_for(pending)
             if pending.future.done() and _shortage(pending) is None and pending.future.exception() is None:
-                pending.future = Future()
+                pending.future = _new_future()
                 pending.future.set_exception(shortage)
                 return True
         return False
 
     def _wait_for(self, pending: _PendingBatch) -> None:
+        from concurrent.futures import wait  # noqa: PLC0415  # loaded by now
+
         begin_ns = monotonic_ns()
         while not wait((pending.future,), POLL_INTERVAL_S).done:
             check_interrupts()
@@ -250,7 +261,7 @@ class Executor:
             pending.future = threads.submit(self._compute, pending)
             pending.future.add_done_callback(lambda _: self._drop_source_outputs())
             return
-        future: Future[tuple[TensorList, ...]] = Future() if pending.future.done() else pending.future
+        future = _new_future() if pending.future.done() else pending.future
         try:
             future.set_result(self._compute(pending))
         except Exception as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.operator_interface import Array, OperatorCall

@@ -6,7 +6,6 @@ Operator classes are made from their descriptions in `dali_like.operators`; type
 from __future__ import annotations
 
 from dali_like.fn._lazy_operators import lazy_operators
-from dali_like.ops import decoders, experimental, io, noise, random, readers, reductions, segmentation, transforms  # noqa: F401
 from dali_like.ops._compose import Compose  # noqa: F401
 from dali_like.ops._external_source import ExternalSource  # noqa: F401
 from dali_like.ops._registry import cpu_ops, gpu_ops, mixed_ops  # noqa: F401

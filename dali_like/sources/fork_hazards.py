@@ -18,8 +18,6 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
 from dali_like.common.notices import warn
 from dali_like.sources.introspection import parts_of
 
@@ -53,6 +51,8 @@ def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
 def announce_local_classes_of(value: Any) -> None:
     """Give an identity to the local classes that a value refers to, before workers are forked."""
     for kind in _local_classes(value, _DEPTH, set()):
+        import cloudpickle  # noqa: PLC0415  # most programs need no cloudpickle
+
         with contextlib.suppress(Exception):  # a class that cannot be pickled fails later, with its objects
             cloudpickle.dumps(kind)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
 import numpy as np
+import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentError

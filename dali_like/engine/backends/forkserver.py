@@ -50,8 +50,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
 
-import numpy.random  # noqa: F401  # else NumPy imports it on first use, in each worker
-
 from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
@@ -63,12 +61,12 @@ from dali_like.engine.worker.exceptions import pack_exception
 from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
 from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.thread_limits import limit_threads
 from dali_like.engine.worker.worker import (
     START_FAILED,
     Channels,
     answer_with_stack,
     leave_message,
-    limit_threads,
     run_worker,
 )
 

@@ -23,7 +23,8 @@ from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.exceptions import announce_exceptions
 from dali_like.engine.worker.output import LoggingSetup, flush_streams, logging_setup
 from dali_like.engine.worker.source import Source
-from dali_like.engine.worker.worker import Channels, find_libraries, thread_variables
+from dali_like.engine.worker.thread_limits import find_libraries, thread_variables
+from dali_like.engine.worker.worker import Channels
 
 #: The program of the fresh interpreter. It does not import the main module of the user's program: pickles of sources carry
 #: the needed parts by value. So programs need no ``if __name__ == "__main__"``.

@@ -38,7 +38,8 @@ from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.engine.worker.task import Region, SlotView
-from dali_like.engine.worker.worker import limit_threads, report_error
+from dali_like.engine.worker.thread_limits import limit_threads
+from dali_like.engine.worker.worker import report_error
 
 _WORD = np.dtype(np.int64)
 

@@ -51,9 +51,13 @@ class Slot:
 
     def __init__(self, space: SharedSpace, slot_layout: SlotLayout) -> None:
         self.space = space
-        self.slot_layout = slot_layout
         self.holds = 0
         self.offset = space.take(slot_layout.slot_bytes, slot_layout.resident_bytes)
+        self._write_header(slot_layout)
+
+    def _write_header(self, slot_layout: SlotLayout) -> None:
+        space = self.space
+        self.slot_layout = slot_layout
         word = np.dtype(np.int64)
         num_outputs = len(slot_layout.outputs)
         self.header: NDArray[np.int64] = space.array(self.offset, slot_layout.header.shape, word)
@@ -65,6 +69,20 @@ class Slot:
         self.descriptors: NDArray[np.int64] = space.array(
             self.offset + slot_layout.descriptors_offset, (slot_layout.capacity, num_outputs, DESCRIPTOR_WORDS), word
         )
+
+    def change_layout(self, slot_layout: SlotLayout) -> bool:
+        """Change the layout of a free slot, which keeps the memory of its rows. Return False if the layout does not fit.
+
+        Committing memory for a batch of images takes milliseconds, and freeing it takes as long.
+        """
+        now = self.slot_layout
+        if not slot_layout.has_rows_of(now) or slot_layout.slot_bytes > now.slot_bytes:
+            return False
+        self.discard_regions()
+        if rest := now.slot_bytes - slot_layout.slot_bytes:
+            self.space.free(self.offset + slot_layout.slot_bytes, rest)
+        self._write_header(slot_layout)
+        return True
 
     @property
     def page(self) -> int:
@@ -117,14 +135,16 @@ class Ring:
 
     @property
     def slot_layout(self) -> SlotLayout:
-        """The layout of the slots that `acquire` returns. Setting it frees all free slots."""
+        """The layout of the slots that `acquire` returns. Setting it frees the free slots that it does not fit."""
         return self._slot_layout
 
     @slot_layout.setter
     def slot_layout(self, slot_layout: SlotLayout) -> None:
         self._slot_layout = slot_layout
+        free, self._free = self._free, []
+        for slot in free:
+            self._put(slot)
         self._collect()
-        self._drop_free()
 
     def acquire(self, usual_region_bytes: int) -> Slot:
         """Return a free slot of the current layout: the one used last, because it may be in the CPU's caches.
@@ -175,9 +195,6 @@ class Ring:
     def drop_free(self) -> None:
         """Free the memory of all free slots. Waits for fences."""
         self._collect(waits=True)
-        self._drop_free()
-
-    def _drop_free(self) -> None:
         for slot in self._free:
             self._drop(slot)
         self._free = []
@@ -205,10 +222,15 @@ class Ring:
             if slot.holds:
                 slot.holds -= 1
                 continue
-            if slot.slot_layout is not self._slot_layout or len(self._free) >= _MOST_FREE:
-                self._drop(slot)
-            else:
-                self._free.append(slot)
+            self._put(slot)
+
+    def _put(self, slot: Slot) -> None:
+        """Keep a slot that is free now, or free its memory."""
+        fits = slot.slot_layout is self._slot_layout or slot.change_layout(self._slot_layout)
+        if fits and len(self._free) < _MOST_FREE:
+            self._free.append(slot)
+        else:
+            self._drop(slot)
 
     def _drop(self, slot: Slot) -> None:
         slot.free()

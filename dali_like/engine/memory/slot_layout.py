@@ -63,6 +63,8 @@ class SlotLayout:
         region_bytes: address space of the region of one task.
         outputs: the schema of each output.
         request_bytes: room for the request of a batch.
+        most_tasks: number of tasks that the marks have room for. Layouts that differ only in the size of tasks then have
+            their rows at the same offsets.
 
     Attributes:
         rows: offset of each output's rows; UNKNOWN without rows.
@@ -81,6 +83,7 @@ class SlotLayout:
         region_bytes: int,
         outputs: tuple[OutputSchema, ...],
         request_bytes: int = 0,
+        most_tasks: int = 0,
     ) -> None:
         self.capacity = capacity
         self.task_size = task_size
@@ -88,6 +91,7 @@ class SlotLayout:
         self.outputs = outputs
         self.request_bytes = request_bytes
         num_tasks = self.num_tasks(capacity)
+        self.most_tasks = max(most_tasks, num_tasks)
         self.marks_offset = (HEADER_WORDS + DESCRIPTOR_WORDS * len(outputs)) * WORD_BYTES
         request_end = self.request_offset + align(request_bytes, WORD_BYTES)
         self.descriptors_offset = align(request_end, DESCRIPTOR_WORDS * WORD_BYTES)
@@ -111,6 +115,10 @@ class SlotLayout:
         ]
         self.header = self._make_header()
 
+    def has_rows_of(self, other: SlotLayout) -> bool:
+        """Return whether the rows are those of another layout, at the same offsets."""
+        return (self.outputs, self.rows, self.resident_bytes) == (other.outputs, other.rows, other.resident_bytes)
+
     def num_tasks(self, batch_size: int) -> int:
         """Return the number of tasks of a batch with `batch_size` samples."""
         return -(-batch_size // self.task_size)
@@ -123,7 +131,7 @@ class SlotLayout:
     @property
     def request_offset(self) -> int:
         """Offset of the request."""
-        return self.marks_offset + 2 * self.num_tasks(self.capacity) * WORD_BYTES
+        return self.marks_offset + 2 * self.most_tasks * WORD_BYTES
 
     def region_offset(self, task: int) -> int:
         """Return the offset of the region of a task."""

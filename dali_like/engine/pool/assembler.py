@@ -176,7 +176,10 @@ class Assembler(abc.ABC):
             return
         self._num_tasks = -(-now.capacity // task_size)
         self._largest_bytes = -(-self._largest_bytes * task_size // now.task_size)
-        self._use(task_size=task_size, region_bytes=self._region_bytes(now.region_bytes * task_size // now.task_size))
+        # All regions together keep their size, so that slots keep their memory.
+        regions = now.num_tasks(now.capacity) * now.region_bytes
+        region = regions // self._num_tasks // PAGE_BYTES * PAGE_BYTES
+        self._use(task_size=task_size, region_bytes=region)
 
     def fit(self, task_ns: float, num_workers: int, num_ahead: int) -> bool:
         """Join short tasks, or split them again. Return whether the size changed.
@@ -297,7 +300,7 @@ class Assembler(abc.ABC):
             now.request_bytes if request_bytes is None else request_bytes,
         )
         if wanted != (now.task_size, now.region_bytes, now.outputs, now.request_bytes):
-            self.ring.slot_layout = SlotLayout(now.capacity, *wanted)
+            self.ring.slot_layout = SlotLayout(now.capacity, *wanted, most_tasks=now.most_tasks)
 
     def _region_bytes(self, wanted: int) -> int:
         wanted = max(wanted, _LEAST_REGION_BYTES)

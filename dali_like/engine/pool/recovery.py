@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 import math
 import signal
 import time
@@ -41,8 +40,6 @@ from dali_like.errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
-
-_log = logging.getLogger("dali_like")
 
 #: Restarts of a worker count against its limit for this long.
 _RESTART_PERIOD_S = 60.0
@@ -466,7 +463,9 @@ class Recovery:
         dispatcher = self._dispatcher
         self.num_restarts += 1
         if isinstance(error, WorkerDiedError) and error.out_of_memory:
-            _log.warning("%s. Another worker takes its place", error)
+            import logging  # noqa: PLC0415  # rarely needed, and slow to import
+
+            logging.getLogger("dali_like").warning("%s. Another worker takes its place", error)
         self._forget(end.worker)
         dispatcher.take_back(end.worker)
         if unfinished is None:

@@ -18,8 +18,6 @@ import traceback
 from types import MemberDescriptorType
 from typing import Any, TypeVar
 
-import cloudpickle
-
 from dali_like.common.tracebacks import TracebackText, collapse, shows_all_frames
 from dali_like.engine.memory.protocol import WORD_BYTES
 from dali_like.engine.memory.space import SharedSpace
@@ -36,7 +34,7 @@ SHORT_BYTES = 1 << 16
 
 _HEADING = "Traceback (most recent call last):\n"
 _SLOT = MemberDescriptorType
-_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+_ADDRESS = " at 0x[0-9a-f]+"
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class defined in Python
 
 
@@ -134,7 +132,7 @@ def announce_exceptions() -> None:
         classes += kind.__subclasses__()
         if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
             with contextlib.suppress(Exception):  # exceptions of a class that cannot be pickled become WorkerErrors
-                cloudpickle.dumps(kind)
+                _dumps_by_value(kind)
 
 
 def _set(error: Exception, name: str, value: Any) -> None:
@@ -171,7 +169,7 @@ def _text_of(error: Exception) -> bytes:
 
 
 def _pack(error: BaseException, most_bytes: float) -> bytes:
-    for dumps in (pickle.dumps, cloudpickle.dumps) if most_bytes == math.inf else ():
+    for dumps in (pickle.dumps, _dumps_by_value) if most_bytes == math.inf else ():
         try:
             packed = dumps(error)
             if _is_like(pickle.loads(packed), error):
@@ -185,7 +183,13 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
         args, state = error.args, {**_members(error), **vars(error)}
         args = tuple(_portable(value, most_bytes) for value in args)
     state = {name: _portable(value, most_bytes) for name, value in state.items()}
-    return bytes(cloudpickle.dumps((type(error), args, state)))
+    return _dumps_by_value((type(error), args, state))
+
+
+def _dumps_by_value(value: Any) -> bytes:
+    import cloudpickle  # noqa: PLC0415  # most programs need no cloudpickle
+
+    return bytes(cloudpickle.dumps(value))
 
 
 def _is_like(copy: Any, error: BaseException) -> bool:
@@ -194,7 +198,7 @@ def _is_like(copy: Any, error: BaseException) -> bool:
 
 
 def _shown(error: BaseException) -> str:
-    return _ADDRESS.sub("", repr((error.args, _members(error))))
+    return re.sub(_ADDRESS, "", repr((error.args, _members(error))))
 
 
 def _members(error: BaseException) -> dict[str, Any]:
@@ -227,7 +231,7 @@ def _unpack(packed: bytes) -> Exception:
 
 def _portable(value: Any, most_bytes: float) -> Any:
     try:
-        packed = cloudpickle.dumps(value)
+        packed = _dumps_by_value(value)
         pickle.loads(packed)
     except Exception:  # a user's class may raise anything
         return _shortened(repr(value))

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _SAMPLE_NAMES = (*SampleInfo._fields, "rng", "empty")
 _BATCH_NAMES = (*BatchInfo._fields, "rng")
 #: A name in a TypeError of Python or a library, and not in the `repr` of an info.
-_SAMPLE_INFO, _BATCH_INFO = (re.compile(rf"\b{kind.__name__}\b(?!\()") for kind in (SampleInfo, BatchInfo))
+_SAMPLE_INFO, _BATCH_INFO = (rf"\b{kind.__name__}\b(?!\()" for kind in (SampleInfo, BatchInfo))
 #: An int that is unpacked or subscripted like an info.
-_INT = re.compile(r"'int' object is not (iterable|subscriptable)|cannot unpack non-iterable int|argument of type 'int'")
+_INT = r"'int' object is not (iterable|subscriptable)|cannot unpack non-iterable int|argument of type 'int'"
 #: NumPy and PyTorch take an info for one index per dimension.
-_INDICES = re.compile(rf"too many indices for (array|tensor).*|but {len(SampleInfo._fields)} were indexed")
+_INDICES = rf"too many indices for (array|tensor).*|but {len(SampleInfo._fields)} were indexed"
 
 
 def add_hint(error: Exception, source: Source) -> None:
@@ -43,7 +43,7 @@ def _hint_for_batch(error: Exception) -> str:
             "the callback gets the number of the batch, an int, because batch=True is the default. Pass batch=False to "
             "fn.external_source to get a SampleInfo for each sample, or batch_info=True to get a BatchInfo"
         )
-    if missing in _SAMPLE_NAMES or (isinstance(error, TypeError) and _INT.search(str(error))):
+    if missing in _SAMPLE_NAMES or (isinstance(error, TypeError) and re.search(_INT, str(error))):
         return (
             "the callback gets the number of the batch, an int, because batch=True is the default. Pass batch=False to "
             "fn.external_source to get a SampleInfo for each sample"
@@ -67,7 +67,7 @@ def _hint_for_batch(error: Exception) -> str:
 def _hint_for_sample(error: Exception) -> str:
     if missing := _missing_attribute(error, SampleInfo):
         return with_suggestion(f"a SampleInfo has {', '.join(_SAMPLE_NAMES)}", missing, _SAMPLE_NAMES)
-    is_index = isinstance(error, IndexError) and _INDICES.search(str(error))
+    is_index = isinstance(error, IndexError) and re.search(_INDICES, str(error))
     if is_index or _is_misused(error, SampleInfo, _SAMPLE_INFO):
         return (
             "the callback gets a SampleInfo, because of batch=False. Use info.idx_in_epoch, the number of the sample in the "
@@ -83,10 +83,10 @@ def _missing_attribute(error: Exception, kind: type) -> str:
     return ""
 
 
-def _is_misused(error: Exception, kind: type, name: re.Pattern[str]) -> bool:
+def _is_misused(error: Exception, kind: type, name: str) -> bool:
     """Return whether an info was used as a number, a key or a part of a path."""
     if isinstance(error, TypeError):
-        return name.search(str(error)) is not None
+        return re.search(name, str(error)) is not None
     if isinstance(error, KeyError):
         return any(isinstance(key, kind) for key in error.args)
     return isinstance(error, FileNotFoundError) and f"{kind.__name__}(" in str(error.filename)

@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -97,6 +96,8 @@ def _dumps(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
 
 def _dumps_by_value(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
     """Pickle objects. Classes and functions that have no importable name go by value."""
+    import cloudpickle  # noqa: PLC0415  # most programs need no cloudpickle
+
     return _dumps_by(cloudpickle.Pickler, value, reducers, keep)
 
 

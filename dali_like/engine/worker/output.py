@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 import pickle
 import re
@@ -33,15 +32,16 @@ import traceback
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple
-
-import cloudpickle
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dali_like.engine.memory.system_calls import anonymous_file
 
+if TYPE_CHECKING:
+    import logging
+
 _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
-_LINE = re.compile(rb"[^\r\n]*(?:\r?\n|\r)")
+_LINE = rb"[^\r\n]*(?:\r?\n|\r)"
 
 #: The streams of the main process that this worker has replaced.
 _replaced: list[Any] = []
@@ -98,7 +98,7 @@ class LineWriter(io.RawIOBase):
 
     def _write_lines(self, lines: bytes) -> None:
         together = b""
-        for line in _LINE.findall(lines):
+        for line in re.findall(_LINE, lines):
             marked = self._mark + line
             if together and len(together) + len(marked) > select.PIPE_BUF:
                 _write(self._fd, together)
@@ -161,10 +161,9 @@ def mark_output(worker: int) -> None:
         stream = getattr(sys, name)
         if stream is not None and getattr(sys, f"__{name}__") is not None:  # else the program has closed it
             marked[name] = marked_stream(fd, f"[worker {worker}] ", f"<{name}>", stream)
-    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
-        for handler, name in _handlers_of(logger):
-            if name in marked:
-                handler.stream = marked[name]  # setStream() would flush text of the main process in the old one
+    for handler, name in _stream_handlers(everywhere=True):
+        if name in marked:
+            handler.stream = marked[name]  # setStream() would flush text of the main process in the old one
     for name, stream in marked.items():
         _replaced.extend((getattr(sys, name), getattr(sys, f"__{name}__")))
         setattr(sys, name, stream)
@@ -188,15 +187,23 @@ def flush_streams() -> None:
             continue
 
 
-def _handlers_of(logger: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the handlers of a logger that write to a standard stream, with the name of the stream."""
-    for handler in getattr(logger, "handlers", ()):
-        if isinstance(handler, logging.StreamHandler):
-            stream = vars(handler).get("stream")
-            for name in _DESCRIPTORS:
-                if stream is not None and (stream is getattr(sys, name) or stream is getattr(sys, f"__{name}__")):
-                    yield handler, name
-                    break
+def _stream_handlers(*, everywhere: bool = False) -> Iterator[tuple[Any, str]]:
+    """Yield the handlers of the root logger, or of all loggers, for standard streams, with the name of the stream."""
+    if "logging" not in sys.modules:
+        return  # and importing it takes milliseconds
+    import logging  # noqa: PLC0415
+
+    others = logging.root.manager.loggerDict.values() if everywhere else ()
+    for logger in (logging.root, *others):
+        for handler in getattr(logger, "handlers", ()):
+            if isinstance(handler, logging.StreamHandler) and (name := _name_of(vars(handler).get("stream"))):
+                yield handler, name
+
+
+def _name_of(stream: Any) -> str | None:
+    """Return the name of a standard stream; None for other streams."""
+    streams = {name: (getattr(sys, name), getattr(sys, f"__{name}__")) for name in _DESCRIPTORS}
+    return next((name for name in streams if stream is not None and any(stream is one for one in streams[name])), None)
 
 
 def _show_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -221,23 +228,30 @@ class HandlerSetup(NamedTuple):
 
 
 class LoggingSetup(NamedTuple):
-    """The level of the root logger, and its handlers for standard streams, as ``logging.basicConfig`` sets them up."""
+    """The root logger, as ``logging.basicConfig`` sets it up: level, and handlers for standard streams.
 
-    level: int
+    The level is None if the program does not import `logging`.
+    """
+
+    level: int | None
     handlers: tuple[HandlerSetup, ...]
 
 
 def logging_setup() -> LoggingSetup:
     """Return the setup of this process."""
     handlers = [
-        HandlerSetup(name, handler.level, _pickle_formatter(handler.formatter))
-        for handler, name in _handlers_of(logging.root)
+        HandlerSetup(name, handler.level, _pickle_formatter(handler.formatter)) for handler, name in _stream_handlers()
     ]
-    return LoggingSetup(logging.root.level, tuple(handlers))
+    level = sys.modules["logging"].root.level if "logging" in sys.modules else None
+    return LoggingSetup(level, tuple(handlers))
 
 
 def _pickle_formatter(formatter: logging.Formatter | None) -> bytes:
+    if formatter is None:
+        return pickle.dumps(None)
     try:
+        import cloudpickle  # noqa: PLC0415  # needed only with a formatter
+
         return bytes(cloudpickle.dumps(formatter))
     except Exception:  # a user's class may raise anything; the text matters more than its format
         return pickle.dumps(None)
@@ -249,6 +263,10 @@ _adopted: list[logging.Handler] = []
 
 def log_as_in(setup: LoggingSetup) -> None:
     """From now on, log as the main process does."""
+    if setup.level is None:
+        return
+    import logging  # noqa: PLC0415  # slow to import
+
     for wanted in setup.handlers:
         handler = logging.StreamHandler(getattr(sys, wanted.stream))
         handler.setLevel(wanted.level)
@@ -261,9 +279,9 @@ def log_as_in(setup: LoggingSetup) -> None:
 
 def settle_logging() -> None:
     """Remove the handlers of `log_as_in` if a module imported since then has set up logging itself."""
-    if len(list(_handlers_of(logging.root))) > len(_adopted):
+    if _adopted and len(list(_stream_handlers())) > len(_adopted):
         while _adopted:
-            logging.root.removeHandler(_adopted.pop())
+            sys.modules["logging"].root.removeHandler(_adopted.pop())
 
 
 @contextlib.contextmanager

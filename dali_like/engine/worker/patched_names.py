@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_OF_MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
-_OF_PICKLE = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
-_OF_CLASS = re.compile(r"(?:type object )?'(\w+)'(?: object)? has no attribute '(\w+)'")
+_OF_MODULE = r"module '([\w.]+)' has no attribute '(\w+)'"
+_OF_PICKLE = r"Can't get attribute '(\w+)' on <module '([\w.]+)'"
+_OF_CLASS = r"(?:type object )?'(\w+)'(?: object)? has no attribute '(\w+)'"
 
 
 def patched_name(error: BaseException) -> str | None:
@@ -21,12 +21,12 @@ def patched_name(error: BaseException) -> str | None:
     if not isinstance(error, AttributeError):
         return None
     text = str(error)
-    if match := _OF_MODULE.match(text):
+    if match := re.match(_OF_MODULE, text):
         module, name = match.groups()
-    elif match := _OF_PICKLE.match(text):
+    elif match := re.match(_OF_PICKLE, text):
         name, module = match.groups()
     else:
-        match = _OF_CLASS.match(text)
+        match = re.match(_OF_CLASS, text)
         return None if match is None else next(_of_classes(*match.groups()), None)
     return f"{module}.{name}" if hasattr(sys.modules.get(module), name) else None
 

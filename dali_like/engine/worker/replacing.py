@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
-
-_log = logging.getLogger("dali_like")
 
 T = TypeVar("T")
 
@@ -56,8 +53,10 @@ def note_replacement(cell: memoryview | list[int], what: str, by: str, error: Ex
         by: names the replacement.
         error: why it failed.
     """
+    import logging  # noqa: PLC0415  # rarely needed, and slow to import
+
     cell[1] += 1
-    _log.warning("%s is replaced by %s: %s", what, by, repr(error))
+    logging.getLogger("dali_like").warning("%s is replaced by %s: %s", what, by, repr(error))
 
 
 def _first_that_succeeds(others: Iterable[tuple[str, Callable[[], T]]], error: Exception) -> tuple[str, T]:

@@ -14,11 +14,9 @@ import faulthandler
 import os
 import select
 import signal
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from dali_like.engine.memory.protocol import (
     CELL_PID,
@@ -41,9 +39,6 @@ from dali_like.engine.worker.meters import worker_meters
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 #: Makes a worker write its Python stack. Programs rarely use it: they take the first or the last of the real-time signals.
 #: Systems without any have no worker processes, and threads get no signal.
@@ -73,10 +68,6 @@ class Channels(NamedTuple):
     num_workers: int
     measures: bool = False
 
-
-#: The numerical libraries of this process, with the state of `sys.modules` when they were looked for: the number of modules
-#: and the last one. If it differs, there may be more libraries.
-_libraries: tuple[tuple[int, str], ThreadpoolController] | None = None
 
 #: Takes the next task into a worker's cell. Returns 0 if there are no more tasks.
 Take = Callable[[], int]
@@ -213,40 +204,3 @@ def leave_message(index: int, channels: Channels, message: bytes) -> None:
     """Write into the message area of a worker: the exception of its start, or its stack."""
     start = message_offset(index, channels.num_workers)
     write_message(channels.space, start, MESSAGE_BYTES - WORD_BYTES, message)
-
-
-def limit_threads(threads: int | None) -> None:
-    """Limit the threads of the numerical libraries in this process, loaded already or later. None: do nothing."""
-    if threads is None:
-        return
-    os.environ.update(thread_variables(threads))
-    find_libraries().limit(limits=threads)
-    if (cv2 := sys.modules.get("cv2")) is not None:
-        cv2.setNumThreads(threads if threads > 1 else 0)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(threads)
-
-
-def find_libraries() -> ThreadpoolController:
-    """Find the numerical libraries of this process. That takes milliseconds; forked processes inherit the result."""
-    global _libraries  # noqa: PLW0603
-    from threadpoolctl import ThreadpoolController  # noqa: PLC0415  # loads ctypes, which few other things here need
-
-    modules = len(sys.modules), next(reversed(sys.modules))
-    if _libraries is None or _libraries[0] != modules:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about combinations of OpenMP libraries, which the user has chosen
-            _libraries = modules, ThreadpoolController()
-    return _libraries[1]
-
-
-def thread_variables(threads: int) -> dict[str, str]:
-    """Return the environment variables that limit the threads of libraries."""
-    names: tuple[Any, ...] = (
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "OPENCV_FOR_THREADS_NUM",
-    )
-    return dict.fromkeys(names, str(threads))

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from dali_like.fn._lazy_operators import lazy_operators
-from dali_like.ops.experimental import decoders, inputs, readers  # noqa: F401
 
 __getattr__, __dir__ = lazy_operators(__name__, "decoders", "inputs", "readers")

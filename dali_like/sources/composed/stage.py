@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import CheckpointError

@@ -60,9 +60,16 @@ class PlayedDevice:
         return True
 
 
-def slot_layout(*, with_rows: bool = True) -> SlotLayout:
-    layout = OutputSchema(0, 1, (ROWS_BYTES // TASKS,)) if with_rows else OutputSchema()
-    return SlotLayout(TASKS, 1, REGION_BYTES, (layout,))
+def slot_layout(
+    *,
+    with_rows: bool = True,
+    row_bytes: int = ROWS_BYTES // TASKS,
+    task_size: int = 1,
+    region_bytes: int = REGION_BYTES,
+    most_tasks: int = 0,
+) -> SlotLayout:
+    layout = OutputSchema(0, 1, (row_bytes,)) if with_rows else OutputSchema()
+    return SlotLayout(TASKS, task_size, region_bytes, (layout,), most_tasks=most_tasks)
 
 
 def make_ring(*, with_rows: bool = True, limit_bytes: int = 512 * MIB) -> Ring:
@@ -266,12 +273,44 @@ def test_new_geometry_leaves_no_slot_of_the_old_one() -> None:
     assert ring.acquire(0) is returned
     ring.release(returned)
 
-    ring.slot_layout = slot_layout()
+    ring.slot_layout = slot_layout(row_bytes=1)
 
     assert used_mib(ring) < 2
     ring.release(taken)
     assert ring.acquire(0).slot_layout is ring.slot_layout
     assert ring.num_slots == 1
+
+
+def test_slots_keep_the_memory_of_equal_rows_when_tasks_are_joined() -> None:
+    ring = make_ring()
+    free, taken = (ring.acquire(0) for _ in range(2))
+    free.marks[:] = PAGE_BYTES  # a worker has put memory behind the regions
+    free.space.commit(free.offset + free.slot_layout.region_offset(0), PAGE_BYTES)
+    ring.release(free)
+    used_bytes = free.space.used_bytes
+
+    ring.slot_layout = slot_layout(task_size=TASKS, most_tasks=TASKS)
+    ring.release(taken)
+    slots = [ring.acquire(0) for _ in range(2)]
+
+    assert set(slots) == {free, taken}
+    for slot in slots:
+        assert slot.slot_layout is ring.slot_layout
+        assert slot.header[: len(ring.slot_layout.header)].tolist() == ring.slot_layout.header.tolist()
+        assert slot.marks.tolist() == [0]
+    assert free.space.used_bytes == used_bytes - PAGE_BYTES
+    ends = [slot.offset + slot.slot_layout.slot_bytes for slot in slots]
+    assert free.space.allocate((TASKS - 1) * REGION_BYTES) in ends
+
+
+def test_slots_that_are_too_small_for_the_new_regions_are_freed() -> None:
+    ring = make_ring()
+    ring.release(ring.acquire(0))
+
+    ring.slot_layout = slot_layout(region_bytes=2 * REGION_BYTES)
+
+    assert ring.num_slots == 0
+    assert used_mib(ring) == 0
 
 
 # Fences

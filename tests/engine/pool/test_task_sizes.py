@@ -38,6 +38,9 @@ WORKERS = 2
 #: Two tasks for each worker.
 USUAL = 16
 
+#: With fewer marks, the descriptors of this many samples would take a page less.
+BORDER = 124
+
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 MIB = 1 << 20
@@ -120,6 +123,23 @@ def test_joined_tasks_take_longer_and_are_not_parted_for_that() -> None:
     assert not assembler.fit(4 * 900 * MICROSECOND, WORKERS, 4)
 
     assert size_of(assembler) == BATCH_SIZE
+
+
+@pytest.mark.parametrize(("batch_size", "num_workers"), [(64, 2), (64, 3), (BORDER, 16)])
+def test_slots_keep_their_memory_when_tasks_are_joined_and_parted(batch_size: int, num_workers: int) -> None:
+    rows = [OutputSchema(0, 1, (MIB // batch_size,))]
+    source = Source("a source", indices)
+    assembler = ArrayAssembler(SharedSpace.create(), source, batch_size, declared=rows, num_workers=num_workers)
+    usual = size_of(assembler)
+    slot = assembler.ring.acquire(0)
+    used_bytes = slot.space.used_bytes
+    assembler.ring.release(slot)
+
+    for size in (3 * usual, batch_size, usual, 2 * usual, usual):
+        assembler.cut(size)
+        assert assembler.ring.num_slots == 1
+        assert slot.space.used_bytes == used_bytes
+        assert slot.slot_layout is assembler.ring.slot_layout
 
 
 # Batches that are on their way when tasks become larger or smaller tell how much room the next ones need

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, WorkerInfo, fn, get_worker_info, pipeline_def
-from dali_like.engine.worker.worker import find_libraries
+from dali_like.engine.worker.thread_limits import find_libraries
 from dali_like.errors import ArgumentError, WorkerStartError
 from dali_like.types import SampleInfo
 from tests.conftest import in_processes, wait_until
