@@ -10,8 +10,9 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
 
@@ -131,6 +132,8 @@ def statistics_of(
         logical_shards=len(cast("PositionSampler", options.index_sampler).owned) if options.is_sharded else None,
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
         large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
+        caches=tuple(cache.statistics() for cache in getattr(options.dataset, "caches", ())),
+        cacheable_bytes=_cacheable_bytes(options.dataset, counts.made_bytes, counters.samples),
     )
     statistics = Statistics(
         seconds=seconds_since(counters.loop.begin_ns),
@@ -146,6 +149,17 @@ def statistics_of(
     if not memory:
         return statistics
     return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
+
+
+def _cacheable_bytes(dataset: Any, made_bytes: int, num_samples: int) -> int:
+    """Return the estimated memory for all samples of a dataset, if it is no more than half of the available memory."""
+    if hasattr(dataset, "caches") and dataset.caches:
+        return 0
+    try:
+        nbytes = len(dataset) * made_bytes // max(num_samples, 1)
+    except TypeError:  # it has no length
+        return 0
+    return nbytes if nbytes <= available_bytes() // 2 else 0
 
 
 def _has_processes(options: LoaderOptions) -> bool:

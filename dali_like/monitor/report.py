@@ -19,6 +19,9 @@ _NAME_WIDTH = 38
 #: Limits of the listed calls of each source, and of the listed workers.
 _MOST_SLOW = 3
 _MOST_WORKERS = 16
+#: A cache is worthwhile if the callback takes this share of the workers' time, and waiting this share of the loop's.
+_MOST_OF_TIME = 0.5
+_MUCH_WAITING = 0.1
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class Report:
         for container in (container for source in now.sources for container in source.large_containers):
             kind = "SharedDict" if ", a dict of" in container else "SharedList"
             yield f"copied by each worker: {container}; share it: dali_like.data.{kind}(...)"
+        for source in now.sources:
+            yield from _cache_lines(source, now.loop.wait_share)
         memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
         killed = f"killed by the kernel, out of memory: {now.oom_kills}; " if now.oom_kills else ""
         yield (
@@ -128,6 +133,24 @@ def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:
     values = (durations.median_s, durations.p90_s, durations.p99_s)
     texts = "".join(f"{seconds_text(value):>10}" for value in values)
     return f"{name:{_NAME_WIDTH}}{seconds_text(durations.total_s):>9}{share:>8}{texts}"
+
+
+def _cache_lines(source: SourceStatistics, wait_share: float) -> Iterator[str]:
+    """Yield the hits of caches in their last epoch. Recommend a cache if computing samples again costs most of the time."""
+    for cache in source.caches:
+        if cache.epochs:
+            epoch, counts = max(cache.epochs.items())
+            yield (
+                f"cache of {_shortened(source.name)}: {cache.stored:,} elements, {bytes_text(cache.used_bytes)} of "
+                f"{bytes_text(cache.budget_bytes)}; epoch {epoch}: {counts.hits:,} hits ({bytes_text(counts.hit_bytes)}), "
+                f"{counts.misses:,} misses"
+            )
+    if source.cacheable_bytes and source.callback_s > _MOST_OF_TIME * source.busy_s and wait_share > _MUCH_WAITING:
+        nbytes = bytes_text(source.cacheable_bytes)
+        yield (
+            f"computed again in each epoch: {_shortened(source.name)}; all samples take {nbytes}, which fits into memory;"
+        )
+        yield "  cache the deterministic part: dali_like.data.CachedDataset(...), or ComposedDataset.cache(...)"
 
 
 def _parts(source: SourceStatistics) -> str:

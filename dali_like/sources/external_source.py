@@ -249,6 +249,7 @@ class ExternalSource(NamedTuple):
             layouts=self.layouts,
             seen_layouts=None if self.parallel else list(self.layouts),
             declared=self.declared,
+            caches=() if kind.composed is None else kind.composed.cache_memories(),
         )
 
     def _division(self, batch_size: int) -> Division | None:

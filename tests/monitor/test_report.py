@@ -66,6 +66,18 @@ def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
     assert "busy 80% 80% 80% 80%; 3 without a logical shard, so idle" in text
 
 
+def test_it_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
+    statistics = everything()
+    (source,) = statistics.sources
+    text = str(Report(replace(statistics, sources=(replace(source, cacheable_bytes=10**9),))))
+
+    assert "all samples take 1.0 GB, which fits into memory;" in text
+    assert "cache the deterministic part: dali_like.data.CachedDataset(...)" in text
+    assert "CachedDataset" not in str(Report(statistics))
+    quick = replace(source, cacheable_bytes=10**9, callback_s=1.0)
+    assert "CachedDataset" not in str(Report(replace(statistics, sources=(quick,))))
+
+
 @pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])
 def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
     lines = str(Report(everything(num_sources, num_workers))).splitlines()

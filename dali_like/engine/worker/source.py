@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
+from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.out_of_band import OutOfBandPickle, Pickled, block_of, pickle_parts
 from dali_like.errors import (
@@ -94,6 +95,7 @@ class Source(NamedTuple):
         layouts: the declared layout of each output; empty if there is none.
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
+        caches: the sample caches that it reads and fills. Workers get those of a task with the header of its slot.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Source(NamedTuple):
     layouts: tuple[str, ...] = ()
     seen_layouts: list[str] | None = None
     declared: tuple[OutputSchema, ...] = ()
+    caches: tuple[CacheMemory, ...] = ()
 
     @property
     def stream(self) -> Stream:
