@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
     from dali_like.pipeline.definition import pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
+    from dali_like.serving.consumer import connect
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "backend",
     "backend_impl",
+    "connect",
     "data_node",
     "errors",
     "fn",
@@ -87,6 +89,7 @@ _PLACES = {
     "dali_like.plugin": (),
     "dali_like.plugin_manager": (),
     "dali_like.remote": (),
+    "dali_like.serving.consumer": ("connect",),
     "dali_like.tensors": (),
     "dali_like.tfrecord": (),
     "dali_like.types": (),

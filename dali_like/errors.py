@@ -45,6 +45,9 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |       `-- CollateKeyError(KeyError)
     |-- IncompleteReadError(ConnectionError)
     |-- LostItemError(RuntimeError)
+    |-- ServerError(RuntimeError, ConnectionError)
+    |   `-- ServerTimeoutError(TimeoutError)
+    |-- ConsumerTimeoutError(RuntimeError, TimeoutError)
     |-- EmptyFilterError(RuntimeError)
     |-- DatasetCheckError(AssertionError)
     |-- DecodeError(RuntimeError)
@@ -78,6 +81,7 @@ __all__ = [
     "BrokenFileError",
     "CheckpointError",
     "ClosedError",
+    "ConsumerTimeoutError",
     "CollateError",
     "CollateKeyError",
     "CollateTypeError",
@@ -122,6 +126,8 @@ __all__ = [
     "SampleIndexError",
     "SampleTypeError",
     "SerializationError",
+    "ServerError",
+    "ServerTimeoutError",
     "ShardError",
     "SpecError",
     "TargetMismatchError",
@@ -386,6 +392,18 @@ class SampleIndexError(DaliLikeError, IndexError, RuntimeError):
 
 class RaggedError(DaliLikeError, RuntimeError):
     """Samples of different shapes were requested as one array."""
+
+
+class ServerError(DaliLikeError, RuntimeError, ConnectionError):
+    """A server gives this consumer no more batches: it has ended, has detached the consumer, or belongs to another user."""
+
+
+class ServerTimeoutError(ServerError, TimeoutError):
+    """No server has answered in time; the message says how to start it."""
+
+
+class ConsumerTimeoutError(DaliLikeError, RuntimeError, TimeoutError):
+    """Fewer consumers than needed have connected to a server within ``consumer_timeout_s``."""
 
 
 class WorkerError(DaliLikeError, RuntimeError):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
+    from dali_like.serving.batch_server import Policy, Server
 
 
 class BaseDataLoader:
@@ -161,6 +162,48 @@ class BaseDataLoader:
         loaded = checked_state(state_dict, options.is_iterable, options.num_workers, options.samples_per_batch)
         self._factory.drop_prepared()
         self._loaded_state = loaded
+
+    @user_frames_first
+    def serve(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy = "same",
+        consumers: int = 1,
+        lead: int = 2,
+        consumer_timeout_s: float | None = None,
+    ) -> Server:
+        """Lend the batches to other processes of this user, which call `dali_like.connect` with the same path.
+
+        Batches are not copied: consumers map the memory of this loader, and a batch stays there until all have dropped it.
+        ``run`` of the result draws the batches::
+
+            with loader.serve("/run/user/1000/batches/train", consumers=4) as server:
+                server.run(epochs=10)
+
+        Args:
+            path: path of a socket that does not exist yet. Its folder must have mode 0700, or not exist.
+            policy: "same": each consumer gets each batch, and the slowest one sets the pace. "split": each batch goes to one
+                consumer.
+            consumers: how many to wait for before the first batch. Later ones begin at the current batch.
+            lead: how many batches a consumer may be sent before it takes them, 1 to 64.
+            consumer_timeout_s: detach a consumer that makes the server wait this long, in seconds; and raise an error if
+                there are too few consumers for this long. None: wait forever.
+
+        Raises:
+            ArgumentError: an argument is wrong, or the folder is not private to this user, or another server uses the path.
+            UnsupportedSystemError: the system is not Linux, or refuses a call.
+        """
+        from dali_like.serving.batch_server import Served, Server  # noqa: PLC0415  # few programs need it
+
+        def length() -> int | None:
+            try:
+                return len(self)  # type: ignore[arg-type]
+            except TypeError:
+                return None
+
+        served = Served(type(self).__name__, self.__iter__, self.state_dict, length, self._array_backend.reducers)
+        return Server(served, path, policy=policy, consumers=consumers, lead=lead, consumer_timeout_s=consumer_timeout_s)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterator over a `ComposedDataset`. Without it, each iterator is the next epoch.

@@ -331,13 +331,18 @@ def apply_elementwise(operation: str, *operands: Any) -> DataNode:
         shown = ", ".join(type(operand).__qualname__ for operand in operands)
         raise ArgumentTypeError(f"{name} needs at least one DataNode or Constant among its operands, not only {shown}")
     nodes = tuple(_node(name, OPERATIONS[operation].symbol, operand) for operand in operands)
-    adapt = functools.partial(_adapted, operation)
+    adapt = functools.partial(elementwise, operation)
     operator = adapt([node.producer.layouts[node.output] for node in nodes])
     device = device_of_result(nodes)
     return DataNode(name, device, OperatorNode(operator, nodes, adapt=adapt, device=device))
 
 
-def _adapted(operation: str, layouts: Sequence[str]) -> Elementwise:
+def elementwise(operation: str, layouts: Sequence[str]) -> Elementwise:
+    """Return the operator for operands with these layouts.
+
+    Raises:
+        ArgumentClashError: the layouts contradict each other.
+    """
     return Elementwise(operation, (_common_layouts(f"math.{operation}", layouts),))
 
 

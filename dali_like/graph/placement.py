@@ -28,6 +28,7 @@ from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, allowed_cpus
 from dali_like.engine.memory.protocol import UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
+from dali_like.errors import DefinitionError
 from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, adapted_operators
 from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
@@ -307,6 +308,29 @@ def _batch_stage(node: OperatorNode, context: ProgramContext) -> BatchStage:
     outputs = tuple(_outputs(node))
     registers |= {output: len(inputs) + i for i, output in enumerate(outputs)}
     return BatchStage(inputs, make_step(node, registers, (), context), outputs)
+
+
+def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]]:
+    """Return the program that computes all outputs of one sample, and the names of its inputs, in order.
+
+    Args:
+        graph: its sources are inputs without data of their own.
+        entropy: the seed of random operators.
+
+    Raises:
+        DefinitionError: the graph has a source, or an operator on batches.
+    """
+    operators = _implementations(graph, adapted_operators(graph, {}))
+    for operator in operators.values():
+        if not operator.per_sample:
+            raise DefinitionError(f"{operator.name} works on batches, and a proxy on samples: leave it out")
+    for source in graph.sources:
+        if source.external.kind is not None:
+            raise DefinitionError(f"{source.external.name} has a source: give it a name only, as an input of the proxy")
+    context = ProgramContext(operators, {}, _random_keys(graph.operators, entropy), LEAST_IMAGE_LIMIT_BYTES)
+    inputs = [(source, 0) for source in graph.sources]
+    program = make_program(inputs, graph.operators, [key(output) for output in graph.outputs], context)
+    return program, tuple([str(source.external.options["name"]) for source in graph.sources])
 
 
 def _random_keys(operators: Iterable[OperatorNode], entropy: int) -> dict[OperatorNode, RandomKey]:

@@ -119,16 +119,36 @@ def subscribe_again(data: DataNode, *values: DataNode, parts: Sequence[Any]) -> 
     return _subscribe(data, values, tuple([_from_plain(part) for part in parts]))
 
 
+def subscription(layout: str, subscripts: Sequence[Any]) -> Subscription:
+    """Return the operator for indices without nodes.
+
+    Args:
+        layout: of the data; "" if it has none.
+        subscripts: the indices.
+
+    Raises:
+        ArgumentTypeError: an index has an unsupported type.
+        ArgumentError: there are more indices than the layout has dimensions, or they contradict each other.
+    """
+    parts = tuple([_part(subscript, []) for subscript in subscripts])
+    _check_new_axes(parts)
+    return _adapted(parts, [layout])
+
+
 def _subscribe(data: DataNode, values: Sequence[DataNode], parts: tuple[Part, ...]) -> DataNode:
+    _check_new_axes(parts)
+    adapt = functools.partial(_adapted, parts)
+    operation = adapt([data.producer.layouts[data.output]])
+    node = OperatorNode(operation, (data, *values), adapt=adapt, device=data.device)
+    return DataNode(operation.name, data.device, node)
+
+
+def _check_new_axes(parts: tuple[Part, ...]) -> None:
     if parts.count(Ellipsis) > 1:
         raise ArgumentError("there may be only one ellipsis (...) in the indices of a DataNode")
     names = [part.name for part in parts if isinstance(part, New)]
     if None in names and any(names):
         raise ArgumentError("New axis name must be specified for all axes or none.")
-    adapt = functools.partial(_adapted, parts)
-    operation = adapt([data.producer.layouts[data.output]])
-    node = OperatorNode(operation, (data, *values), adapt=adapt, device=data.device)
-    return DataNode(operation.name, data.device, node)
 
 
 def _adapted(parts: tuple[Part, ...], layouts: Sequence[str]) -> Subscription:

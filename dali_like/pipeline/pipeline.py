@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dali_like.pipeline.checkpoints import Checkpoint
     from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
+    from dali_like.serving.batch_server import Policy, Server
 
 _T = TypeVar("_T")
 
@@ -559,6 +560,37 @@ class Pipeline:
     @user_frames_first
     def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
+
+    @user_frames_first
+    def serve(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        policy: Policy = "same",
+        consumers: int = 1,
+        lead: int = 2,
+        consumer_timeout_s: float | None = None,
+    ) -> Server:
+        """Lend the batches to other processes of this user, which call `dali_like.connect` with the same path.
+
+        Consumers get the tuples that `run` returns, without a copy. All outputs must be on the CPU. The server begins the
+        epochs; an epoch of a pipeline with readers only has ``len(pipe)`` batches. The server has states if the pipeline has
+        ``enable_checkpointing=True``.
+
+        Args:
+            path, policy, consumers, lead, consumer_timeout_s: see ``dali_like.data.DataLoader.serve``.
+
+        Raises:
+            ArgumentError: an argument is wrong, or the folder is not private to this user, or another server uses the path.
+            UnsupportedSystemError: the system is not Linux, or refuses a call.
+            DefinitionError: ``run`` of the server raises it if an output is on a GPU.
+        """
+        from dali_like.pipeline.lending import served  # noqa: PLC0415  # few programs need it
+        from dali_like.serving.batch_server import Server  # noqa: PLC0415
+
+        return Server(
+            served(self), path, policy=policy, consumers=consumers, lead=lead, consumer_timeout_s=consumer_timeout_s
+        )
 
     # Closing
 

@@ -62,13 +62,14 @@ def large_containers(value: Any, name: str) -> tuple[str, ...]:
     ahead, seen = deque([(name, value)]), {id(value)}
     while ahead and len(seen) < _MOST_PARTS:
         path, part = ahead.popleft()
-        if isinstance(part, (list, dict)) and len(part) >= _MANY_OBJECTS:
-            found.append(f"{path}, a {type(part).__name__} of {len(part):,} objects")
-        elif not isinstance(part, (ModuleType, type)):
-            for suffix, inner in itertools.islice(parts_of(part), _MOST_PARTS):
-                if id(inner) not in seen:
-                    seen.add(id(inner))
-                    ahead.append((path + suffix, inner))
+        with contextlib.suppress(Exception):  # attributes of users' objects may raise any error
+            if isinstance(part, (list, dict)) and len(part) >= _MANY_OBJECTS:
+                found.append(f"{path}, a {type(part).__name__} of {len(part):,} objects")
+            elif not isinstance(part, (ModuleType, type)):
+                for suffix, inner in itertools.islice(parts_of(part), _MOST_PARTS):
+                    if id(inner) not in seen:
+                        seen.add(id(inner))
+                        ahead.append((path + suffix, inner))
     return tuple(found)
 
 

@@ -458,7 +458,7 @@ class Described:
         self.slot_bytes = self.slot.slot_layout.slot_bytes
         self.batch = Batch(BatchKey(0, 0, 0, 0, SIZE))
         num_tasks = self.slot.slot_layout.num_tasks(SIZE)
-        self.batch.begin(1, self.slot, num_tasks)
+        self.batch.begin(1, self.slot)
         self.batch.described = (1 << num_tasks) - 1
         for sample in range(SIZE):
             self.describe(sample, 0, 128 * sample, 100, U1, (100,))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.errors import ArgumentClashError, ArgumentError, DecodeError, DefinitionError, DeviceError, SampleTypeError
 from dali_like.graph.nodes import DataNode
-from dali_like.operators import decoding as decoding_module
+from dali_like.operators import _image_parts as decoding_module
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, is_running, wait_until
 
@@ -544,8 +544,8 @@ def test_operators_run_ahead(depth: int, monkeypatch: pytest.MonkeyPatch) -> Non
     decoded = []
     decode_image = decoding_module.decode_image
 
-    def recording(*args: Any) -> NDArray[np.uint8]:
-        image = decode_image(*args)
+    def recording(*args: Any, **options: Any) -> NDArray[np.uint8]:
+        image = decode_image(*args, **options)
         decoded.append(image)
         return image
 

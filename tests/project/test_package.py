@@ -56,6 +56,7 @@ PUBLIC = {
         *(
             "backend",
             "backend_impl",
+            "connect",
             "data_node",
             "errors",
             "fn",

@@ -21,7 +21,7 @@ import threading
 import weakref
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,9 +111,11 @@ class SharedSpace:
         address: address of the mapping in this process.
         observer: hooks of a GPU; None without one.
         serves_operators: whether operators of the main process have their results here. Their sizes are not known ahead.
+        is_lent: whether other programs read batches here for as long as they like. Then no pages are freed anymore.
     """
 
     _creator = 0
+    _existing: ClassVar[weakref.WeakSet[SharedSpace]] = weakref.WeakSet()
 
     def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
         self.fd = fd
@@ -125,6 +127,7 @@ class SharedSpace:
         self.address: int = self.bytes.__array_interface__["data"][0]
         self.observer: Observer | None = None
         self.serves_operators = False
+        self.is_lent = False
         self._lock = threading.Lock()
         #: Held from the check of the limit to the commitment: else two threads could exceed the limit together. The kernel
         #: gives memory to one file in one thread at a time in any case.
@@ -135,6 +138,7 @@ class SharedSpace:
         self._kept: list[tuple[int, int]] = []
         self._committed: dict[int, int] = {}  # without a file: sizes of the parts with memory, by offset
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self._existing.add(self)
 
     def __del__(
         self,
@@ -144,7 +148,7 @@ class SharedSpace:
     ) -> None:
         # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
         # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
-        if self._creator == getpid():
+        if self._creator == getpid() and not self.is_lent:
             begin = 0
             for offset, nbytes in sorted(self._extents.items()):
                 if self.observer is not None and not self.observer.freed(self.address + offset):
@@ -196,6 +200,12 @@ class SharedSpace:
         if fd.fileno() >= 0:
             seal(fd.fileno(), "SHRINK", "GROW")
         return space
+
+    @classmethod
+    def of_address(cls, address: int) -> SharedSpace | None:
+        """Return the space of this process with a file and with an address in it; None if there is none."""
+        found = (space for space in list(cls._existing) if space.has_file and 0 <= address - space.address < space.size)
+        return next(found, None)
 
     @property
     def used_bytes(self) -> int:
@@ -336,6 +346,8 @@ class SharedSpace:
         instead of later ones. So the space keeps such an extent, with its pages and address space, and tries again when it
         allocates the next one.
         """
+        if self.is_lent:
+            return False
         if self.observer is not None:
             if not self.observer.freed(self.address + offset):
                 self._kept.append((offset, nbytes))

@@ -1,0 +1,69 @@
+"""Dynamic mode: operators as functions of tensors, batches and arrays, as in ``nvidia.dali.experimental.dynamic``.
+
+>>> import numpy as np
+>>> import dali_like.experimental.dynamic as ndd
+>>> image = ndd.as_tensor(np.arange(6, dtype=np.uint8).reshape(1, 2, 3), layout="HWC")
+>>> np.asarray(ndd.flip(image)).tolist()
+[[[3, 4, 5], [0, 1, 2]]]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_like.experimental.dynamic import _modules
+from dali_like.experimental.dynamic.data_types import (  # noqa: F401
+    DataType,
+    DType,
+    ImageType,
+    InterpType,
+    bfloat16,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    type_id,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from dali_like.experimental.dynamic.data_types import bool_ as bool  # noqa: F401
+from dali_like.experimental.dynamic.evaluation import EvalContext, EvalMode  # noqa: F401
+from dali_like.experimental.dynamic.placing import Device, device  # noqa: F401
+from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, as_tensor, batch, tensor  # noqa: F401
+
+_modules.fill()
+
+
+def imread(filepaths: Any, /, **options: Any) -> Any:
+    """Read and decode images.
+
+    Args:
+        filepaths: a path, or a tensor with the bytes of one; or a list or batch of these.
+        options: arguments of ``decoders.image``, such as ``device="mixed"``.
+
+    Returns:
+        A tensor, or a batch for a list or batch of paths.
+    """
+    from dali_like.experimental.dynamic import decoders, io  # type: ignore[attr-defined]  # noqa: PLC0415  # made above
+
+    if isinstance(filepaths, Sequence) and not isinstance(filepaths, (str, bytes)):
+        paths: Any = as_batch([_path_bytes(path) for path in filepaths])
+    else:
+        paths = _path_bytes(filepaths)
+    return decoders.image(io.file.read(paths), **options)
+
+
+def _path_bytes(path: Any) -> Any:
+    if isinstance(path, (Tensor, Batch)):
+        return path
+    return tensor(np.frombuffer(os.fsencode(path), np.uint8))

@@ -1,0 +1,1 @@
+"""Tests of operators: descriptions, execution and results."""
