@@ -10,7 +10,7 @@ from typing import Any
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.errors import ArgumentError
-from dali_like.sources.composed.caching import SampleCache
+from dali_like.sources.caching.element_cache import SampleCache
 from dali_like.sources.composed.dataset import ComposedDataset
 
 __all__ = ["CachedDataset"]

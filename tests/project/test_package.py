@@ -82,7 +82,7 @@ PUBLIC = {
         *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
         "ShardedBatchSampler",
         *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
-        *("ComposedDataset", "ComposedIterator", "merge_states"),
+        *("CachedDataset", "ComposedDataset", "ComposedIterator", "merge_states"),
         *("SharedDict", "SharedList"),
         *("default_collate", "default_collate_fn_map", "default_convert", "Jagged", "jagged_collate"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),

@@ -107,12 +107,11 @@ class Header(enum.IntEnum):
     REQUEST_OFFSET = 16
     REQUEST_BYTES = 17
     NEEDED_BYTES = 18  # written by tasks that lack memory: the estimated size of their region
-    CACHES = 19  # identity of each sample cache, and page of its journal for the batch; 0 without a cache
+    CACHE = 19  # identity of the first sample cache, 0 without one; the journal in its memory names the next one
+    JOURNAL_PAGE = 20  # of that cache, for the batch; see `dali_like.engine.memory.sample_cache`
 
 
-#: A source has at most this many sample caches; see `dali_like.engine.memory.sample_cache`.
-MOST_CACHES = 4
-HEADER_WORDS = Header.CACHES + 2 * MOST_CACHES
+HEADER_WORDS = 21
 
 
 class Word(enum.IntEnum):

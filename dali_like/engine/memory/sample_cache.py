@@ -20,12 +20,13 @@ Threads of the owner write entries themselves, under a lock.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,7 +71,9 @@ class GrantWord(enum.IntEnum):
     SHARE_OFFSET = 0
     SHARE_BYTES = 1
     NUM_RECORDS = 2
-    NUM_WORDS = 3
+    NEXT_CACHE = 3  # identity of the next cache of the batch, and page of its journal; 0 at the end
+    NEXT_PAGE = 4
+    NUM_WORDS = 5
 
 
 @dataclass(frozen=True)
@@ -158,38 +161,45 @@ def journal_of(space: SharedSpace, offset: int, task: int, records: int) -> tupl
 
 
 class Share:
-    """The share and the journal of one task, as its worker sees them."""
+    """The share and the journal of one task, as its worker sees them. Threads of the user's callback may write, too."""
 
     def __init__(self, space: SharedSpace, offset: int, task: int) -> None:
-        share_offset, self._size, records = space.array(offset, (GrantWord.NUM_WORDS,), _WORD).tolist()
+        share_offset, self._size, records = space.array(offset, (GrantWord.NEXT_CACHE,), _WORD).tolist()
         self._space = space
         self._start = share_offset + task * self._size
         self._count, self._records = journal_of(space, offset, task, records)
         self._count[0] = 0  # a worker that died may have begun
         self._used = self._checked = 0
+        self._num_noted = 0
+        self._lock = threading.Lock()
 
-    @property
-    def has_record_room(self) -> bool:
-        """Whether another access can be noted."""
-        return int(self._count[0]) < len(self._records)
+    def close(self) -> None:
+        """Refuse further writing: the task ends, but threads of the user may go on."""
+        with self._lock:
+            self._size, self._num_noted = 0, len(self._records)
 
     def note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
-        """Note an access."""
-        count = int(self._count[0])
-        if count < len(self._records):
-            self._records[count] = key, epoch, access, nbytes
-            self._count[0] = count + 1
+        """Note an access, if there is room."""
+        with self._lock:
+            self._note(key, epoch, access, nbytes)
 
     def put(self, key: int, epoch: int, parts: Sequence[Any], nbytes: int) -> bool:
         """Write an entry. Return False if there is no room or no memory for it."""
-        end = align(self._used + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
-        if end > self._size or not self.has_record_room or not self._has_memory(end):
-            return False
-        offset = self._start + self._used
-        write_entry(self._space, offset, key, parts, nbytes)
-        self._used = end
-        self.note(key, epoch, offset, nbytes)
-        return True
+        with self._lock:
+            end = align(self._used + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+            if end > self._size or self._num_noted == len(self._records) or not self._has_memory(end):
+                return False
+            offset = self._start + self._used
+            write_entry(self._space, offset, key, parts, nbytes)
+            self._used = end
+            self._note(key, epoch, offset, nbytes)
+            return True
+
+    def _note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
+        if self._num_noted < len(self._records):
+            self._records[self._num_noted] = key, epoch, access, nbytes
+            self._num_noted += 1
+            self._count[0] = self._num_noted
 
     def _has_memory(self, end: int) -> bool:
         if end > self._checked:
@@ -266,9 +276,23 @@ class CacheMemory:
 
     # In any process
 
-    def enter(self, journal_page: int, task: int) -> None:
-        """Begin a task in a worker process. The page is that of the journal of its grant."""
-        self.share = Share(self.space, journal_page * PAGE_BYTES, task)
+    def enter(self, journal_page: int, task: int) -> tuple[int, int]:
+        """Begin a task in a worker process. The page is that of the journal of its grant.
+
+        Returns:
+            Identity of the next cache of the batch, and page of its journal; 0 without one.
+        """
+        offset = journal_page * PAGE_BYTES
+        if not self.is_owned:  # threads of the owner need no share
+            self.share = Share(self.space, offset, task)
+        ident, page = self.space.array(offset, (GrantWord.NUM_WORDS,), _WORD)[GrantWord.NEXT_CACHE :].tolist()
+        return ident, page
+
+    def leave(self) -> None:
+        """End a task in a worker process. From now on, its share may belong to others."""
+        if self.share is not None:
+            self.share.close()
+            self.share = None
 
     def get(self, key: int, epoch: int) -> memoryview | None:
         """Return the content of an entry: a read-only view, or a copy if entries may be replaced. None without one."""
@@ -322,7 +346,7 @@ class CacheMemory:
                 grant.share_offset = self.space.allocate(num_tasks * share)
                 self._used += num_tasks * share
             words = self.space.array(grant.offset, (GrantWord.NUM_WORDS,), _WORD)
-            words[:] = grant.share_offset, share, records
+            words[:] = grant.share_offset, share, records, 0, 0
             for task in range(num_tasks):
                 grant.journal(task)[0][0] = 0
             self._next_grant += 1
@@ -459,3 +483,27 @@ _memories: weakref.WeakValueDictionary[int, CacheMemory] = weakref.WeakValueDict
 def memory_of(ident: int) -> CacheMemory | None:
     """Return the memory of a cache in this process, if it has been created or mapped."""
     return _memories.get(ident)
+
+
+def link_grants(grants: Sequence[Grant]) -> tuple[int, int]:
+    """Link the grants of one batch. Return identity and journal page of the first, for the header of the slot."""
+    ident = page = 0
+    for grant in reversed(grants):
+        words = grant.cache.space.array(grant.offset, (GrantWord.NUM_WORDS,), _WORD)
+        words[GrantWord.NEXT_CACHE :] = ident, page
+        ident, page = grant.cache.ident, grant.offset // PAGE_BYTES
+    return ident, page
+
+
+@contextlib.contextmanager
+def shares_of_task(ident: int, page: int, task: int) -> Iterator[None]:
+    """Give a task its shares of the caches of its batch that this process has mapped, until it ends."""
+    entered = []
+    while ident and (memory := memory_of(ident)) is not None:
+        entered.append(memory)
+        ident, page = memory.enter(page, task)
+    try:
+        yield
+    finally:
+        for memory in entered:
+            memory.leave()

@@ -14,8 +14,9 @@ from functools import partial
 from typing import NamedTuple
 
 from dali_like.engine.memory.batch_key import ANY_WORKER
-from dali_like.engine.memory.protocol import DONE, NO_TICKET, PAGE_BYTES, TASK, Header, Status
+from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
+from dali_like.engine.memory.sample_cache import link_grants
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
@@ -235,12 +236,10 @@ class Dispatcher:
     def _grant(self, batch: Batch, source: Source, num_tasks: int) -> None:
         """Give a batch room in the sample caches of its source."""
         slot = batch.slot
-        if not self._shares_caches or slot is None:
+        if not source.caches or not self._shares_caches or slot is None:
             return
         batch.grants = tuple(cache.grant(num_tasks, slot.slot_layout.task_size) for cache in source.caches)
-        for number, grant in enumerate(batch.grants):
-            place = Header.CACHES + 2 * number
-            slot.header[place : place + 2] = grant.cache.ident, grant.offset // PAGE_BYTES
+        slot.header[Header.CACHE : Header.JOURNAL_PAGE + 1] = link_grants(batch.grants)
 
     def _send(self, batch: Batch, tasks: Sequence[int]) -> None:
         """Write tasks into the pipes of their workers, or for ANY_WORKER into the shared pipe."""

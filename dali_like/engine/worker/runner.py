@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
-from dali_like.engine.memory.sample_cache import memory_of
+from dali_like.engine.memory.sample_cache import shares_of_task
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.hints import add_hint
@@ -44,7 +44,7 @@ _MAX_SKIPPED = 1000
 _NOT_CONTIGUOUS = (ValueError, BufferError)
 
 #: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
-_CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHES = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHES))
+_CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHE = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHE))
 _REQUEST = SourceType.REQUEST
 _DENSE = Status.DENSE, 0
 
@@ -104,10 +104,11 @@ class TaskRunner:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
-        if words[_CACHES]:
-            _enter_caches(words, number)
         number_of_source = words[_SOURCE]
         task = Task(self._space, view, self._sources[number_of_source], words, number)
+        if words[_CACHE]:
+            with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], number):
+                return self.compute(task, self.meters[number_of_source], made)
         return self.compute(task, self.meters[number_of_source], made)
 
     def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
@@ -426,14 +427,6 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
-
-
-def _enter_caches(words: list[int], number: int) -> None:
-    """Give a task its shares of the sample caches. Threads of the main process need none."""
-    for place in range(_CACHES, HEADER_WORDS, 2):
-        memory = memory_of(words[place]) if words[place] else None
-        if memory is not None and not memory.is_owned:
-            memory.enter(words[place + 1], number)
 
 
 def _positions(task: Task, begin: int) -> Iterator[int]:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from dali_like.common.checks import byte_size, flag, not_negative, one_of, positive
+from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
-from dali_like.engine.memory.protocol import MOST_CACHES
 from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources import composed
+from dali_like.sources.caching.element_cache import CacheOptions, SampleCache
 from dali_like.sources.collate import default_collate
-from dali_like.sources.composed import caching, selection
+from dali_like.sources.composed import cache_stage, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map
@@ -318,38 +318,34 @@ class ComposedDataset:
             disk: folder that only this user may enter; it is created. Each element is a file there, without a limit, and
                 later runs read it. Damaged files are computed again.
             key: identifies the elements on disk, together with the stages and the sizes and times of input files. Change it
-                after each change of a function or of its arguments: they are not compared. Required with `disk`.
+                after each change of a function or of its arguments: they are not compared. Required with `disk`, unless all
+                stages are of this library and read files.
             policy: when the memory is used up: "keep" stores no more elements, "lru" replaces those used least recently.
 
         Raises:
             ArgumentError: an element differs between epochs, because of a random stage; or the stream is endless or runs in
                 logical shards; or an argument has an unknown value; or others may enter the folder.
         """
-        caching.check_cacheable(self._stage)
-        replaces = one_of("policy", policy, ("keep", "lru")) == "lru"
-        if memory is None and disk is None:
-            raise ArgumentError('a cache needs memory="1GiB", or disk="folder", or both')
-        if disk is not None and not key:
-            raise ArgumentError(
-                "a cache on disk cannot see changes of functions. Pass a key for this version of them, and another one "
-                'after each change: key="decode-1"'
-            )
-        folder = None if disk is None else caching.folder_for(self._stage, os.path.abspath(disk), str(key))
-        options = caching.CacheOptions(0 if memory is None else byte_size("memory", memory), replaces, folder)
-        assert self._stage.length is not None
-        return self._then(caching.Cache(self._stage, caching.SampleCache(options, self._stage.length)))
+        stage, options = self._stage, CacheOptions.of(memory, disk, key, policy)
+        length = cache_stage.check_cacheable(stage)
+        cache = SampleCache(options, length, cache_stage.folder_for(stage, options), stage.text)
+        return self._then(cache_stage.Cache(stage, cache))
+
+    def check_cacheable(self) -> None:
+        """Check that the element at a position is the same in each epoch.
+
+        Raises:
+            ArgumentError: it is not, or positions have no random access.
+        """
+        cache_stage.check_cacheable(self._stage)
 
     @property
-    def caches(self) -> list[caching.SampleCache]:
+    def caches(self) -> list[SampleCache]:
         """The caches of this dataset, the last one first. Each has ``statistics()``."""
-        return caching.caches_of(self._stage)
+        return cache_stage.caches_of(self._stage)
 
     def cache_memories(self) -> tuple[CacheMemory, ...]:
         """Return the memory of each cache. Call it before workers start, which inherit the memory."""
-        if len(self.caches) > MOST_CACHES:
-            raise ArgumentError(
-                f"a dataset has at most {MOST_CACHES} caches, and this one has {len(self.caches)}; remove some"
-            )
         return tuple(memory for cache in self.caches if (memory := cache.open()) is not None)
 
     def filter(self, function: Callable[[Any], Any], *, most_rejected: int = _MOST_REJECTED) -> Self:

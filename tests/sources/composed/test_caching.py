@@ -276,7 +276,7 @@ class TestOnDisk:
             assert dataset[0] == content
         os.utime(path, (1, 1))
         changed = ComposedDataset.source([str(path)]).map(read).cache(disk=tmp_path / "disk", key="1")
-        assert changed.caches[0].options.folder.path != dataset.caches[0].options.folder.path
+        assert changed.caches[0].folder.path != dataset.caches[0].folder.path
 
     @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:20] + b"!" + data[21:], lambda data: b""])
     @pytest.mark.parametrize("place", [1, -2])

@@ -1,7 +1,7 @@
 """The disk tier of a cache: a folder with one file for each element, which later runs of the program use again.
 
 A file has a header with a checksum, and behind it the element in the form of
-`dali_like.sources.composed.cached_elements`: arrays, no pickle. Any process writes files. A file gets its name when it is
+`dali_like.sources.caching.cached_elements`: arrays, no pickle. Any process writes files. A file gets its name when it is
 complete, so a killed writer leaves at most a file without a key, which is removed later.
 
 The folder belongs to the user, and nobody else may enter it. A damaged file is treated as missing.
@@ -10,7 +10,6 @@ The folder belongs to the user, and nobody else may enter it. A damaged file is 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -116,9 +115,7 @@ class CacheFolder:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(partial)
                 raise
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-                raise
+        except OSError as error:  # no room, or a folder that another machine does not have
             self._is_full = True
             _log.warning("the cache in %s stores no more elements on disk: %s", self.path, error)
 
