@@ -29,11 +29,23 @@ from dali_like.engine.memory.protocol import UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
 from dali_like.errors import DefinitionError
+from dali_like.graph.cache_operator import bind_caches, check_positions
 from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, adapted_operators
 from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
-from dali_like.graph.program import Key, Program, ProgramContext, ProgramStep, key, make_program, make_step
+from dali_like.graph.program import (
+    NOT_RECALLED,
+    Key,
+    Program,
+    ProgramContext,
+    ProgramStep,
+    Recalled,
+    key,
+    make_program,
+    make_step,
+    memories_of,
+)
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import CallContext, SampleInfo, current_call
 
@@ -115,6 +127,7 @@ def place(
     """
     limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
     operators = _implementations(graph, adapted_operators(graph, seen))
+    operators = bind_caches(graph, operators, arguments.batch_size or 0, entropy)
     context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes)
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
@@ -123,6 +136,8 @@ def place(
             own = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
             if _may_be_fused(source.external) and (nodes := _without_partial_results(graph, own)):
                 fusions[source] = _fuse(graph, source, nodes, context)
+    inside = {node for fusion in fusions.values() for node in fusion.operators}
+    check_positions(graph, [node for node in graph.operators if node not in inside])
     return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
 
 
@@ -355,6 +370,9 @@ class _FusedCallback:
 
     def __call__(self, info: SampleInfo) -> tuple[Any, ...]:
         call = current_call.get()
+        recalled = self._program.recall(info) if self._program.caches else NOT_RECALLED
+        if recalled.is_complete:
+            return self._run([None] * len(self._declared), call, info, recalled)
         # The memory in the batch is for the results of the operators, not for the sample itself.
         current_call.set(call._replace(empty=None))
         callback = self._source.callback
@@ -362,15 +380,17 @@ class _FusedCallback:
             sample = callback(info) if call.timed is None else call.timed(callback)(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info)
+        return self._operate(sample, call, info, recalled)
 
-    def _operate(self, sample: Any, call: CallContext, info: SampleInfo) -> tuple[Any, ...]:
+    def _operate(self, sample: Any, call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         """Return the results for a sample of the source."""
-        source = self._source
-        samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, source))]
+        samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, self._source))]
+        return self._run(samples, call, info, recalled)
+
+    def _run(self, samples: Sequence[Any], call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         empty = call.empty
         place = None if empty is None else lambda export, shape, dtype: empty(info, export, shape, dtype)
-        return self._program.run(samples, info, place)
+        return self._program.run(samples, info, place, recalled.results)
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self._source, self._declared[output]
@@ -386,12 +406,15 @@ class _AsyncFusedCallback(_FusedCallback):
 
     async def __call__(self, info: SampleInfo) -> tuple[Any, ...]:  # type: ignore[override]
         call = current_call.get()
+        recalled = self._program.recall(info) if self._program.caches else NOT_RECALLED
+        if recalled.is_complete:
+            return self._run([None] * len(self._declared), call, info, recalled)
         current_call.set(call._replace(empty=None))
         try:
             sample = await self._source.callback(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info)
+        return self._operate(sample, call, info, recalled)
 
 
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
@@ -407,5 +430,6 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
         objects=objects if any(objects) else (),
         layouts=tuple(source.layouts[i] if producer is node else "" for producer, i in fusion.outputs),
         declared=tuple(outputs),
+        caches=(*source.caches, *memories_of(fusion.program)),
     )
     return fused, tuple(outputs)

@@ -112,7 +112,7 @@ class Report:
             kind = "SharedDict" if ", a dict of" in container else "SharedList"
             yield f"copied by each worker: {container}; share it: dali_like.data.{kind}(...)"
         for source in now.sources:
-            yield from _cache_lines(source, now.loop.wait_share)
+            yield from _cache_lines(source, now.loop.wait_share, now.settings.kind)
         memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
         killed = f"killed by the kernel, out of memory: {now.oom_kills}; " if now.oom_kills else ""
         yield (
@@ -135,7 +135,7 @@ def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:
     return f"{name:{_NAME_WIDTH}}{seconds_text(durations.total_s):>9}{share:>8}{texts}"
 
 
-def _cache_lines(source: SourceStatistics, wait_share: float) -> Iterator[str]:
+def _cache_lines(source: SourceStatistics, wait_share: float, kind: str) -> Iterator[str]:
     """Yield the hits of caches in their last epoch. Recommend a cache if computing samples again costs most of the time."""
     for cache in source.caches:
         if cache.epochs:
@@ -145,12 +145,14 @@ def _cache_lines(source: SourceStatistics, wait_share: float) -> Iterator[str]:
                 f"{bytes_text(cache.budget_bytes)}; epoch {epoch}: {counts.hits:,} hits ({bytes_text(counts.hit_bytes)}), "
                 f"{counts.misses:,} misses"
             )
-    if source.cacheable_bytes and source.callback_s > _MOST_OF_TIME * source.busy_s and wait_share > _MUCH_WAITING:
+    computing_s = source.callback_s + source.operators_s
+    if source.cacheable_bytes and computing_s > _MOST_OF_TIME * source.busy_s and wait_share > _MUCH_WAITING:
         nbytes = bytes_text(source.cacheable_bytes)
         yield (
             f"computed again in each epoch: {_shortened(source.name)}; all samples take {nbytes}, which fits into memory;"
         )
-        yield "  cache the deterministic part: dali_like.data.CachedDataset(...), or ComposedDataset.cache(...)"
+        ways = "fn.cache(...)" if kind == "pipeline" else "dali_like.data.CachedDataset(...), or ComposedDataset.cache(...)"
+        yield f"  cache the deterministic part: {ways}"
 
 
 def _parts(source: SourceStatistics) -> str:

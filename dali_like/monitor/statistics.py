@@ -162,8 +162,8 @@ class SourceStatistics:
         ring: the slots of the source.
         large_containers: lists and dicts of the source with 100,000 objects or more, of which each worker has a copy;
             `SharedList` and `SharedDict` of `dali_like.data` avoid that.
-        caches: content and accesses of the sample caches of a loader's dataset.
-        cacheable_bytes: memory for all samples of a loader's dataset without a cache, if it is available; else 0.
+        caches: content and accesses of its sample caches, and of those behind it in a pipeline.
+        cacheable_bytes: memory for the outputs of all samples, if there is no cache, and the memory is available; else 0.
     """
 
     name: str

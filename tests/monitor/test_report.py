@@ -69,13 +69,16 @@ def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
 def test_it_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
     statistics = everything()
     (source,) = statistics.sources
-    text = str(Report(replace(statistics, sources=(replace(source, cacheable_bytes=10**9),))))
+    for_loader = replace(statistics.settings, kind="loader")
+    slow = replace(statistics, sources=(replace(source, cacheable_bytes=10**9),))
+    quick = replace(source, cacheable_bytes=10**9, callback_s=0.1, operators_s=0.1)
 
-    assert "all samples take 1.0 GB, which fits into memory;" in text
+    assert "all samples take 1.0 GB, which fits into memory;" in str(Report(slow))
+    assert "cache the deterministic part: fn.cache(...)" in str(Report(slow))
+    text = str(Report(replace(slow, settings=for_loader)))
     assert "cache the deterministic part: dali_like.data.CachedDataset(...)" in text
-    assert "CachedDataset" not in str(Report(statistics))
-    quick = replace(source, cacheable_bytes=10**9, callback_s=1.0)
-    assert "CachedDataset" not in str(Report(replace(statistics, sources=(quick,))))
+    assert "cache the" not in str(Report(statistics))
+    assert "cache the" not in str(Report(replace(statistics, sources=(quick,))))
 
 
 @pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])

@@ -90,7 +90,7 @@ PUBLIC = {
         *("WorkerInfo", "get_worker_info"),
     },
     "dali_like.data_node": {"DataNode"},
-    "dali_like.fn": {"external_source", *parts_of_fn("path")},
+    "dali_like.fn": {"cache", "external_source", *parts_of_fn("path")},
     "dali_like.fn.decoders": parts_of_fn("path", "decoders."),
     "dali_like.fn.io": {"file"},
     "dali_like.fn.io.file": {"read"},

@@ -6,11 +6,14 @@ A key identifies a sample in all epochs. The cache of a source and the operator 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dali_like.sources.caching.element_cache import MISSING, SampleCache
+from dali_like.sources.caching.cache_options import MISSING
 
-__all__ = ["CachedCallback", "Key", "KeyOf", "batch_key", "cached_callback"]
+if TYPE_CHECKING:
+    from dali_like.sources.caching.element_cache import SampleCache
+
+__all__ = ["Key", "KeyOf", "PositionKey", "batch_key", "cached_callback", "sample_key"]
 
 
 class Key(NamedTuple):
@@ -36,7 +39,16 @@ def batch_key(info: Any) -> Key:
     return Key(info.iteration, info.epoch_idx)
 
 
-class CachedCallback:
+class PositionKey(NamedTuple):
+    """Returns the keys of samples by their position; positions beyond the end are padding."""
+
+    length: int
+
+    def __call__(self, info: Any) -> Key:
+        return Key(info.idx_in_epoch % self.length, info.epoch_idx)
+
+
+class _CachedCallback:
     """Calls a source for samples, or batches, that the cache does not have."""
 
     def __init__(self, callback: Callable[[Any], Any], cache: SampleCache, key_of: KeyOf) -> None:
@@ -53,7 +65,7 @@ class CachedCallback:
         return value
 
 
-class _AsyncCachedCallback(CachedCallback):
+class _AsyncCachedCallback(_CachedCallback):
     async def __call__(self, info: Any) -> Any:
         key, epoch = self.key_of(info)
         value = self.cache.load(key, epoch)
@@ -63,6 +75,8 @@ class _AsyncCachedCallback(CachedCallback):
         return value
 
 
-def cached_callback(callback: Callable[[Any], Any], cache: SampleCache, key_of: KeyOf, *, is_async: bool) -> CachedCallback:
-    """Return a callback with a cache."""
-    return (_AsyncCachedCallback if is_async else CachedCallback)(callback, cache, key_of)
+def cached_callback(
+    callback: Callable[[Any], Any], cache: SampleCache, key_of: KeyOf, *, is_async: bool
+) -> Callable[[Any], Any]:
+    """Return a callback that calls another one for what the cache does not have."""
+    return (_AsyncCachedCallback if is_async else _CachedCallback)(callback, cache, key_of)

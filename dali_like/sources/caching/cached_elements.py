@@ -57,15 +57,15 @@ class _Encoder:
             return self._stored(kind.__name__, np.asarray(value))
         if isinstance(value, np.generic) and not value.dtype.hasobject:
             return self._stored("scalar", np.asarray(value))
-        if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+        if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject and value.dtype.names is None:
             return self._stored("array", value)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return self._stored("tensor", value.detach().numpy())
         raise SampleTypeError(
             f"the cache behind {self.stage} cannot store a {kind.__module__}.{kind.__qualname__}: it stores arrays, "
-            "numbers, texts, bytes, and tuples, lists and dicts of them with texts as keys. Convert the element before the "
-            "cache, for example with .map(numpy.asarray)"
+            "numbers, texts, bytes, and tuples, lists and dicts of them with texts as keys. Convert it before the cache, "
+            "for example with numpy.asarray"
         )
 
     def _stored(self, kind: str, array: NDArray[Any]) -> list[Any]:

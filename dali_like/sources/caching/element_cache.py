@@ -9,83 +9,18 @@ import multiprocessing
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from dali_like.common.checks import byte_size, one_of
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.sample_cache import CacheMemory, CacheStatistics, memory_of
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.info import get_worker_info
-from dali_like.errors import ArgumentError
-from dali_like.sources.caching.cache_files import CacheFolder, digest_of
+from dali_like.sources.caching.cache_files import CacheFolder
+from dali_like.sources.caching.cache_options import MISSING, CacheOptions, is_of_user
 from dali_like.sources.caching.cached_elements import decode, encode
 
-__all__ = ["MISSING", "UNKNOWN_LENGTH", "CacheOptions", "SampleCache", "is_of_user"]
-
-#: Result of `SampleCache.load` without an entry.
-MISSING: Any = object()
-#: Keys of a cache where the number of samples is unknown. An index of that length touches only the pages of used keys.
-UNKNOWN_LENGTH = 1 << 24
-
-
-@dataclass(frozen=True)
-class CacheOptions:
-    """Options of a cache, as the user gives them.
-
-    Attributes:
-        memory_bytes: budget of the entries in memory; 0: only on disk.
-        replaces: whether the least recently used entries are replaced.
-        disk: absolute path of the folder on disk; None: only in memory.
-        key: version of the user's functions.
-    """
-
-    memory_bytes: int
-    replaces: bool
-    disk: str | None
-    key: str | None
-
-    @classmethod
-    def of(
-        cls,
-        memory: int | str | None = None,
-        disk: str | os.PathLike[str] | None = None,
-        key: str | None = None,
-        policy: str = "keep",
-    ) -> CacheOptions:
-        """Check the arguments of a cache.
-
-        Raises:
-            ArgumentError: an argument has an unknown value, or there is neither memory nor a folder.
-        """
-        replaces = one_of("policy", policy, ("keep", "lru")) == "lru"
-        if memory is None and disk is None:
-            raise ArgumentError('a cache needs memory="1GiB", or disk="folder", or both')
-        memory_bytes = 0 if memory is None else byte_size("memory", memory)
-        return cls(memory_bytes, replaces, None if disk is None else os.path.abspath(disk), key or None)
-
-    def folder(self, description: Iterable[str], files: Callable[[], Iterable[str]], function: str) -> CacheFolder | None:
-        """Return the folder of the elements on disk; None without one.
-
-        Args:
-            description: of everything that the elements depend on, except for functions and files.
-            files: returns the paths of the input files.
-            function: name of a function of the user's that the elements depend on; empty if there is none.
-
-        Raises:
-            ArgumentError: there is a function and no key; or others may enter the folder.
-        """
-        if self.disk is None:
-            return None
-        if function and self.key is None:
-            raise ArgumentError(
-                f"a cache on disk behind {function} cannot see changes of that function. Pass a key for this version of it, "
-                'and another one after each change: key="decode-1"'
-            )
-        folder = CacheFolder(self.disk, digest_of(self.key, list(description), files()))
-        folder.prepare()
-        return folder
+__all__ = ["SampleCache", "caches_of"]
 
 
 class SampleCache:
@@ -123,6 +58,11 @@ class SampleCache:
                         self.ident, self.length, options.memory_bytes, replaces=options.replaces
                     )
         return self._memory
+
+    def memories(self) -> tuple[CacheMemory, ...]:
+        """Return the memory in a tuple, which is empty where there is none. Call it before workers start."""
+        memory = self.open()
+        return () if memory is None else (memory,)
 
     def load(self, key: int, epoch: int) -> Any:
         """Return an element from memory or disk; MISSING without an entry. Its arrays are read-only.
@@ -191,7 +131,7 @@ def _sample_cache(
 _caches: weakref.WeakValueDictionary[int, SampleCache] = weakref.WeakValueDictionary()
 
 
-def is_of_user(function: Any) -> bool:
-    """Whether a function or an object is not of this library."""
-    module = getattr(function, "__module__", None) or type(function).__module__
-    return str(module).partition(".")[0] != __name__.partition(".")[0]
+def caches_of(dataset: Any) -> Sequence[SampleCache]:
+    """Return the caches of a dataset: its attribute `caches`, which other datasets may have for other purposes."""
+    caches = getattr(type(dataset), "caches", None)
+    return dataset.caches if isinstance(caches, property) and not is_of_user(type(dataset)) else ()

@@ -14,7 +14,8 @@ from typing import Any
 
 from dali_like.errors import ArgumentError
 from dali_like.sources.caching.cache_files import CacheFolder
-from dali_like.sources.caching.element_cache import MISSING, CacheOptions, SampleCache, is_of_user
+from dali_like.sources.caching.cache_options import MISSING, CacheOptions, is_of_user
+from dali_like.sources.caching.element_cache import SampleCache
 from dali_like.sources.composed.inputs import Indexed
 from dali_like.sources.composed.stage import Place, RandomAccess, Stage
 

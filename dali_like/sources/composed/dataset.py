@@ -14,7 +14,8 @@ from dali_like.common.suggestions import suggest_arguments
 from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources import composed
-from dali_like.sources.caching.element_cache import CacheOptions, SampleCache
+from dali_like.sources.caching.cache_options import CacheOptions
+from dali_like.sources.caching.element_cache import SampleCache
 from dali_like.sources.collate import default_collate
 from dali_like.sources.composed import cache_stage, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
