@@ -48,10 +48,14 @@ _WORD = np.dtype(np.int64)
 #: A task notes this many accesses for each sample, and at least some: a sample may consist of several elements.
 _RECORDS_PER_SAMPLE = 4
 _LEAST_RECORDS = 64
-#: While the size of entries is unknown, a batch gets this part of the budget, and at most so much.
-_FIRST_PART = 4
+#: While the size of entries is unknown, a batch gets this part of the budget, and at most so much. Loaders with eight workers
+#: begin with sixteen batches, and none of them should be left without room.
+_FIRST_PART = 32
 _MOST_FIRST_BYTES = 64 << 20
-#: Room in a share, relative to entries of mean size.
+#: Entries that the owner writes itself are packed into extents of this part of the budget, and at most this size.
+_OWN_PART = 64
+_MOST_OWN_BYTES = 1 << 20
+#: Room in a share for entries of different sizes, relative to the mean.
 _SLACK = 1.25
 #: The available memory is checked in steps.
 _CHECK_BYTES = 1 << 20
@@ -253,6 +257,7 @@ class CacheMemory:
         self._kept: OrderedDict[int, _Extent] = OrderedDict()
         self._extent_of: dict[int, int] = {}
         self._limbo: list[tuple[int, _Extent]] = []
+        self._own = 0, 0  # begin and end of the free rest of an extent for entries of the owner
         _memories[ident] = self
 
     @classmethod
@@ -378,7 +383,8 @@ class CacheMemory:
             return 0
         if self._num_sized:
             usual = task_size * self._entry_bytes // self._num_sized
-            wanted = int(_SLACK * max(usual, self._largest_need)) + self._largest
+            likely = int(_SLACK * max(usual, self._largest_need)) + self._largest
+            wanted = min(likely, max(task_size * self._largest, self._largest_need))
         else:
             wanted = min(self.budget_bytes // _FIRST_PART, _MOST_FIRST_BYTES) // num_tasks
         wanted = align(wanted)
@@ -399,6 +405,8 @@ class CacheMemory:
                 needed += align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
             if offset <= Access.MISS:
                 self._count(key, epoch, offset, nbytes)
+                if offset == Access.MISS:
+                    self._note_size(nbytes)
                 continue
             if epoch >= 0:
                 self._count(key, epoch, Access.MISS, nbytes)
@@ -427,20 +435,35 @@ class CacheMemory:
     def _put(self, key: int, parts: Sequence[Any], nbytes: int) -> None:
         if self.index[key]:
             return
-        needed = align(ENTRY_HEADER_BYTES + nbytes)
-        if self.replaces and self._used + needed > self.budget_bytes and needed <= self.budget_bytes:
-            self._evict(self._used + needed - self.budget_bytes)
-        if self._used + needed > self.budget_bytes:
-            return
-        try:
-            offset = self.space.take(needed, needed)
-        except OutOfMemoryError:
-            return
-        write_entry(self.space, offset, key, parts, nbytes)
-        self._used += needed
+        size = align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+        begin, end = self._own
+        if begin + size > end:
+            begin, end = self._take_own(size)
+            if begin == end:
+                return
+        self._own = begin + size, end
+        write_entry(self.space, begin, key, parts, nbytes)
         self._note_size(nbytes)
-        self.index[key] = offset
-        self._keep(offset, needed, [(key, offset)])
+        self.index[key] = begin
+        self._keep(begin, align(size), [(key, begin)])
+
+    def _take_own(self, size: int) -> tuple[int, int]:
+        """Return begin and end of memory for entries that the owner writes; nothing if there is none."""
+        needed = align(size)
+        if self.replaces:  # an extent for each entry, so that it can be replaced by itself
+            if self._used + needed > self.budget_bytes >= needed:
+                self._evict(self._used + needed - self.budget_bytes)
+        else:
+            packed = min(_MOST_OWN_BYTES, self.budget_bytes // _OWN_PART, self.budget_bytes - self._used)
+            needed = max(needed, packed // PAGE_BYTES * PAGE_BYTES)
+        if self._used + needed > self.budget_bytes:
+            return 0, 0
+        try:
+            begin = self.space.take(needed, needed)
+        except OutOfMemoryError:
+            return 0, 0
+        self._used += needed
+        return begin, begin + (align(size, ENTRY_ALIGNMENT) if self.replaces else needed)
 
     def _evict(self, nbytes: int) -> None:
         """Take the least recently used entries out of the index, and free them when no grant may read them."""
