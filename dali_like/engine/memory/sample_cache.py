@@ -48,8 +48,8 @@ _WORD = np.dtype(np.int64)
 #: A task notes this many accesses for each sample, and at least some: a sample may consist of several elements.
 _RECORDS_PER_SAMPLE = 4
 _LEAST_RECORDS = 64
-#: While the size of entries is unknown, a batch gets this part of the budget, and at most so much. Loaders with eight workers
-#: begin with sixteen batches, and none of them should be left without room.
+#: While the size of entries is unknown, a batch gets this part of the budget, and at most so much. A loader with eight
+#: workers begins with sixteen batches, and none of them should be left without room.
 _FIRST_PART = 32
 _MOST_FIRST_BYTES = 64 << 20
 #: Entries that the owner writes itself are packed into extents of this part of the budget, and at most this size.

@@ -1,7 +1,9 @@
 """Sample caches of composed datasets."""
 
+import contextlib
 import logging
 import os
+import random
 import signal
 from functools import partial
 from pathlib import Path
@@ -229,6 +231,25 @@ def test_workers_may_be_killed_while_it_fills(images, tmp_path):
     assert len(list(tmp_path.glob("died*"))) == 9
     assert statistics.stored == 60
     assert statistics.epochs[0].misses == 60
+
+
+@pytest.mark.parametrize("policy", ["keep", "lru"])
+def test_any_worker_may_be_killed_at_any_time_while_it_fills(images, policy):
+    choose = random.Random(0)
+    dataset = ComposedDataset.source(images).cache(20 * 8192, policy=policy)
+    loader = DataLoader(dataset, batch_size=4, num_workers=2, worker_restarts=None, multiprocessing_context="fork")
+    for _ in range(3):
+        labels = []
+        for number, batch in enumerate(loader):
+            assert (batch["image"] == batch["label"][:, None, None, None]).all()
+            labels += batch["label"].tolist()
+            pids = [worker.pid for worker in loader.statistics().workers if worker.pid]
+            if number % 3 == 0 and pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(choose.choice(pids), signal.SIGKILL)
+            statistics = dataset.caches[0].statistics()
+            assert statistics.used_bytes <= statistics.budget_bytes == 20 * 8192
+        assert labels == list(range(60))
 
 
 @pytest.mark.parametrize("method", [None, "fork", "spawn"])
