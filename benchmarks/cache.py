@@ -105,6 +105,11 @@ def rates(loader: Any, length: int, kills: int = 0, epochs: int = EPOCHS) -> tup
     return found, pss, wrong
 
 
+def texts_of(found: list[float]) -> str:
+    """Return the samples/s of all epochs as text."""
+    return ", ".join(f"{rate:,.0f}" for rate in found)
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,9 +131,7 @@ def main() -> None:
         found, pss, wrong = rates(loader, length, kills)
         statistics = cached.caches[0].statistics()
         copies = (pss - plain_bytes) / (length * SAMPLE_BYTES)
-        print(
-            f"cache, {kills} kills: {', '.join(f'{rate:,.0f}' for rate in found)} samples/s; {copies:.2f} copies in memory;"
-        )
+        print(f"cache, {kills} kills: {texts_of(found)} samples/s; {copies:.2f} copies in memory;")
         print(f"  {wrong} wrong samples; {statistics.used_bytes:,} of {statistics.budget_bytes:,} bytes")
         del loader, cached
         gc.collect()
@@ -139,9 +142,7 @@ def main() -> None:
     torch_loader: Any = TorchLoader(KeptInDict(length), BATCH_SIZE, shuffle=True, **options)
     found, pss, wrong = rates(torch_loader, length)
     copies = (pss - plain_bytes) / (length * SAMPLE_BYTES)
-    print(
-        f"PyTorch, dict: {', '.join(f'{rate:,.0f}' for rate in found)} samples/s; {copies:.2f} copies; {wrong} wrong samples"
-    )
+    print(f"PyTorch, dict: {texts_of(found)} samples/s; {copies:.2f} copies; {wrong} wrong samples")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from dali_like.engine.memory import sample_cache
 from dali_like.engine.memory.protocol import PAGE_BYTES
 from dali_like.engine.memory.sample_cache import (
     CacheMemory,
@@ -125,6 +126,17 @@ def test_entries_that_found_no_room_determine_the_next_shares() -> None:
         grant.end(0b1111)
 
     assert found(memory) == [4, 5, 6, 7]  # the first shares are smaller than an entry
+
+
+def test_workers_store_nothing_if_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = make_memory(1 << 20)
+    grant = memory.grant(1, 5)
+    monkeypatch.setattr(sample_cache, "available_bytes", lambda: 1000)
+    fill(memory, grant, 0, range(5))
+    grant.end(1)
+
+    assert found(memory) == []
+    assert memory.statistics().used_bytes == 0
 
 
 def test_small_entries_of_the_owner_share_pages() -> None:
