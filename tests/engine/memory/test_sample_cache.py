@@ -19,6 +19,7 @@ from dali_like.engine.memory.sample_cache import (
     memory_of,
     shares_of_task,
 )
+from dali_like.errors import OutOfMemoryError
 
 LENGTH = 200
 
@@ -132,6 +133,22 @@ def test_workers_store_nothing_if_memory_is_short(monkeypatch: pytest.MonkeyPatc
     memory = make_memory(1 << 20)
     grant = memory.grant(1, 5)
     monkeypatch.setattr(sample_cache, "available_bytes", lambda: 1000)
+    fill(memory, grant, 0, range(5))
+    grant.end(1)
+
+    assert found(memory) == []
+    assert memory.statistics().used_bytes == 0
+
+
+def test_a_batch_without_address_space_is_computed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = make_memory(1 << 20)
+    memory.grant(1, 5).end(1)  # leaves a journal to use again
+
+    def refuse(nbytes: int) -> int:
+        raise OutOfMemoryError("no address space")
+
+    monkeypatch.setattr(memory.space, "allocate", refuse)
+    grant = memory.grant(1, 5)
     fill(memory, grant, 0, range(5))
     grant.end(1)
 
