@@ -156,6 +156,26 @@ def test_a_batch_without_address_space_is_computed_all_the_same(monkeypatch: pyt
     assert memory.statistics().used_bytes == 0
 
 
+def test_replaced_entries_keep_their_memory_while_a_worker_may_read_them() -> None:
+    memory = make_memory(4 * PAGE_BYTES, replaces=True)
+    for key in range(4):
+        memory.put(key, 0, [content_of(key, 4000)])
+    offset = int(memory.index[3])
+    entry = memory.space.array(offset, (4000,), np.dtype(np.uint8))
+    before = entry.tobytes()
+    grant = memory.grant(1, 1)  # may read entry 3
+    for key in range(10, 20):
+        memory.put(key, 0, [content_of(key, 4000)])
+
+    assert memory.index[3] == 0
+    assert entry.tobytes() == before
+
+    grant.end(0)
+    for key in range(10, 20):
+        memory.put(key, 0, [content_of(key, 4000)])
+    assert found(memory) == [16, 17, 18, 19]
+
+
 def test_small_entries_of_the_owner_share_pages() -> None:
     memory = make_memory(1 << 20)
     for key in range(100):
