@@ -48,9 +48,9 @@ _WORD = np.dtype(np.int64)
 #: A task notes this many accesses for each sample, and at least some: a sample may consist of several elements.
 _RECORDS_PER_SAMPLE = 4
 _LEAST_RECORDS = 64
-#: While the size of entries is unknown, a batch gets this part of the budget, and at most so much. A loader with eight
-#: workers begins with sixteen batches, and none of them should be left without room.
-_FIRST_PART = 32
+#: While the size of entries is unknown, a batch gets this part of the free budget, and at most so much. A loader with eight
+#: workers begins with sixteen batches: the last of them gets 1/42 of the budget.
+_FIRST_PART = 16
 _MOST_FIRST_BYTES = 64 << 20
 #: Entries that the owner writes itself are packed into extents of this part of the budget, and at most this size.
 _OWN_PART = 64
@@ -394,7 +394,7 @@ class CacheMemory:
             likely = int(_SLACK * max(usual, self._largest_need)) + self._largest
             wanted = min(likely, max(task_size * self._largest, self._largest_need))
         else:
-            wanted = min(self.budget_bytes // _FIRST_PART, _MOST_FIRST_BYTES) // num_tasks
+            wanted = min((self.budget_bytes - self._used) // _FIRST_PART, _MOST_FIRST_BYTES) // num_tasks
         wanted = align(wanted)
         if self.replaces and self._used + num_tasks * wanted > self.budget_bytes:
             self._evict(

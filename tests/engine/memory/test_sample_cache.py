@@ -109,13 +109,12 @@ def test_a_grant_ends_once() -> None:
 
 def test_the_first_batches_of_eight_workers_all_get_room() -> None:
     memory = make_memory(2 * LENGTH * 3072)
-    grants = [memory.grant(2, 5) for _ in range(LENGTH // 10)][:16]
-    for i, grant in enumerate(grants):
+    for i, grant in enumerate([memory.grant(2, 4) for _ in range(16)]):
         for task in range(2):
-            fill(memory, grant, task, range(10 * i + 5 * task, 10 * i + 5 * task + 5))
+            fill(memory, grant, task, range(8 * i + 4 * task, 8 * i + 4 * task + 4))
         grant.end(0b11)
 
-    assert memory.statistics().stored == 160
+    assert memory.statistics().stored == 16 * 8
 
 
 def test_entries_that_found_no_room_determine_the_next_shares() -> None:
