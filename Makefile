@@ -31,10 +31,13 @@ export PYTHONDONTWRITEBYTECODE :=
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
 # Tests run in parts, one after the other. Forking a test process takes longer the more memory it has: 3 ms for the tests of one
-# folder, 13 ms once it has imported those of five, 100 ms once it has imported PyTorch, DALI and JAX.
-WITH_PROCESSES := faults engine pipeline sources data device
-PARTS := $(WITH_PROCESSES) others $(if $(PEERS),parity)
-tests_others := tests $(addprefix --ignore=tests/,$(WITH_PROCESSES) parity browser)
+# folder, 15 ms once it has imported all, 100 ms once it has imported PyTorch, DALI and JAX. So tests with workers run apart from
+# those that import many libraries.
+PARTS := faults engine pipeline sources data others $(if $(PEERS),parity)
+tests_pipeline := $(addprefix tests/,pipeline graph plugin monitor messages serving cli)
+tests_sources := tests/sources --ignore=tests/sources/composed --ignore=tests/sources/readers
+tests_others := tests --ignore-glob='tests/sources/test_*' \
+    $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
 .PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
@@ -47,6 +50,8 @@ test: lint
 	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
 else
 test: lint $(addprefix test-,$(PARTS))
+# Starting the threads of OpenBLAS is a third of the time of importing NumPy, in each program that a test starts.
+test-%: export OPENBLAS_NUM_THREADS := 1
 test-%: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(or $(tests_$*),tests/$*)
 endif

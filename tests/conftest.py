@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
+import importlib.util
 import io
 import multiprocessing.process
 import os
@@ -19,6 +21,7 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
+from _pytest.mark import ParameterSet
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.opening import substitute
@@ -51,13 +54,45 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def skip_without(*packages: str) -> None:
+    """Skip a test, or a module, if packages are missing; do not import them, which takes scikit-learn a second."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed", allow_module_level=True)
+
+
 def without_addresses(value: object) -> str:
     """What a parametrized test is called: `repr`, the same in each process. They could not share the tests otherwise."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
+def once(way: str) -> ParameterSet:
+    """Return a way of calling sources that each test takes once, with the first of its other parameters.
+
+    Starting processes takes fifty times as long as most tests. ``PARITY=full`` runs all combinations.
+    """
+    return pytest.param(way, marks=pytest.mark.once(way))
+
+
+def is_repeated(item: pytest.Item, taken: set[tuple[str, str]]) -> bool:
+    """Return whether a test with a parameter from `once` follows another one; `taken` has those before."""
+    marker = item.get_closest_marker("once")
+    if marker is None:
+        return False
+    key = item.nodeid.partition("[")[0], str(marker.args[0])
+    if key in taken:
+        return True
+    taken.add(key)
+    return False
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse tests whose names differ from process to process, and mark the tests of smoke.txt."""
+    """Refuse tests whose names differ from process to process, apply `once`, and mark the tests of smoke.txt."""
+    if os.environ.get("PARITY") != "full":
+        taken: set[tuple[str, str]] = set()
+        repeated = {item for item in items if is_repeated(item, taken)}
+        config.hook.pytest_deselected(items=list(repeated))
+        items[:] = [item for item in items if item not in repeated]
     if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]+", item.nodeid)]:
         raise pytest.UsageError(f"use ids=without_addresses, of conftest, for {addressed[0]}")
     wanted = set(Path(__file__).with_name("smoke.txt").read_text("utf-8").split())
@@ -69,6 +104,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             found.add(name)
     if config.option.markexpr == "smoke" and wanted != found:
         raise pytest.UsageError(f"smoke.txt names tests that do not exist: {sorted(wanted - found)}")
+
+
+#: After so long in one test, the Python stacks of the process are shown.
+_STACKS_AFTER_S = 120
+
+_TERMINAL = pytest.StashKey[int]()
+_ARMED_S = pytest.StashKey[float]()
+#: Mappings of shared memory after the last test. Fixtures of a wider scope make none.
+_MAPPINGS = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the descriptor of the terminal, for the stacks of a test that hangs. pytest replaces it during tests."""
+    config.stash[_TERMINAL] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Undo `pytest_configure`."""
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[_TERMINAL])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Show the stacks `_STACKS_AFTER_S` to twice as long after the start of a test that hangs.
+
+    pytest's own ``faulthandler_timeout`` starts and joins a thread for each test, which takes longer than most tests.
+    """
+    stash = item.config.stash
+    if time.monotonic() - stash.get(_ARMED_S, float("-inf")) > _STACKS_AFTER_S:
+        faulthandler.dump_traceback_later(2 * _STACKS_AFTER_S, file=stash[_TERMINAL])
+        stash[_ARMED_S] = time.monotonic()
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
@@ -119,12 +185,15 @@ def is_running(pid: int) -> bool:
 
 
 class Resources:
-    """What this process holds: children, descriptors, mappings of ours, threads, names in /dev/shm."""
+    """Resources of this process: children, descriptors, mappings of shared memory, threads, names in /dev/shm.
 
-    def __init__(self) -> None:
+    To list the mappings takes longer than all else. Give their number if it is known.
+    """
+
+    def __init__(self, mappings: int | None = None) -> None:
         self.children = set(descendants_of(os.getpid()))
         self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
-        self.mappings = Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
+        self.mappings = count_mappings() if mappings is None else mappings
         self.threads = {thread.name for thread in threading.enumerate()}
         self.shared_memory = names_of_ours()
 
@@ -138,6 +207,11 @@ class Resources:
             "shared memory": self.shared_memory - before.shared_memory,
         }
         return {name: value for name, value in more.items() if value}
+
+
+def count_mappings() -> int:
+    """Return how many mappings of shared memory this process has."""
+    return Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
 
 
 def names_of_ours() -> set[str]:
@@ -184,11 +258,11 @@ def _hypothesis_has_begun() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing_behind() -> Iterator[None]:
+def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
     gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
-    before = Resources()
+    before = Resources(pytestconfig.stash.get(_MAPPINGS, 0))
     _elder.clear()
     _elder.update(before.children)
     yield
@@ -199,6 +273,7 @@ def _leaves_nothing_behind() -> Iterator[None]:
         time.sleep(0.01)
         gc.collect()
         now = Resources()
+    pytestconfig.stash[_MAPPINGS] = now.mappings
     assert not more, f"the test has left behind: {more}"
 
 
@@ -230,20 +305,20 @@ def gpus() -> Iterator[list[SimulatedDevice]]:
         assert not device.registered
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["serial", "fork", once("spawn"), "thread"])
 def way(request: pytest.FixtureRequest) -> str:
     """How sources are called: in the main process, in forked workers, in spawned workers, in threads."""
     return str(request.param)
 
 
 #: For tests of sources that count on a process of their own.
-in_processes = pytest.mark.parametrize("way", ["serial", *START_METHODS])
+in_processes = pytest.mark.parametrize("way", ["serial", "fork", once("spawn")])
 
-#: For tests of what does not depend on how workers have been started: each spawned one takes longer than all else.
-in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
+#: For tests of what does not depend on how workers have been started. Threads are the fastest workers.
+in_both_places = pytest.mark.parametrize("way", ["serial", "thread", once("fork")])
 
 
-@pytest.fixture(params=START_METHODS)
+@pytest.fixture(params=["fork", once("spawn")])
 def start_method(request: pytest.FixtureRequest) -> str:
     """How workers are started."""
     return str(request.param)

@@ -8,14 +8,15 @@ codec fits exactly, and height and width differ, so that a transposed image show
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import struct
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cv2
 import numpy as np
-import skimage.data
 import tifffile
 from PIL import Image
 
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-RGB_PIXELS = np.ascontiguousarray(skimage.data.chelsea()[60:121, 120:209])
+
+def photograph(name: str) -> NDArray[np.uint8]:
+    """Return a photograph of scikit-image as RGB, without importing the package, which takes longer than most tests."""
+    spec = importlib.util.find_spec("skimage")
+    assert spec is not None
+    assert spec.origin is not None
+    pixels = cv2.imread(str(Path(spec.origin).parent / "data" / f"{name}.png"))
+    return np.ascontiguousarray(pixels[:, :, ::-1])
+
+
+RGB_PIXELS = np.ascontiguousarray(photograph("chelsea")[60:121, 120:209])
 HEIGHT, WIDTH = RGB_PIXELS.shape[:2]
 GRAY_PIXELS = cv2.cvtColor(RGB_PIXELS, cv2.COLOR_RGB2GRAY)[:, :, np.newaxis]
 ALPHA_PIXELS = (np.add.outer(np.arange(HEIGHT) * 3, np.arange(WIDTH) * 2) % 256).astype(np.uint8)[:, :, np.newaxis]

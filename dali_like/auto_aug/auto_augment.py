@@ -154,9 +154,9 @@ def auto_augment(
         shape: height and width of the images, for each sample or for all; translations are then relative to it.
         fill_value: of pixels outside of the image, for translation, shear and rotation; None repeats the border.
         interp_type: of translation, shear and rotation: INTERP_LINEAR (the default) or INTERP_NN.
-        max_translate_abs: maximum translation in pixels, or those of height and width; without `shape` only.
+        max_translate_abs: maximum translation in pixels, or a pair for height and width; without `shape` only.
             Default: 250.
-        max_translate_rel: maximum translation as a fraction of `shape`, or those of height and width. Default: 1.
+        max_translate_rel: maximum translation as a fraction of `shape`, or a pair for height and width. Default: 1.
         seed: of the random numbers.
 
     Raises:
@@ -204,7 +204,7 @@ def apply_auto_augment(policy: Policy, data: DataNode, seed: int | None = None, 
         policy: of augmentations.
         data: the samples.
         seed: of the random numbers.
-        kwargs: arguments of the augmentations; each gets those that it has.
+        kwargs: arguments of the augmentations; each gets the arguments that it has.
 
     Raises:
         ArgumentError: the policy is empty.
@@ -248,7 +248,7 @@ def get_image_net_policy(
 
     Args:
         use_shape: whether translations are relative to the shape of the image.
-        max_translate_abs: maximum translation in pixels, without `use_shape`; or those of height and width. Default: 250.
+        max_translate_abs: maximum translation in pixels, without `use_shape`; or a pair for height and width. Default: 250.
         max_translate_rel: maximum translation as a fraction, with `use_shape`. Default: 1.
     """
     x, y = translations(use_shape, max_translate_abs, max_translate_rel, default_abs=250)

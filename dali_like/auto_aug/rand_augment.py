@@ -46,9 +46,9 @@ def rand_augment(
         shape: height and width of the images, for each sample or for all; translations are then relative to it.
         fill_value: of pixels outside of the image, for translation, shear and rotation; None repeats the border.
         interp_type: of translation, shear and rotation: INTERP_LINEAR (the default) or INTERP_NN.
-        max_translate_abs: maximum translation in pixels, or those of height and width; without `shape` only.
+        max_translate_abs: maximum translation in pixels, or a pair for height and width; without `shape` only.
             Default: 100.
-        max_translate_rel: maximum translation as a fraction of `shape`, or those of height and width. Default: 100/224.
+        max_translate_rel: maximum translation as a fraction of `shape`, or a pair for height and width. Default: 100/224.
         seed: of the random numbers.
         monotonic_mag: whether each augmentation changes more with a higher bin. If False, colors, posterize and
             solarize have the ranges of AutoAugment.
@@ -84,7 +84,7 @@ def apply_rand_augment(
         m: magnitude bin, from 0 to ``num_magnitude_bins - 1``.
         num_magnitude_bins: number of bins that the ranges of magnitudes are divided into.
         seed: of the random numbers.
-        kwargs: arguments of the augmentations; each gets those that it has.
+        kwargs: arguments of the augmentations; each gets the arguments that it has.
 
     Raises:
         ArgumentError: `n`, `m` or the number of bins is wrong, or there are no augmentations.
@@ -123,7 +123,7 @@ def get_rand_augment_suite(
 
     Args:
         use_shape: whether translations are relative to the shape of the image.
-        max_translate_abs: maximum translation in pixels, without `use_shape`; or those of height and width. Default: 100.
+        max_translate_abs: maximum translation in pixels, without `use_shape`; or a pair for height and width. Default: 100.
         max_translate_rel: maximum translation as a fraction, with `use_shape`. Default: 100/224.
     """
     return [

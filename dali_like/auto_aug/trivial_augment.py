@@ -40,9 +40,9 @@ def trivial_augment_wide(
         shape: height and width of the images, for each sample or for all; translations are then relative to it.
         fill_value: of pixels outside of the image, for translation, shear and rotation; None repeats the border.
         interp_type: of translation, shear and rotation: INTERP_LINEAR (the default) or INTERP_NN.
-        max_translate_abs: maximum translation in pixels, or those of height and width; without `shape` only.
+        max_translate_abs: maximum translation in pixels, or a pair for height and width; without `shape` only.
             Default: 32.
-        max_translate_rel: maximum translation as a fraction of `shape`, or those of height and width. Default: 1.
+        max_translate_rel: maximum translation as a fraction of `shape`, or a pair for height and width. Default: 1.
         seed: of the random numbers.
         excluded: names of augmentations to leave out.
 
@@ -72,7 +72,7 @@ def apply_trivial_augment(
         data: the samples.
         num_magnitude_bins: number of bins that the ranges of magnitudes are divided into.
         seed: of the random numbers.
-        kwargs: arguments of the augmentations; each gets those that it has.
+        kwargs: arguments of the augmentations; each gets the arguments that it has.
 
     Raises:
         ArgumentError: there are no augmentations, or the number of bins is wrong.
@@ -102,7 +102,7 @@ def get_trivial_augment_wide_suite(
 
     Args:
         use_shape: whether translations are relative to the shape of the image.
-        max_translate_abs: maximum translation in pixels, without `use_shape`; or those of height and width. Default: 32.
+        max_translate_abs: maximum translation in pixels, without `use_shape`; or a pair for height and width. Default: 32.
         max_translate_rel: maximum translation as a fraction, with `use_shape`. Default: 1.
     """
     return [

@@ -131,7 +131,7 @@ def statistics_of(
         batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,
         made_bytes=counts.made_bytes,
-        logical_shards=len(cast("PositionSampler", options.index_sampler).owned) if options.is_sharded else None,
+        logical_shards=_shards_of_one_worker(options),
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
         large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
         caches=caches,
@@ -158,6 +158,13 @@ def _length_of(dataset: Any) -> int | None:
         return len(dataset)
     except Exception:  # iterable, endless, or code of the user that fails: statistics do without
         return None
+
+
+def _shards_of_one_worker(options: LoaderOptions) -> int | None:
+    """Return the number of logical shards of this rank if each is of one worker; see `dali_like.data.shard_iterators`."""
+    if not options.is_sharded or options.dataset.ends_in_map:
+        return None
+    return len(cast("PositionSampler", options.index_sampler).owned)
 
 
 def _has_processes(options: LoaderOptions) -> bool:

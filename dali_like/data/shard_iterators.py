@@ -7,6 +7,9 @@ has a part, and the batch a task, for each worker that has some of the positions
     logical shards           0  2  4  6  8
     workers                  0  1  0  1  0        parts: worker 0 for 0, 4, 8; worker 1 for 2, 6
 
+If a rank has fewer shards than workers, and the last stage is a map, several workers share a shard. Each has a walk through
+it, calls the function of the map for its own positions, and skips the others.
+
 With the default collation, each worker writes its elements into the rows of the batch. Otherwise, the worker that has all
 positions of a batch collates it, or else this process does.
 
@@ -76,10 +79,15 @@ class ShardProgress:
         shards = {positions[place] % self.num_shards for place in places}
         return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
 
-    def note(self, answer: PositionsAnswer) -> None:
-        """Record the states of an answer that belongs to a returned batch."""
-        self.states.update(answer.states)
-        self.ended.update(answer.ended)
+    def note(self, answers: Iterable[PositionsAnswer]) -> None:
+        """Record the states of the answers that belong to a returned batch."""
+        last: dict[int, ShardState] = {}
+        for answer in answers:
+            self.ended.update(answer.ended)
+            for shard, state in answer.states.items():
+                if shard not in last or last[shard].taken < state.taken:  # several workers may share the shard
+                    last[shard] = state
+        self.states.update(last)
 
     def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
         """Whether a batch is left out."""
@@ -140,7 +148,7 @@ class ShardSerialIterator(SerialIterator):
         local.watch = watch = meter.begin()
         try:
             answer = self._fetcher.take_positions(request, part, local, None)
-            self.progress.note(answer)
+            self.progress.note([answer])
             if self.progress.is_dropped([answer]):
                 return _EMPTY
             self._counters.samples += len(answer.found)
@@ -163,11 +171,15 @@ class ShardWorkerIterator(WorkerIterator):
     ) -> None:
         assert isinstance(indices, PositionIterator)
         self.progress = ShardProgress(options, indices)
-        self._owners = {shard: place % options.num_workers for place, shard in enumerate(self.progress.sampler.owned)}
+        sampler, num_workers = self.progress.sampler, options.num_workers
+        step = len(sampler.owned) if sampler.dataset.ends_in_map else num_workers
+        self._workers_of = {
+            shard: range(place % num_workers, num_workers, step) for place, shard in enumerate(sampler.owned)
+        }
         super().__init__(options, state, indices, workers)
-        if len(self._owners) < options.num_workers:
+        if len(sampler.owned) < num_workers and not sampler.dataset.ends_in_map:
             warn(
-                f"this rank has fewer logical shards ({len(self._owners)}) than workers ({options.num_workers}), so some "
+                f"this rank has fewer logical shards ({len(sampler.owned)}) than workers ({num_workers}), so some "
                 "workers are idle. Use fewer workers, or describe the dataset with more shards: with_options(shards=...)",
                 UserWarning,
             )
@@ -190,7 +202,9 @@ class ShardWorkerIterator(WorkerIterator):
         progress = self.progress
         places: dict[int, list[int]] = {}
         for place in progress.remaining(positions):
-            places.setdefault(self._owners[positions[place] % progress.num_shards], []).append(place)
+            number, shard = divmod(positions[place], progress.num_shards)
+            among = self._workers_of[shard]
+            places.setdefault(among[number % len(among)], []).append(place)
         request = PositionsRequest(
             self._seed,
             self._num_begun,
@@ -214,8 +228,8 @@ class ShardWorkerIterator(WorkerIterator):
     def _batch_of(self, response: Response, workers: LoaderWorkers) -> Any:
         """Return the batch of a response, or `_EMPTY`. Record the schema of its elements, and the states of shards."""
         answers: dict[int, PositionsAnswer] = response.messages()
+        self.progress.note(answers.values())
         for answer in answers.values():
-            self.progress.note(answer)
             self._counters.samples += len(answer.found)
         if self.progress.is_dropped(list(answers.values())):
             return _EMPTY

@@ -568,7 +568,7 @@ class Pipeline:
         *,
         policy: Policy = "same",
         consumers: int = 1,
-        lead: int = 2,
+        lead: int = 1,
         consumer_timeout_s: float | None = None,
     ) -> Server:
         """Lend the batches to other processes of this user, which call `dali_like.connect` with the same path.

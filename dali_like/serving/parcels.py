@@ -34,6 +34,8 @@ _BYTE = np.dtype(np.uint8)
 _MAP_NORESERVE = 0x4000  # see mmap(2); Python 3.11 does not have it
 #: Unused extents of each size that are kept for the next parcels.
 _MOST_FREE = 8
+#: They are freed when this many parcels have had other sizes. The first batches of workers are copied, and later ones not.
+_PARCELS_TO_FREE = 8
 
 
 class Place(NamedTuple):
@@ -89,6 +91,8 @@ class Packer:
         self.space = SharedSpace.create()
         self.number = self.files.number_of(self.space)
         self._free: dict[int, list[int]] = {}
+        self._count = 0
+        self._last_use: dict[int, int] = {}  # of each size: the number of parcels until then
 
     def pack(self, batch: Any) -> Parcel:
         """Pack a batch. The caller keeps the batch as long as the parcel is in use.
@@ -122,13 +126,19 @@ class Packer:
 
     def free(self, parcel: Parcel) -> None:
         """Reuse or free the extent of a parcel that no consumer reads anymore."""
-        kept = self._free.setdefault(parcel.capacity, [])
-        if len(kept) < _MOST_FREE:
+        kept = self._free.setdefault(parcel.capacity, []) if parcel.capacity in self._last_use else None
+        if kept is not None and len(kept) < _MOST_FREE:
             kept.append(parcel.offset)
         else:
             self.space.free(parcel.offset, parcel.capacity)
 
     def _take(self, capacity: int) -> int:
+        self._count += 1
+        self._last_use[capacity] = self._count
+        for size in [size for size, count in self._last_use.items() if self._count - count > _PARCELS_TO_FREE]:
+            del self._last_use[size]
+            for offset in self._free.pop(size, ()):
+                self.space.free(offset, size)
         kept = self._free.get(capacity)
         return kept.pop() if kept else self.space.take(capacity, capacity)
 

@@ -61,7 +61,8 @@ class Connection(Descriptor):
 
     Attributes:
         peer: process id of the other side; 0 if it is in another namespace.
-        peer_end: readable when that process has ended; None without a process id.
+        peer_end: readable when that process has ended. None: without a process id, and where the system has no such
+            descriptors. The end of the socket then tells, once no child of that process has it open.
     """
 
     peer_end: Descriptor | None = None
@@ -79,9 +80,7 @@ class Connection(Descriptor):
             )
         self.peer = peer
         if peer > 0:
-            # If the process has ended by now, its number may be another's; but then the socket is at its end, too.
-            with contextlib.suppress(ProcessLookupError):
-                self.peer_end = Descriptor(os.pidfd_open(peer))
+            self.peer_end = _end_of(peer)
 
     def send(self, kind: Kind, *words: int, text: str = "", fd: int | None = None) -> bool:
         """Send a record. Return False if the other side is gone, or does not read."""
@@ -230,6 +229,17 @@ def private_address(path: str) -> Iterator[str]:
         yield f"/proc/self/fd/{opened}/{name}"
     finally:
         os.close(opened)
+
+
+def _end_of(pid: int) -> Descriptor | None:
+    """Return a descriptor that is readable when a process has ended; None if it has ended, or the system refuses."""
+    try:
+        return Descriptor(os.pidfd_open(pid))
+    except OSError as error:
+        # After its end, the number may be another process's; but then the socket is at its end, too.
+        if error.errno in (errno.ESRCH, errno.ENOSYS, errno.EPERM):
+            return None
+        raise
 
 
 def _new_socket() -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -339,6 +340,56 @@ def test_idle_workers_are_named() -> None:
         assert list(loader) == [[0, 2]]
     assert loader.statistics().sources[0].logical_shards == 1
     assert "; 1 without a logical shard, so idle" in str(loader.report())
+
+
+def with_pid(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+def dying_at_5(path: Path, number: int) -> tuple[int, int]:
+    if number == 5 and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return with_pid(number)
+
+
+def first_of_pairs(number: int) -> bool:
+    return number % 4 < 2
+
+
+@pytest.mark.parametrize(("batch_size", "shards", "workers"), [(4, 1, 3), (3, 2, 3), (5, 2, 4), (1, 1, 2)])
+def test_workers_share_a_shard_whose_last_stage_is_a_map(batch_size: int, shards: int, workers: int) -> None:
+    dataset = numbers(48, shards=shards, keep=first_of_pairs).map(with_pid)
+    each = loader(dataset, batch_size, workers)
+
+    found = joined(each)
+
+    assert [number for number, _ in found] == [number for number in range(48) if first_of_pairs(number)]
+    assert len({pid for _, pid in found}) == workers
+    assert "idle" not in str(each.report())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_state_of_a_shared_shard_is_behind_all_of_its_workers(steps: int) -> None:
+    dataset = numbers(24, shards=1).map(negated)
+    each = loader(dataset, 3, 2)
+    batches = iter(each)
+    delivered = [next(batches) for _ in range(steps)]
+    state = through_json(each.state_dict())
+    assert state["states"]["0"][0] == 3 * steps
+    resumed = loader(dataset, 4, 3)
+    resumed.load_state_dict(state)
+
+    assert joined(delivered) + joined(resumed) == [-number for number in range(24)]
+
+
+def test_another_worker_continues_in_a_shared_shard(tmp_path: Path) -> None:
+    dataset = numbers(12, shards=1).map(functools.partial(dying_at_5, tmp_path / "dead"))
+
+    found = joined(loader(dataset, 3, 2))
+
+    assert [number for number, _ in found] == list(range(12))
+    assert len({pid for _, pid in found}) == 3
 
 
 # Collation
@@ -841,10 +892,6 @@ def test_a_batch_may_come_after_a_timeout(tmp_path: Path) -> None:
 
     assert [*delivered, wait_until(next_or_none, "the batch")] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert list(batches) == []
-
-
-def with_pid(number: int) -> tuple[int, int]:
-    return number, os.getpid()
 
 
 def test_persistent_workers_serve_all_epochs() -> None:

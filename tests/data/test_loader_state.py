@@ -44,11 +44,11 @@ def rest_of(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize(("workers", "method"), [(0, "fork"), (1, "thread"), (2, "fork")])
 @pytest.mark.parametrize("options", [{"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}], ids=str)
-def test_what_is_missing_comes_after_any_batch(kind: str, workers: int, options: Any) -> None:
+def test_what_is_missing_comes_after_any_batch(kind: str, workers: int, method: str, options: Any) -> None:
     def make() -> DataLoader[Any]:
-        return loader_of(KINDS[kind](10), workers, **options)
+        return loader_of(KINDS[kind](10), workers, method, **options)
 
     expected = all_of(make())
 
@@ -298,17 +298,19 @@ def test_an_error_counts_as_a_batch(dataset: Any, workers: int) -> None:
 # Later epochs
 
 
-@pytest.mark.parametrize("after", [0, 1, 3, 5])
+LATER: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+    "shuffled": ({"shuffle": True}, (0, 1, 3, 5)),
+    "in order": ({}, (0, 1, 3, 5)),
+    "workers": ({"workers": 2, "shuffle": True}, (0, 1, 3, 5)),
+    "workers in order": ({"workers": 2}, (3,)),
+    "persistent workers": ({"workers": 2, "shuffle": True, "persistent_workers": True}, (1, 5)),
+    "epochs ahead": ({"workers": 2, "shuffle": True, "prefetch_epochs": True}, (0, 3)),
+}
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"shuffle": True}, id="shuffled"),
-        pytest.param({}, id="in order"),
-        pytest.param({"workers": 2, "shuffle": True}, id="workers"),
-        pytest.param({"workers": 2}, id="workers in order"),
-        pytest.param({"workers": 2, "shuffle": True, "persistent_workers": True}, id="persistent workers"),
-        pytest.param({"workers": 2, "shuffle": True, "prefetch_epochs": True}, id="epochs ahead"),
-    ],
+    ("options", "after"),
+    [pytest.param(options, after, id=f"{name}, {after}") for name, (options, points) in LATER.items() for after in points],
 )
 def test_later_epochs_are_those_of_a_run_that_was_not_interrupted(after: int, options: Any) -> None:
     def make() -> DataLoader[Any]:

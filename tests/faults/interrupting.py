@@ -79,5 +79,5 @@ def wait_until_no_child_is_left() -> None:
     wait_until(lambda: not children(), "the end of all processes", GONE_S)
 
 
-#: Where every point needs workers of its own, only every so many are tried.
-STRIDE = 37
+#: Where every point needs workers of its own, only every so many are tried. A prime number meets all parts of loops.
+STRIDE = 37 if os.environ.get("PARITY") == "full" else 61

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,3 +161,16 @@ def _session_of(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return -1
+
+
+#: The fixture `start`: it starts a program, from `parts`, `arguments` and `flags` of `Program`.
+StartProgram = Callable[..., Program]
+
+
+def assert_is_interrupted(program: Program) -> None:
+    """The program must end by Ctrl-C with the traceback of its main process, and with nothing else."""
+    end = program.end()
+    assert end.stderr.count("Traceback (most recent call last)") == 1, end.stderr
+    assert end.stderr.startswith("Traceback"), end.stderr
+    assert end.stderr.endswith("\nKeyboardInterrupt\n"), end.stderr
+    assert end.status == -signal.SIGINT

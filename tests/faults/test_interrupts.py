@@ -7,11 +7,8 @@ moments; and as SIGINT at each point in turn at which the interpreter looks for 
 from __future__ import annotations
 
 import itertools
-import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,26 +17,9 @@ import pytest
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
 from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from tests.faults.programs import Program
+from tests.faults.programs import StartProgram, assert_is_interrupted
 
 BATCH_SIZE = 4
-
-StartProgram = Callable[..., Program]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartProgram]:
-    """Starts a program; see `Program`. In the end it must have left neither processes nor files behind."""
-    programs: list[Program] = []
-
-    def start(*parts: str, arguments: tuple[str, ...] = ()) -> Program:
-        programs.append(Program(tmp_path, parts, arguments))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.finish()
-
 
 # One traceback
 
@@ -65,15 +45,6 @@ SLOW = """
 
     pipe = numbers()
 """
-
-
-def assert_is_interrupted(program: Program) -> None:
-    """The program must end by Ctrl-C with the traceback of its main process, and with nothing else."""
-    end = program.end()
-    assert end.stderr.count("Traceback (most recent call last)") == 1, end.stderr
-    assert end.stderr.startswith("Traceback"), end.stderr
-    assert end.stderr.endswith("\nKeyboardInterrupt\n"), end.stderr
-    assert end.status == -signal.SIGINT
 
 
 class TestCtrlC:

@@ -60,11 +60,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been repla
 
 #: Of an epoch of `Samples`.
 LENGTH = 12
-NUM_KILLS = 100
+NUM_KILLS = 50
 #: The name in messages of the batch with sample 6, for batched requests.
 TOGETHER = "batch 1 (indices 4, 5, 6, 7)"
 #: Kinds of loaders, without kinds that behave like another one here.
 MAIN_KINDS = [kind for kind in KINDS if kind != "__getitems__"]
+ONE_OF_EACH = ("iterable", "sample by sample")
 MAP_KINDS = [kind for kind in KINDS if kind != "iterable"]
 
 
@@ -81,10 +82,13 @@ def workers_of(batches: Any) -> list[int]:
 
 
 class TestAWorkerThatDies:
-    @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize(
-        ("crash", "way"),
-        [*((crash, "fork") for crash in ("SIGKILL", "SIGSEGV", "os._exit(3)", "sys.exit()")), ("SIGKILL", "spawn")],
+        ("crash", "way", "kind"),
+        [
+            *(("SIGKILL", "fork", kind) for kind in KINDS),
+            *((crash, "fork", kind) for crash in ("SIGSEGV", "os._exit(3)", "sys.exit()") for kind in ONE_OF_EACH),
+            *(("SIGKILL", "spawn", kind) for kind in ONE_OF_EACH),
+        ],
     )
     def test_is_replaced_without_a_trace_in_the_batches(self, crash: str, way: str, kind: str, tmp_path: Path) -> None:
         loader = make_loader(kind, way, Happening({0, 6, 21, 47}, CRASHES[crash], tmp_path), worker_restarts=None)

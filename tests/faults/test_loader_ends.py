@@ -6,8 +6,7 @@ import itertools
 import os
 import signal
 import textwrap
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import LostItemError
 from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from tests.faults.programs import GONE_S, Program
+from tests.faults.programs import GONE_S, StartProgram, assert_is_interrupted
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")
@@ -24,23 +23,6 @@ STRICT = ("-X", "dev", "-W", "error")
 STRICT_BUT_FORKING = (*STRICT, "-W", "ignore::DeprecationWarning")
 
 BATCH_SIZE = 4
-
-StartProgram = Callable[..., Program]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartProgram]:
-    """Starts a program; see `Program`. In the end it must have left neither processes nor files behind."""
-    programs: list[Program] = []
-
-    def start(*parts: str, arguments: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Program:
-        programs.append(Program(tmp_path, parts, arguments, flags))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.finish()
-
 
 #: Loaders of the numbers from 0 on.
 KINDS = ("samples", "batches", "iterable", "serial")
@@ -94,15 +76,6 @@ HANGING = """
             while time.monotonic() < end:
                 time.sleep(0.001)
 """
-
-
-def assert_is_interrupted(program: Program) -> None:
-    """The program must end by Ctrl-C with the traceback of its main process, and with nothing else."""
-    end = program.end()
-    assert end.stderr.count("Traceback (most recent call last)") == 1, end.stderr
-    assert end.stderr.startswith("Traceback"), end.stderr
-    assert end.stderr.endswith("\nKeyboardInterrupt\n"), end.stderr
-    assert end.status == -signal.SIGINT
 
 
 class TestCtrlC:

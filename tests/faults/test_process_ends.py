@@ -7,8 +7,7 @@ import itertools
 import signal
 import textwrap
 import weakref
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,29 +17,12 @@ import pytest
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
-from tests.faults.programs import GONE_S, Program
+from tests.faults.programs import GONE_S, Program, StartProgram
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")
 #: Except that programs fork while they have threads, which Python 3.12 warns of.
 STRICT_BUT_FORKING = (*STRICT, "-W", "ignore::DeprecationWarning")
-
-StartProgram = Callable[..., Program]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[StartProgram]:
-    """Starts a program; see `Program`. In the end it must have left neither processes nor files behind."""
-    programs: list[Program] = []
-
-    def start(*parts: str, arguments: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Program:
-        programs.append(Program(tmp_path, parts, arguments, flags))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.finish()
-
 
 #: Builds a pipeline whose workers wait for the next task, or hang in a callback, and then ends in the given way.
 ENDING = """

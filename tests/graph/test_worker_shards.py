@@ -102,7 +102,7 @@ def test_turns_do_not_depend_on_who_is_fast(tmp_path: Path) -> None:
     depth=st.integers(1, 6),
     takes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_lengths_depths_and_resets(lengths: Sequence[int], depth: int, takes: Sequence[int]) -> None:
     expected = [*merged(lengths), END]
 
@@ -439,7 +439,7 @@ def resumed(source: Any, checkpoint: bytes, count: int, options: dict[str, Any])
         return outcomes(pipe, count)
 
 
-@pytest.mark.parametrize(("cycle", "step"), [(None, 1), ("no", 3), ("quiet", 3)])
+@pytest.mark.parametrize(("cycle", "step"), [(None, 2), ("no", 5), ("quiet", 5)])
 def test_checkpoint_at_every_position(cycle: str | None, step: int) -> None:
     lengths = (2, 0, 4)
     total = 2 * (len(merged(lengths)) + 1)

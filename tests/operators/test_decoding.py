@@ -9,14 +9,14 @@ import pytest
 
 pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
-skimage_data = pytest.importorskip("skimage.data")
+pytest.importorskip("skimage")
 
-from dali_like import fn, types  # noqa: E402
-from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleError  # noqa: E402
-from dali_like.images.decode import decode_image  # noqa: E402
-from dali_like.types import ANY_DATA  # noqa: E402
-from tests.image_files import FILES, as_file, image_file, jpeg_promising, png_promising, with_pillow  # noqa: E402
-from tests.operators.running import WAYS, batches, run  # noqa: E402
+from dali_like import fn, types
+from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleError
+from dali_like.images.decode import decode_image
+from dali_like.types import ANY_DATA
+from tests.image_files import FILES, as_file, image_file, jpeg_promising, photograph, png_promising, with_pillow
+from tests.operators.running import WAYS, batches, run
 
 ONE_OF_EACH = ["jpeg_420", "jpeg_gray", "png_rgb", "png_gray_16", "webp_lossy", "bmp_palette", "tiff_rgb"]
 
@@ -213,7 +213,7 @@ class TestArrays:
 class TestSmallerScales:
     """A photograph of 451x300. Only JPEGs are decoded at a smaller scale, and only if allowed."""
 
-    PHOTOGRAPH = skimage_data.chelsea()
+    PHOTOGRAPH = photograph("chelsea")
     FILE = as_file(with_pillow(PHOTOGRAPH, "JPEG", quality=95))
 
     @pytest.mark.parametrize(

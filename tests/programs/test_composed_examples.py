@@ -11,6 +11,7 @@ import pytest
 
 from dali_like.data import ComposedDataset
 from examples.elastic_run import PARTS, Element, run_in_parts
+from tests.conftest import skip_without
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 2
@@ -33,8 +34,7 @@ def test_pretraining_resumes_on_other_ranks(tmp_path: Path) -> None:
 
 
 def test_vision_language_resumes_on_other_ranks(tmp_path: Path) -> None:
-    for package in ("simplejpeg", "cv2", "skimage", "sklearn"):
-        pytest.importorskip(package)
+    skip_without("simplejpeg", "cv2", "skimage", "sklearn")
 
     rows = run("vision_language", "--folder", tmp_path, "--per-photograph", 6)
 

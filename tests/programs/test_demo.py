@@ -23,6 +23,7 @@ cv2: Any = pytest.importorskip("cv2")
 
 from examples import demo_data  # noqa: E402  (needs OpenCV)
 from examples.demo_data import FolderError, LabeledFiles  # noqa: E402
+from tests.conftest import skip_without  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -221,7 +222,7 @@ def test_the_contact_sheet_shows_every_image_in_its_colors(demo: ModuleType, tmp
 
 
 def test_digits_are_learnt(demo: ModuleType, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
+    skip_without("sklearn")
     digits = demo_data.make_digits(tmp_path)
     order = np.random.default_rng(0).permutation(len(digits.files))
     training, held_out = digits.subset(order[360:]), digits.subset(order[:360])
@@ -229,7 +230,7 @@ def test_digits_are_learnt(demo: ModuleType, tmp_path: Path) -> None:
 
 
 def test_digits_with_wrong_labels_are_not_learnt(demo: ModuleType, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
+    skip_without("sklearn")
     digits = demo_data.make_digits(tmp_path)
     mixed = LabeledFiles(digits.files, np.random.default_rng(0).permutation(digits.labels), digits.names)
     with pytest.raises(demo.DemoError, match="held-out digits are correct after 15 epochs"):
@@ -237,7 +238,7 @@ def test_digits_with_wrong_labels_are_not_learnt(demo: ModuleType, tmp_path: Pat
 
 
 def test_the_whole_demo_on_a_users_folder(demo: ModuleType, user_folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
+    skip_without("sklearn")
     command = demo_command("--data", user_folder, "--output", tmp_path, "--epochs", "2")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

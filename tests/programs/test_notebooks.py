@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-for package in ("nbclient", "ipykernel", "matplotlib", "dill", "cv2", "simplejpeg", "skimage", "sklearn"):
-    pytest.importorskip(package)
+from tests.conftest import skip_without
+
+skip_without("nbclient", "ipykernel", "matplotlib", "dill", "cv2", "simplejpeg", "skimage", "sklearn")
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"

@@ -17,6 +17,7 @@ import cv2
 from examples.demo_data import LabeledFiles
 from examples.photograph_source import DetectionSource, made_up_objects
 from examples.ssd_pipeline import MEAN, SIDE, STD, training
+from tests.conftest import skip_without
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Width in pixels of box edges, where colors mix.
@@ -27,8 +28,7 @@ EDGE = 4
     ("example", "rows"), [("resnet_pipeline", ["16     3x224x224"]), ("ssd_pipeline", ["16     3x300x300"])]
 )
 def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
-    pytest.importorskip("skimage")
-    pytest.importorskip("sklearn")
+    skip_without("skimage", "sklearn")
     options = ["--epochs", "1", "--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--data", tmp_path]
     command = [sys.executable, "-W", "error", "-m", f"examples.{example}", *map(str, options)]
 
@@ -41,8 +41,7 @@ def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
 
 
 def test_the_imagenet_example_reads_folders(tmp_path: Path) -> None:
-    pytest.importorskip("skimage")
-    pytest.importorskip("sklearn")
+    skip_without("skimage", "sklearn")
     options = ["--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--scratch", tmp_path]
     command = [sys.executable, "-W", "error", "-m", "examples.imagenet_pipeline", *map(str, options)]
 

@@ -6,7 +6,9 @@ import builtins
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,28 +51,34 @@ def is_there(path: str, name: str) -> bool:
     return re.search(rf"^\s*(class|def) {name}\b", place.read_text("utf-8"), re.MULTILINE) is not None
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text("utf-8"))
+def found_in_documents(pattern: str) -> Iterator[tuple[Path, Any]]:
+    """Yield the matches of a pattern in all documents, each with its document, as `re.findall` returns them."""
+    for document in DOCUMENTS:
+        for match in re.findall(pattern, document.read_text("utf-8")):
+            yield document, match
 
-    assert [link for link in links if not (document.parent / link).exists()] == []
+
+def test_links_lead_somewhere() -> None:
+    links = found_in_documents(r"\]\((?!https?:)([^)#]+)")
+
+    assert [(document.name, link) for document, link in links if not (document.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_anchors_are_headings(document: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]*\.md)?#([^)]+)\)", document.read_text("utf-8"))
+def test_anchors_are_headings() -> None:
+    links = found_in_documents(r"\]\((?!https?:)([^)#]*\.md)?#([^)]+)\)")
 
     assert [
-        (page, anchor) for page, anchor in links if anchor not in anchors_of(document.parent / page if page else document)
+        (document.name, page, anchor)
+        for document, (page, anchor) in links
+        if anchor not in anchors_of(document.parent / page if page else document)
     ] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_named_files_exist(document: Path) -> None:
+def test_named_files_exist() -> None:
     """Paths are below the root or below the package; a name behind "::" is a class or function of that file."""
-    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)(?:::(\w+))?`", document.read_text("utf-8"))
+    named = found_in_documents(r"`((?:\w+/)+(?:\w+\.py)?)(?:::(\w+))?`")
 
-    assert [(path, name) for path, name in named if not is_there(path, name)] == []
+    assert [(document.name, path, name) for document, (path, name) in named if not is_there(path, name)] == []
 
 
 def test_layers_have_their_first_files() -> None:

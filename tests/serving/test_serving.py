@@ -3,6 +3,7 @@
 # ruff: noqa: SIM117, PT012  # one context per side of the connection
 from __future__ import annotations
 
+import errno
 import gc
 import mmap
 import os
@@ -161,11 +162,15 @@ def test_batches_of_workers_are_not_copied(path: str, monkeypatch: pytest.Monkey
         return packed[-1]
 
     monkeypatch.setattr(parcels.Packer, "pack", record)
-    loader = DataLoader(Squares(30), batch_size=3, **WORKERS[1])
+    loader = DataLoader(Squares(90), batch_size=3, **WORKERS[1])
     with loader.serve(path) as server, running(server), connected(server, 1) as (consumer,):
-        assert sum(len(labels_of(batch)) for batch in consumer) == 30
+        assert sum(len(labels_of(batch)) for batch in consumer) == 90
+        wait_until(lambda: not server._open, "the end of the epoch")
+        used_bytes = server._packer.space.used_bytes
     capacities = [parcel.capacity for parcel in packed]
+    assert capacities[0] > 1 << 17
     assert capacities[-1] == mmap.PAGESIZE  # the first batches have shown the schema of the rows
+    assert used_bytes < capacities[0]  # their memory has been freed
 
 
 def test_each_batch_goes_to_one_consumer(path: str) -> None:
@@ -267,6 +272,31 @@ def test_a_killed_consumer_loses_its_leases(path: str) -> None:
             os.kill(pid, signal.SIGKILL)
             assert sum(len(labels_of(batch)) for batch in consumer) == 38
             wait_until(lambda: server.consumer_pids == [os.getpid()], "the end of the other")
+    assert exit_code(pid) == -signal.SIGKILL
+    os.close(read)
+    os.close(write)
+
+
+def test_a_killed_consumer_is_noticed_where_pidfd_open_is_forbidden(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    read, write = os.pipe()
+
+    def hold() -> None:
+        with dali_like.connect(path) as consumer:
+            held = next(consumer)
+            os.write(write, b"x" * len(held[1]))
+            signal.pause()
+
+    pid = forked(hold)
+    with DataLoader(Squares(40), batch_size=2).serve(path, consumers=2) as server, running(server):
+        with connected(server, 1) as (consumer,):
+            labels_of(next(consumer))
+            os.read(read, 2)
+            os.kill(pid, signal.SIGKILL)
+            assert sum(len(labels_of(batch)) for batch in consumer) == 38
     assert exit_code(pid) == -signal.SIGKILL
     os.close(read)
     os.close(write)

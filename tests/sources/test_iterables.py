@@ -40,7 +40,7 @@ from tests.batches import (
     outcomes,
     pipeline_of,
 )
-from tests.conftest import in_both_places, in_processes, wait_until
+from tests.conftest import WAYS, in_both_places, in_processes, wait_until
 
 MIB = 1 << 20
 
@@ -49,6 +49,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("kind", ITERABLES)
+@pytest.mark.parametrize("way", WAYS)  # they are pickled
 def test_iterable_begins_anew_in_each_epoch(kind: str, way: str) -> None:
     with pipeline_of((ITERABLES[kind](), {}), way=way) as pipe:
         assert outcomes(pipe, 3 * LENGTH + 3) == 3 * epoch_of()
@@ -63,6 +64,7 @@ def one_shot(way: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ITERATORS)
+@pytest.mark.parametrize("way", WAYS)  # they are pickled
 def test_iterator_has_one_epoch(kind: str, way: str) -> None:
     if kind not in one_shot(way):
         pytest.skip("generators cannot be pickled")
@@ -605,7 +607,7 @@ def test_an_item_that_raises_is_where_a_sequence_by_getitem_alone_stays(way: str
 # Room
 
 
-def grown(at: Iterable[int], size: int = 8 * MIB) -> Callable[[int], Any]:
+def grown(at: Iterable[int], size: int = 2 * MIB) -> Callable[[int], Any]:
     """Makes batches of samples of different lengths that at some numbers are far larger than before."""
 
     def make(number: int) -> list[NDArray[Any]]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, errors, fn, pipeline_def
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.types import NO_TYPE, STRING, DALIDataType, SampleInfo, to_dali_type, to_numpy_type
-from tests.conftest import in_both_places, in_processes, wait_until
+from tests.conftest import WAYS, in_both_places, in_processes, wait_until
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -119,6 +119,7 @@ def make_callables() -> dict[str, Callable[[SampleInfo], NDArray[Any]]]:
 
 
 @pytest.mark.parametrize("kind", make_callables())
+@pytest.mark.parametrize("way", WAYS)  # they are pickled
 def test_any_callable_may_be_a_source(kind: str, way: str, make_pipeline: MakePipeline) -> None:
     source = make_callables()[kind]
 

@@ -87,7 +87,7 @@ class Augmentation:
             data: the samples.
             magnitude_bin: from 0 to ``num_magnitude_bins - 1``, the same for all samples or one for each sample.
             num_magnitude_bins: the number of bins that `mag_range` is divided into.
-            kwargs: arguments of `op`; those that `op` does not have are ignored.
+            kwargs: arguments of `op`; unknown arguments are ignored.
 
         Raises:
             ArgumentError: magnitudes or bins are missing or wrong.

@@ -32,7 +32,7 @@ class BlockStage(Stage):
         return (self.input,)
 
     def admitted(self, element: Any) -> Any:
-        """Return what `drafts` gets of an input. The input of an exception is left out, and the next output raises it."""
+        """Return the argument of `drafts` for an input. Exceptions are left out, and the next output raises them."""
         return element
 
     def block_size(self, place: Place, numbers: tuple[int, int, int]) -> int:

@@ -82,7 +82,7 @@ class FilePart:
     """One of several files, which is read in order. A part of a source; see `dali_like.sources.composed.inputs.Part`.
 
     Attributes:
-        records: those of the file.
+        records: the records of the file.
         name: for messages.
     """
 
@@ -138,7 +138,7 @@ class ChunkReader(Sequence[Any]):
 
     @property
     def most_ahead(self) -> int:
-        """The number of chunks to request ahead: a fair share of what the process may."""
+        """The number of chunks to request ahead: a fair share of the limit of the process."""
         if not self._source.is_remote:
             return 0
         share = _AHEAD_BYTES // len(self._background.readers)
@@ -238,7 +238,7 @@ class ChunkReader(Sequence[Any]):
 
 
 def opened(source: Any, keep: int = _KEEP) -> Any:
-    """Return what an evaluator indexes: a reader of files, or the source itself."""
+    """Return the object that an evaluator indexes: a reader of files, or the source itself."""
     return source.reader(keep) if isinstance(source, ChunkedFiles) else source
 
 

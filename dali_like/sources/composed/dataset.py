@@ -279,6 +279,11 @@ class ComposedDataset:
         return (self._num_shards or DEFAULT_SHARDS) if self._stage.is_sharded else None
 
     @property
+    def ends_in_map(self) -> bool:
+        """Whether the last stage is a `map`. Several workers can then share a logical shard."""
+        return isinstance(self._stage, Map)
+
+    @property
     def description(self) -> list[str]:
         """One line for each stage and input, the last stage first, inputs indented."""
         return self._stage.outline()
@@ -493,7 +498,7 @@ class ComposedDataset:
           ``length`` is repeated, so that all packs have ``most_segments + 2`` entries. Further fields have
           ``<field>_cu_seqlens``.
 
-        The names are those of Grain. Elements without any entry are left out.
+        Grain has the same names. Elements without any entry are left out.
 
         Args:
             length: of a pack, if the elements are arrays; their field is named "tokens". Or a mapping from field to length,
@@ -766,7 +771,7 @@ class ComposedDataset:
         return ComposedIterator(self)
 
     def elements(self) -> Elements:
-        """Return what evaluates the dataset in this process."""
+        """Return the evaluator of the dataset for this process."""
         return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS)
 
     def checked_state(
@@ -774,10 +779,10 @@ class ComposedDataset:
     ) -> dict[str, Any]:
         """Return a state, or merged states, of this dataset; see `dali_like.sources.composed.states.checked_state`.
 
-        Parts of the description that may have changed are those of this dataset in the result.
+        If parts of the description may have changed, the result has the parts of this dataset.
 
         Args:
-            owned: logical shards whose draws are checked if weights may change; default: those in the state.
+            owned: logical shards whose draws are checked if weights may change; default: all in the state.
         """
         checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
         if "weights" in allow_change:

@@ -55,7 +55,7 @@ def check_weights(
 
     Args:
         state: of a dataset with the same stages, but for weights.
-        owned: the logical shards to check; default: those in the state.
+        owned: the logical shards to check; default: all in the state.
 
     Raises:
         CheckpointError: some positions with other weights have been drawn already.
@@ -295,7 +295,7 @@ class InputReport:
 
     Attributes:
         name: of the input.
-        samples: elements. In the state of a rank, those of its shards.
+        samples: elements. In the state of a rank, only elements of its shards.
         epochs: the same in epochs of the input; None if its length is unknown.
         tokens: the sum of their costs, estimated from the mean of up to 100 elements; None without a function.
     """

@@ -141,7 +141,7 @@ class _OpenPart:
 
 
 class _PartsWalk(ShardWalk):
-    """The state is the number of parts that have been begun, the turn, and for each of those that are open its number among
+    """The state is the number of parts that have been begun, the turn, and for each open part its number among
     the parts of the shard and the number of its next record.
     """
 

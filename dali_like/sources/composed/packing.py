@@ -215,7 +215,7 @@ def _bin_for(size: list[float], rooms: list[NDArray[Any]], best: bool) -> int:
 
 @dataclass(frozen=True)
 class FitPack(RegroupingStage):
-    """Packs of whole elements, distributed by `fit`. Those of a block come in random order."""
+    """Packs of whole elements, distributed by `fit`. The packs of a block come in random order."""
 
     layout: PackLayout
     best: bool

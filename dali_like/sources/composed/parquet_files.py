@@ -188,7 +188,7 @@ def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 class _Pieces(io.RawIOBase):
-    """A file of which only some ranges are there."""
+    """A file with some of its ranges in memory."""
 
     def __init__(self, path: str, size: int, starts: list[int], datas: Sequence[Any]) -> None:
         self._path, self._size, self._starts, self._datas = path, size, starts, datas

@@ -2,7 +2,7 @@
 
 Output k of logical shard s of L has the position ``k * L + s``. Rank r of R delivers the positions p with ``p % R == r``.
 So with shards, it owns the shards ``s % R == r``, and R must divide L. A step takes the next ``R * batch_size`` positions of
-the stream; the batch of a rank has those of them that are its own, ascending::
+the stream; the batch of a rank has its own positions among them, ascending::
 
     positions  0  1  2  3 | 4  5  6  7 | 8 ..      two ranks, batches of 2
     rank       0  1  0  1   0  1  0  1   0

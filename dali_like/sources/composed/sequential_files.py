@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
     Attributes:
         path: of the file.
-        number: of the line among those that are not empty.
+        number: of the line, without counting empty lines.
         offset: of its first byte in the decompressed file.
         text: the line.
     """
@@ -75,7 +75,7 @@ class _Compressed:
 
     @contextlib.contextmanager
     def _decompressed(self) -> Iterator[BinaryIO]:
-        """Yield the open file once, and close it. Errors of decompressors become those of readers."""
+        """Yield the open file once, and close it. Errors of decompressors become errors of readers."""
         try:
             with open_in_blocks(self.files, self.path) as stored, _decompressor(self.path, stored) as file:
                 yield file
@@ -158,7 +158,7 @@ class _ForwardFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._position = 0
-        #: The bytes before the end of what has been read from the file.
+        #: The last bytes that have been read from the file.
         self._recent = b""
         self._end = 0
 
@@ -181,7 +181,7 @@ class _ForwardFile:
             raise OSError(f"cannot go back to byte {position} of {self._end}")
 
     def _read_on(self, position: int) -> bool:
-        """Read a part of what lies before a position, and return whether there was any."""
+        """Read some of the bytes before a position, and return whether there were any."""
         self._position = self._end
         return bool(self.read(min(position - self._end, _PASSED_BYTES)))
 

@@ -83,7 +83,7 @@ class SpanFiles(ChunkedFiles):
 
 
 def _chunk_ends(bounds: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64]:
-    """Return the number of records up to the end of each chunk: those that begin in the same `chunk_bytes` of the file."""
+    """Return the number of records up to the end of each chunk: all records that begin in the same `chunk_bytes`."""
     if len(bounds) == 1:
         return np.zeros(0, np.int64)
     begins = np.flatnonzero(np.diff(bounds[:-1] // chunk_bytes)) + 1

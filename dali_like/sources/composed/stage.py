@@ -1,6 +1,6 @@
-"""The contract of stages: what a description consists of, and what evaluates it.
+"""The contract of stages: the parts of a description, and their evaluators.
 
-A `Stage` is a part of a description: immutable, picklable, cheap to copy. `Stage.evaluator` returns what evaluates it in one
+A `Stage` is a part of a description: immutable, picklable, cheap to copy. `Stage.evaluator` returns its evaluator for one
 process: one of two kinds.
 
 - `RandomAccess`: the element at any position is computed by itself. There is no state.
@@ -91,7 +91,7 @@ class Stage(abc.ABC):
 
     @property
     def varies(self) -> bool:
-        """Whether elements may differ from epoch to epoch. By default, if those of an input do, or go on endlessly."""
+        """Whether elements may differ from epoch to epoch. By default, if an input varies or is endless."""
         return any(stage.varies or stage.is_endless for stage in self.inputs)
 
     @property
@@ -111,7 +111,7 @@ class Stage(abc.ABC):
 
     @abc.abstractmethod
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
-        """Return what evaluates the stage in this process."""
+        """Return the evaluator of the stage for this process."""
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         """Return which elements of the inputs the outputs below `end` of an epoch may need, with random access.
@@ -237,7 +237,7 @@ def in_shards(stage: RandomAccess | Sharded, place: Place) -> Sharded:
 
 
 def skip_any(walk: ShardWalk) -> None:
-    """Go past the next output, also past an exception: whoever skips an output does not want it.
+    """Go past the next output, also past an exception, because the output is not wanted.
 
     Raises:
         StopIteration: there is none.

@@ -164,9 +164,12 @@ def checked_state(
     there = _comparable(checked["description"], allow_change)
     for number, (old, new) in enumerate(zip(there, _comparable(description, allow_change), strict=False)):
         if old != new:
+            was, now = checked["description"][number], description[number]
+            is_possible = _comparable([was], ["weights"]) == _comparable([now], ["weights"])
+            way_out = ', or load_state_dict(state, allow_change=["weights"])' if is_possible else ""
             raise _invalid(
-                f"line {number} of the description was {checked['description'][number].strip()!r}, and is "
-                f"{description[number].strip()!r} now. Use the same description"
+                f"line {number} of the description was {was.strip()!r}, and is {now.strip()!r} now. Use the same "
+                f"description{way_out}"
             )
     if len(there) != len(description):
         raise _invalid(f"it is of a description of {len(there)} stages and inputs, and this one has {len(description)}")

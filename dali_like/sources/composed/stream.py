@@ -1,6 +1,6 @@
 """Evaluates a dataset in one process: the elements at positions, and the states of logical shards.
 
-Whoever asks for elements knows the epoch and the position. An `Elements` keeps the walks through shards open. If a walk has
+The caller knows the epoch and the position of each element. An `Elements` keeps the walks through shards open. If a walk has
 gone past the wanted position, or there is none, it opens another one from a state that the caller passes.
 """
 
@@ -16,6 +16,9 @@ from dali_like.sources.composed.stage import Place, RandomAccess, ShardWalk, Sta
 
 __all__ = ["ENDED", "Elements", "ShardState", "ShardEndedError"]
 
+
+#: A walk that is at most this many outputs behind a known state goes on: opening another one may replay a block.
+_MOST_SKIPPED = 64
 
 #: In place of the state of a walk: the shard has ended.
 ENDED = "ended"
@@ -130,7 +133,8 @@ class Elements:
         """Return the walk of a shard before its output number `taken`, or at its end."""
         open_walk = self._walks.get((epoch, shard))
         known = states.get(shard)
-        if open_walk is None or open_walk.taken > taken or (known is not None and open_walk.taken < known.taken <= taken):
+        is_far = known is not None and open_walk is not None and open_walk.taken + _MOST_SKIPPED < known.taken <= taken
+        if open_walk is None or open_walk.taken > taken or is_far:
             begin = known if known is not None and known.taken <= taken else ShardState(0, None)
             is_at_end = begin.state == ENDED
             walk = _EndedWalk() if is_at_end else self._evaluator.open(shard, epoch, begin.state)  # type: ignore[union-attr]

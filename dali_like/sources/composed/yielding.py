@@ -18,7 +18,7 @@ _MOST_EMPTY = 1_000_000
 
 @dataclass(frozen=True)
 class ShardStage(Stage):
-    """A stage of one input that runs in logical shards, whatever the input does."""
+    """A stage of one input that runs in logical shards, even if the input does not."""
 
     input: Stage
 

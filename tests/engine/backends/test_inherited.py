@@ -23,7 +23,7 @@ from dali_like.engine.backends.forkserver import MOST_FDS
 from dali_like.errors import PicklingError
 from dali_like.sources.callback_pickler import dumps
 from dali_like.types import SampleInfo
-from tests.conftest import wait_until
+from tests.conftest import START_METHODS, wait_until
 from tests.faults.processes import children_of, kill_and_wait, workers_of
 
 MakePipeline = Callable[..., Pipeline]
@@ -181,6 +181,7 @@ PRIMITIVES: dict[str, tuple[Callable[[Any], tuple[Any, ...]], Callable[..., Any]
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)
+@pytest.mark.parametrize("start_method", START_METHODS)  # they are pickled
 def test_what_a_worker_does_is_seen(name: str, start_method: str, make_pipeline: MakePipeline) -> None:
     make, act, has_acted = PRIMITIVES[name]
     primitives = make(multiprocessing.get_context(start_method))

@@ -324,7 +324,7 @@ def _assert_disjoint(extents: Sequence[Extent], size: int) -> None:
 
 
 def test_rings_in_any_program() -> None:
-    run_state_machine_as_test(Rings, settings=settings(FIXED, max_examples=80, stateful_step_count=40))
+    run_state_machine_as_test(Rings, settings=settings(FIXED, max_examples=40, stateful_step_count=40))
 
 
 # Pipelines
@@ -530,7 +530,7 @@ class Pipelines(RuleBasedStateMachine):
             self.held.append(Held(view, content_of(view)))
 
 
-@pytest.mark.parametrize(("way", "max_examples"), [("serial", 20), ("fork", 10)])
+@pytest.mark.parametrize(("way", "max_examples"), [("serial", 12), ("fork", 5)])
 def test_pipelines_in_any_program(way: str, max_examples: int) -> None:
     run_state_machine_as_test(
         partial(Pipelines, way), settings=settings(FIXED, max_examples=max_examples, stateful_step_count=30)

@@ -27,7 +27,7 @@ import dali_like
 from dali_like import Pipeline, get_worker_info
 from dali_like.engine.worker.output import LineWriter, marked_stream
 from dali_like.types import SampleInfo
-from tests.conftest import DEADLINE_S
+from tests.conftest import DEADLINE_S, START_METHODS
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -580,6 +580,7 @@ class TestAProgram:
             assert program.wait(DEADLINE_S) == 0
 
     @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    @pytest.mark.parametrize("start_method", START_METHODS)
     def test_runs_with_closed_streams(self, start_method: str, closed: str, tmp_path: Path) -> None:
         with self.start(
             tmp_path, start_method, shell=f"exec {{}} {closed}", stdout=subprocess.PIPE, stderr=subprocess.PIPE

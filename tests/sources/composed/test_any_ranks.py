@@ -44,7 +44,7 @@ def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_
 @in_parts
 def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
     @hypothesis.seed(part)
-    @hypothesis.settings(max_examples=1250 if _IS_FULL else 500)
+    @hypothesis.settings(max_examples=1250 if _IS_FULL else 200)
     @hypothesis.given(st.data())
     def check(data: Any) -> None:
         dataset: ComposedDataset = data.draw(composed_datasets(shards=(12, 4, 60), raising=True))
@@ -61,7 +61,7 @@ def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) ->
 @in_parts
 def test_loaders_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
     @hypothesis.seed(part)
-    @hypothesis.settings(max_examples=63 if _IS_FULL else 20)
+    @hypothesis.settings(max_examples=63 if _IS_FULL else 10)
     @hypothesis.given(st.data())
     def check(data: Any) -> None:
         dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))

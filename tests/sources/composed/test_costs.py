@@ -59,3 +59,18 @@ def test_an_iterator_asks_no_stage_again(monkeypatch: pytest.MonkeyPatch) -> Non
             next(elements)
 
     assert asked == []
+
+
+def test_a_walk_that_is_little_behind_a_known_state_replays_no_block() -> None:
+    """As when several workers share a shard."""
+    kept: list[int] = []
+    dataset = ComposedDataset.source(range(64)).filter(lambda number: kept.append(number) or True)
+    dataset = dataset.shuffle(block=16).with_options(shards=1)
+    behind, ahead = dataset.elements(), dataset.elements()
+    expected = [ahead.at(0, position) for position in range(4)]
+    states = {0: ahead.state(0, 0, 3)}
+    behind.at(0, 0)
+    kept.clear()
+
+    assert behind.at(0, 3, states) == expected[3]
+    assert kept == []

@@ -163,7 +163,7 @@ class TestChangedWeights:
 
     def test_without_permission_they_are_an_error(self):
         running = iter(mix(inputs(), OLD))
-        with pytest.raises(CheckpointError, match="Use the same description"):
+        with pytest.raises(CheckpointError, match=r"Use the same description, or load_state_dict\(state, allow_change="):
             iter(mix(inputs(), NEW)).load_state_dict(running.state_dict())
 
     def test_stages_that_hide_the_position_matter_behind_the_first_element_only(self):
