@@ -44,7 +44,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
 #: Other public names, and their modules.
 _OURS = {
-    "fn": {"external_source": "_external_source"},
+    "fn": {"cache": "_cache", "external_source": "_external_source"},
     "ops": {
         "Compose": "_compose",
         "ExternalSource": "_external_source",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
     "Check",
+    "byte_size",
     "error_policy",
     "flag",
     "is_int",
@@ -45,6 +47,21 @@ def not_negative(name: str, value: Any) -> int:
     if value < 0:
         raise ArgumentError(f"{name} must be an integer from 0 on, not {value!r}")
     return operator.index(value)
+
+
+def byte_size(name: str, value: Any) -> int:
+    """Return a number of bytes, given as such, or as a text like "16GiB" or "500MB".
+
+    Raises:
+        ArgumentTypeError, ArgumentError: it is none.
+    """
+    if not isinstance(value, str):
+        return positive(name, value)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*", value)
+    if match is None:
+        raise ArgumentError(f'{name} should be a number of bytes, such as "16GiB", not {value!r}')
+    number, prefix, binary = match.groups()
+    return positive(name, int(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix or " ")))
 
 
 def flag(name: str, value: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
+    from dali_like.data.cached_dataset import CachedDataset
     from dali_like.data.datasets import (
         ArrayDataset,
         ChainDataset,
@@ -62,6 +63,7 @@ __all__ = [
     "ArrayDataset",
     "BatchSampler",
     "BlockPermutation",
+    "CachedDataset",
     "CenterCrop",
     "ChainDataset",
     "Compose",
@@ -106,6 +108,7 @@ __all__ = [
 
 _PLACES = {
     "dali_like.sources.collate": ("default_collate", "default_collate_fn_map", "default_convert"),
+    "dali_like.data.cached_dataset": ("CachedDataset",),
     "dali_like.data.datasets": (
         "ArrayDataset",
         "ChainDataset",

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
@@ -109,6 +109,7 @@ def statistics_of(
         memory: whether to read the memory use of the processes.
     """
     from dali_like.monitor.gathering import (  # noqa: PLC0415  # programs without statistics do not import them
+        cacheable_bytes,
         loop_statistics,
         measured,
         ring_statistics,
@@ -116,11 +117,13 @@ def statistics_of(
     )
     from dali_like.monitor.process_memory import memory_of  # noqa: PLC0415
     from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics  # noqa: PLC0415
+    from dali_like.sources.caching.element_cache import caches_of  # noqa: PLC0415
     from dali_like.sources.introspection import large_containers  # noqa: PLC0415
 
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
     running = next((workers for workers in worker_sets if any(workers.pids)), None)
+    caches = tuple(cache.statistics() for cache in caches_of(options.dataset))
     dataset = SourceStatistics(
         f"dataset {type(options.dataset).__qualname__}",
         unit="batch" if options.batched and getattr(options.dataset, "__getitems__", None) else "sample",
@@ -131,6 +134,8 @@ def statistics_of(
         logical_shards=_shards_of_one_worker(options),
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
         large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
+        caches=caches,
+        cacheable_bytes=0 if caches else cacheable_bytes(_length_of(options.dataset), counts.made_bytes, counters.samples),
     )
     statistics = Statistics(
         seconds=seconds_since(counters.loop.begin_ns),
@@ -146,6 +151,13 @@ def statistics_of(
     if not memory:
         return statistics
     return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
+
+
+def _length_of(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:  # iterable, endless, or code of the user that fails: statistics do without
+        return None
 
 
 def _shards_of_one_worker(options: LoaderOptions) -> int | None:

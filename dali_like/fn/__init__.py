@@ -5,11 +5,13 @@ Operator functions are made from their descriptions in `dali_like.operators`; ty
 
 from __future__ import annotations
 
+from dali_like.fn._cache import cache  # noqa: F401
 from dali_like.fn._external_source import external_source  # noqa: F401
 from dali_like.fn._lazy_operators import lazy_operators
 
 __getattr__, __dir__ = lazy_operators(
     __name__,
+    "cache",
     "decoders",
     "experimental",
     "external_source",

@@ -19,6 +19,7 @@ from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
 from dali_like.fn import segmentation as segmentation
 from dali_like.fn import transforms as transforms
+from dali_like.fn._cache import cache as cache
 from dali_like.fn._external_source import external_source as external_source
 
 _Constant: TypeAlias = _Fixed | float | _Sequence[float] | NDArray[Any]

@@ -101,6 +101,9 @@ def external_source(
             they are left out. "pad": the first samples are repeated. In both cases all ranks have equally many full batches.
             "uneven": the first ranks have a last batch, or a part of one, and the others have none. Required if the length
             of an epoch is unknown.
+        cache: stores what a callable returns, and calls it once for each sample, or with ``batch=True`` for each batch: the
+            limit of the memory, such as "16GiB", or a dict with the arguments of `fn.cache`. The callable must return the
+            same for the same position in each epoch. Of a composed dataset, the elements are stored.
         concurrency: samples that a coroutine function computes at once in each worker. Default: all samples of its task,
             its share of a batch.
 

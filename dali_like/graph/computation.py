@@ -219,7 +219,10 @@ class Computation:
             info = batch_id.info(i)
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(
-                samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype), local.times_ns
+                samples,
+                info,
+                lambda output, shape, dtype: memory[output].empty(i, shape, dtype),
+                times_ns=local.times_ns,
             )
             for output, result in zip(memory, results, strict=True):
                 if result is not None:

@@ -29,6 +29,7 @@ from dali_like.engine.memory.protocol import UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
 from dali_like.errors import DefinitionError
+from dali_like.graph.cache_operator import bind_caches, check_positions
 from dali_like.graph.nodes import (
     ConstantNode,
     DataNode,
@@ -42,7 +43,18 @@ from dali_like.graph.nodes import (
 from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
-from dali_like.graph.program import Key, Program, ProgramContext, ProgramStep, key, make_program, make_step
+from dali_like.graph.program import (
+    NOT_RECALLED,
+    Key,
+    Program,
+    ProgramContext,
+    ProgramStep,
+    Recalled,
+    key,
+    make_program,
+    make_step,
+    memories_of,
+)
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import CallContext, SampleInfo, current_call
 
@@ -134,6 +146,7 @@ def place(
     """
     limit_bytes = image_limit_bytes(arguments) if graph.operators else 0
     operators = _implementations(graph, adapted_operators(graph, seen))
+    operators = bind_caches(graph, operators, arguments.batch_size or 0, entropy)
     context = ProgramContext(operators, seen, _random_keys(graph.operators, entropy), limit_bytes, producer_names(graph))
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
@@ -142,6 +155,8 @@ def place(
             own = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
             if _may_be_fused(source.external) and (nodes := _without_partial_results(graph, own)):
                 fusions[source] = _fuse(graph, source, nodes, context)
+    inside = {node for fusion in fusions.values() for node in fusion.operators}
+    check_positions(graph, [node for node in graph.operators if node not in inside])
     return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
 
 
@@ -375,6 +390,9 @@ class _FusedCallback:
 
     def __call__(self, info: SampleInfo) -> tuple[Any, ...]:
         call = current_call.get()
+        recalled = self._program.recall(info) if self._program.caches else NOT_RECALLED
+        if recalled.is_complete:
+            return self._run([None] * len(self._declared), call, info, recalled)
         # The memory in the batch is for the results of the operators, not for the sample itself.
         current_call.set(call._replace(empty=None))
         callback = self._source.callback
@@ -382,16 +400,18 @@ class _FusedCallback:
             sample = callback(info) if call.watch is None else call.watch.timed_within(callback)(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info)
+        return self._operate(sample, call, info, recalled)
 
-    def _operate(self, sample: Any, call: CallContext, info: SampleInfo) -> tuple[Any, ...]:
+    def _operate(self, sample: Any, call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         """Return the results for a sample of the source."""
-        source = self._source
-        samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, source))]
+        samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, self._source))]
+        return self._run(samples, call, info, recalled)
+
+    def _run(self, samples: Sequence[Any], call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         empty = call.empty
         place = None if empty is None else lambda export, shape, dtype: empty(info, export, shape, dtype)
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
-        return self._program.run(samples, info, place, times_ns)
+        return self._program.run(samples, info, place, recalled.results, times_ns)
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self._source, self._declared[output]
@@ -407,12 +427,15 @@ class _AsyncFusedCallback(_FusedCallback):
 
     async def __call__(self, info: SampleInfo) -> tuple[Any, ...]:  # type: ignore[override]
         call = current_call.get()
+        recalled = self._program.recall(info) if self._program.caches else NOT_RECALLED
+        if recalled.is_complete:
+            return self._run([None] * len(self._declared), call, info, recalled)
         current_call.set(call._replace(empty=None))
         try:
             sample = await self._source.callback(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info)
+        return self._operate(sample, call, info, recalled)
 
 
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
@@ -429,5 +452,6 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
         layouts=tuple(source.layouts[i] if producer is node else "" for producer, i in fusion.outputs),
         declared=tuple(outputs),
         operators=fusion.program.names,
+        caches=(*source.caches, *memories_of(fusion.program)),
     )
     return fused, tuple(outputs)

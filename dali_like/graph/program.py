@@ -11,11 +11,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.engine.pool.batch import describe_info
+from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
@@ -135,7 +138,8 @@ class Program(NamedTuple):
         num_registers: total number of registers.
         steps: in the order of execution.
         exports: registers of the results.
-        producers: the step that computes each register, if the program has branches; otherwise empty.
+        producers: the step that computes each register, if the program has branches or caches; otherwise empty.
+        caches: steps whose results suffice for all exports, without the input samples. Empty: the samples are needed.
     """
 
     constants: tuple[Array, ...]
@@ -143,25 +147,39 @@ class Program(NamedTuple):
     steps: tuple[ProgramStep, ...]
     exports: tuple[int, ...]
     producers: Mapping[int, ProgramStep]
+    caches: tuple[ProgramStep, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the steps."""
         return tuple(step.name for step in self.steps)
 
+    def recall(self, info: SampleInfo) -> Recalled:
+        """Return the results for one sample that are in caches."""
+        found = {step.output: outputs for step in self.caches if (outputs := _recall(step, info)) is not None}
+        return Recalled(found, bool(self.caches) and len(found) == len(self.caches))
+
     def run(
-        self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None, times_ns: list[int] | None = None
+        self,
+        samples: Sequence[Any],
+        info: SampleInfo,
+        empty: Empty | None = None,
+        recalled: Mapping[int, Sequence[Any]] = MappingProxyType({}),
+        times_ns: list[int] | None = None,
     ) -> tuple[Any, ...]:
         """Return the results for one sample: None for those of a branch that the sample does not take.
 
         Args:
-            samples: the input samples.
+            samples: the input samples; None for each if they are not needed.
             info: of the sample.
             empty: returns memory for results, which may lie there, but need not.
+            recalled: of `recall`.
             times_ns: nanoseconds of each step, to add to. Measuring a step takes 0.2 us.
         """
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
+        for output, values in recalled.items():
+            registers[output : output + len(values)] = values
         if self.producers:
             for i in self.exports:
                 self._need(i, registers, info, empty, times_ns)
@@ -184,6 +202,9 @@ class Program(NamedTuple):
             self._need(condition, registers, info, empty, times_ns)
             if bool(registers[condition]) is not value:
                 return
+        if (found := _recall(step, info)) is not None:
+            registers[step.output : step.output + len(found)] = found
+            return
         needed = (*step.inputs, *step.arguments.values())
         if isinstance(step.operator, Merge):
             condition, if_true, if_false = step.inputs
@@ -195,6 +216,20 @@ class Program(NamedTuple):
             step.run(registers, info, empty)
         else:
             step.run_timed(registers, info, empty, 1, times_ns)
+
+
+class Recalled(NamedTuple):
+    """Results from caches, by their first register, and whether they suffice without the input samples."""
+
+    results: Mapping[int, Sequence[Any]]
+    is_complete: bool
+
+
+NOT_RECALLED = Recalled(MappingProxyType({}), is_complete=False)
+
+
+def _recall(step: ProgramStep, info: SampleInfo) -> Sequence[Any] | None:
+    return step.operator.recall(info) if isinstance(step.operator, CacheOperator) else None
 
 
 def make_program(
@@ -221,9 +256,37 @@ def make_program(
         steps.append(make_step(node, registers, exports, context, len(steps)))
     used = tuple(registers[data] for data in exports)
     producers = {}
-    if any(step.scope or isinstance(step.operator, Merge) for step in steps):
+    if any(step.scope or isinstance(step.operator, (Merge, CacheOperator)) for step in steps):
         producers = {step.output + i: step for step in steps for i in range(len(step.operator.layouts))}
-    return Program(tuple(constants), len(registers), tuple(steps), used, producers)
+    caches = _sufficient_caches(used, producers, len(inputs)) if producers else ()
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches)
+
+
+def _sufficient_caches(
+    exports: Sequence[int], producers: Mapping[int, ProgramStep], num_inputs: int
+) -> tuple[ProgramStep, ...]:
+    """Return the caches between the exports and the input samples, if there is one on each way; otherwise nothing."""
+    found: dict[int, ProgramStep] = {}
+    pending = list(exports)
+    while pending:
+        register = pending.pop()
+        step = producers.get(register)
+        if step is None:
+            if register < num_inputs:
+                return ()
+        elif not isinstance(step.operator, CacheOperator):
+            pending += (*step.inputs, *step.arguments.values(), *(condition for condition, _ in step.scope))
+        elif step.scope:  # samples of other branches must not be looked up
+            return ()
+        else:
+            found[step.output] = step
+    return tuple(found.values())
+
+
+def memories_of(program: Program) -> list[CacheMemory]:
+    """Return the memories of the caches in a program. Call it before workers start."""
+    caches = [step.operator.cache for step in program.steps if isinstance(step.operator, CacheOperator)]
+    return [memory for cache in caches if cache is not None for memory in cache.memories()]
 
 
 def make_step(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dali_like.engine.memory.limits import allowed_cpus, cpu_quota
+from dali_like.engine.memory.limits import allowed_cpus, available_bytes, cpu_quota
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.worker.meters import NUM_OPERATORS, Reading, first_made_ns, seconds_since
 from dali_like.monitor.durations import Durations
@@ -69,6 +69,17 @@ def source_statistics(assembler: Assembler, place: str, pool: WorkerPool | None 
         made_bytes=assembler.made_bytes,
         ring=ring_statistics(assembler, pool, number),
     )
+
+
+def cacheable_bytes(length: int | None, made_bytes: int, made: int) -> int:
+    """Return the estimated memory for a cache, or 0 if half of the available memory is too small for it.
+
+    Args:
+        length: number of samples, or of batches for a source of batches; None: unknown.
+        made_bytes, made: size and number of those computed so far.
+    """
+    nbytes = (length or 0) * made_bytes // max(made, 1)
+    return nbytes if nbytes <= available_bytes() // 2 else 0
 
 
 def measured(statistics: SourceStatistics, readings: Iterable[Reading], operators: Sequence[str] = ()) -> SourceStatistics:

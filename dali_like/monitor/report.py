@@ -24,6 +24,9 @@ _MOST_WORKERS = 16
 _MOST_OPERATORS = 5
 _MOST_STAGES = 3
 _BAR_CELLS = 40
+#: A cache is worthwhile if the callback takes this share of the workers' time, and waiting this share of the loop's.
+_MOST_OF_TIME = 0.5
+_MUCH_WAITING = 0.1
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ class Report:
         for container in (container for source in now.sources for container in source.large_containers):
             kind = "SharedDict" if ", a dict of" in container else "SharedList"
             yield f"copied by each worker: {container}; share it: dali_like.data.{kind}(...)"
+        for source in now.sources:
+            yield from _cache_lines(source, now.loop.wait_share, now.settings.kind)
         memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
         killed = f"killed by the kernel, out of memory: {now.oom_kills}; " if now.oom_kills else ""
         yield (
@@ -140,6 +145,26 @@ def _histogram(durations: Durations) -> str:
     counts = durations.counts[bins[0] : bins[-1] + 1]
     bars = sparkline(counts, _BAR_CELLS)
     return f"{seconds_text(EDGES_S[bins[0]])} {bars} {seconds_text(EDGES_S[bins[-1] + 1])}"
+
+
+def _cache_lines(source: SourceStatistics, wait_share: float, kind: str) -> Iterator[str]:
+    """Yield the hits of caches in their last epoch. Recommend a cache if computing samples again costs most of the time."""
+    for cache in source.caches:
+        if cache.epochs:
+            epoch, counts = max(cache.epochs.items())
+            yield (
+                f"cache of {_shortened(source.name)}: {cache.stored:,} elements, {bytes_text(cache.used_bytes)} of "
+                f"{bytes_text(cache.budget_bytes)}; epoch {epoch}: {counts.hits:,} hits ({bytes_text(counts.hit_bytes)}), "
+                f"{counts.misses:,} misses"
+            )
+    computing_s = source.callback_s + source.operators_s
+    if source.cacheable_bytes and computing_s > _MOST_OF_TIME * source.busy_s and wait_share > _MUCH_WAITING:
+        nbytes = bytes_text(source.cacheable_bytes)
+        yield (
+            f"computed again in each epoch: {_shortened(source.name)}; all samples take {nbytes}, which fits into memory;"
+        )
+        ways = "fn.cache(...)" if kind == "pipeline" else "dali_like.data.CachedDataset(...), or ComposedDataset.cache(...)"
+        yield f"  cache the deterministic part: {ways}"
 
 
 def _parts(source: SourceStatistics) -> str:

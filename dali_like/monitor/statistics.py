@@ -15,6 +15,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dali_like.engine.memory.sample_cache import CacheStatistics, EpochCounts
 from dali_like.engine.pool.settings import ChosenSettings
 from dali_like.engine.worker.meters import SlowCall
 from dali_like.monitor.durations import Durations
@@ -22,9 +23,11 @@ from dali_like.monitor.loops import BatchTimes
 
 __all__ = [
     "BatchTimes",
+    "CacheStatistics",
     "ChosenSettings",
     "CopyStatistics",
     "Durations",
+    "EpochCounts",
     "LoopStatistics",
     "MemoryStatistics",
     "OperatorStatistics",
@@ -174,6 +177,8 @@ class SourceStatistics:
         ring: the slots of the source.
         large_containers: lists and dicts of the source with 100,000 objects or more, of which each worker has a copy;
             `SharedList` and `SharedDict` of `dali_like.data` avoid that.
+        caches: content and accesses of its sample caches, and of those behind it in a pipeline.
+        cacheable_bytes: memory for the outputs of all samples, if there is no cache, and the memory is available; else 0.
     """
 
     name: str
@@ -195,6 +200,8 @@ class SourceStatistics:
     delayed_s: float = _adds_up(0.0)
     ring: RingStatistics = RingStatistics()
     large_containers: tuple[str, ...] = ()
+    caches: tuple[CacheStatistics, ...] = ()
+    cacheable_bytes: int = 0
 
     def completed_by(self, whole: SourceStatistics) -> SourceStatistics:
         """Fill in the callback figures of a part without measured calls, in proportion to the whole."""

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 from dali_like.engine.pool.settings import AUTO, NOT_MEASURED, ChosenSettings
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
+from dali_like.graph.cache_operator import caches_of
 from dali_like.monitor.durations import Durations
-from dali_like.monitor.gathering import loop_statistics, measured, num_cpus, source_statistics, worker_statistics
+from dali_like.monitor.gathering import (
+    cacheable_bytes,
+    loop_statistics,
+    measured,
+    num_cpus,
+    source_statistics,
+    worker_statistics,
+)
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.statistics import (
@@ -24,6 +32,7 @@ from dali_like.sources.introspection import large_containers
 
 if TYPE_CHECKING:
     from dali_like.graph.executor import Executor
+    from dali_like.graph.nodes import SourceNode
     from dali_like.pipeline.runtime import Runtime
 
 
@@ -114,10 +123,23 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
                 else large_containers(external.kind and external.kind.callback, "source")
             )
             known = replace(bare, is_bound=is_bound, large_containers=large)
-            sources.append(measured(known, pool.readings[index], pool.assemblers[index].source.operators))
+            known = measured(known, pool.readings[index], pool.assemblers[index].source.operators)
+            sources.append(_with_caches(known, runtime, node))
         elif kind is PoolKind.GPU and (gpu := runtime.gpu_pool) is not None:
             bare = SourceStatistics(external.name, "main process", "batch" if external.batch else "sample")
             sources.append(measured(bare, [gpu.readings[index]]))
         elif kind is PoolKind.MAIN and (inline := runtime.inline_pool) is not None:
-            sources.append(measured(source_statistics(inline.assemblers[index], "main process"), [inline.readings[index]]))
+            bare = source_statistics(inline.assemblers[index], "main process")
+            sources.append(_with_caches(measured(bare, [inline.readings[index]]), runtime, node))
     return tuple(sources)
+
+
+def _with_caches(statistics: SourceStatistics, runtime: Runtime, node: SourceNode) -> SourceStatistics:
+    """Add the caches of a source and behind it, or the size of one."""
+    external = node.external
+    caches = tuple(cache.statistics() for cache in caches_of(runtime.graph, runtime.placement.operators, node))
+    # Behind operators in threads, the outputs have another size than the samples of the source.
+    may_recommend = external.is_cacheable and not caches and not runtime.placement.stages
+    could = external.cacheable_length if may_recommend else None
+    nbytes = cacheable_bytes(could, statistics.made_bytes, statistics.samples)
+    return replace(statistics, caches=caches, cacheable_bytes=nbytes)

@@ -54,6 +54,8 @@ from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.fn import external_source
 from dali_like.graph.arithmetic import OPERATIONS, apply_elementwise
 from dali_like.graph.branches import condition, merge
+from dali_like.graph.cache_operator import NAME as CACHE
+from dali_like.graph.cache_operator import is_cache, without_cache
 from dali_like.graph.conditions import Scope, in_scope
 from dali_like.graph.constants import Constant
 from dali_like.graph.nodes import (
@@ -132,6 +134,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     names = producer_names(graph)
 
     def pairs(nodes: Sequence[DataNode]) -> list[list[Any]]:
+        nodes = [without_cache(node) for node in nodes]
         return [[numbers[node.producer], node.output, *([] if node.device == "cpu" else [node.device])] for node in nodes]
 
     def describe(producer: Producer) -> dict[str, Any]:
@@ -183,7 +186,7 @@ def _in_order(graph: Graph) -> Iterator[Producer]:
     """Yield all producers, each behind the producers of its inputs."""
     yield from graph.sources
     yield from graph.constants
-    yield from graph.operators
+    yield from (node for node in graph.operators if not is_cache(node))
 
 
 def _spec_of(name: str, external: ExternalSource) -> InputSpec:
@@ -356,7 +359,7 @@ def _function(name: str) -> Callable[..., Any] | None:
         "conditional.condition": condition,
         "conditional.merge": merge,
     }
-    if name in methods or name == "fn.external_source":
+    if name in methods or name in ("fn.external_source", CACHE):  # neither sources nor folders may come from a stranger
         return methods.get(name)
     if (internal := internal_function(name)) is not None:
         return internal

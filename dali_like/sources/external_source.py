@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
-from dali_like.engine.worker.streams import Stream
+from dali_like.engine.worker.streams import StatefulCallable, Stream
+from dali_like.errors import ArgumentError
+from dali_like.sources.caching.cache_options import DeferredCache
+from dali_like.sources.caching.cached_callback import KeyOf, PositionKey, batch_key, cached_callback, sample_key
 from dali_like.sources.kinds import Kind, grouped, padded
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Rest, Shard
 from dali_like.types import DALIDataType, numpy_dtype
 
 if TYPE_CHECKING:
+    from dali_like.sources.caching.element_cache import SampleCache
     from dali_like.sources.composed.dataset import ComposedDataset
     from dali_like.sources.composed.positions import Steps
     from dali_like.sources.video_splitter import VideoSplitter
@@ -52,6 +56,7 @@ class SourceOptions(TypedDict, total=False):
     shard_id: int | None
     num_shards: int | None
     shard_rest: str | None
+    cache: int | str | Mapping[str, Any] | None
 
 
 #: The defaults that are not None.
@@ -91,6 +96,7 @@ class ExternalSource(NamedTuple):
         rest: the treatment of samples that do not divide evenly among the shards.
         options: all options as given, with their defaults.
         splitter: makes the batches of an input out of what the user feeds; None: the user feeds batches.
+        cache: of the samples, or batches, that a callable returns; None without one.
     """
 
     name: str
@@ -109,6 +115,7 @@ class ExternalSource(NamedTuple):
     rest: Rest
     options: SourceOptions
     splitter: VideoSplitter | None = None
+    cache: DeferredCache | None = None
 
     @property
     def persists(self) -> bool:
@@ -232,6 +239,11 @@ class ExternalSource(NamedTuple):
         assert kind is not None
         batch = self.batch
         division = self._division(batch_size)
+        caches = () if kind.composed is None else kind.composed.cache_memories()
+        if (cache := self._made_cache(batch_size)) is not None:
+            key_of = batch_key if batch else sample_key
+            kind = kind._replace(callback=cached_callback(kind.callback, cache, key_of, is_async=kind.is_async))
+            caches = cache.memories()
         if division is not None and self.rest is Rest.PAD and kind.composed is None:
             kind = padded(kind, division)
         if kind.reader is not None:
@@ -260,7 +272,71 @@ class ExternalSource(NamedTuple):
             layouts=self.layouts,
             seen_layouts=None if self.parallel else list(self.layouts),
             declared=self.declared,
+            caches=caches,
         )
+
+    def caches(self) -> Sequence[SampleCache]:
+        """Return the caches of the source itself, once they are made."""
+        if self.cache is not None:
+            return [] if self.cache.cache is None else [self.cache.cache]
+        return [] if self.composed is None else self.composed.caches
+
+    @property
+    def cacheable_length(self) -> int | None:
+        """The number of different samples, as far as it bounds the keys of `key_of`; None if unknown."""
+        if self.reader is not None:
+            return self.reader.size
+        return None if self.batch else self.length
+
+    def key_of(self, batch_size: int, seeds: tuple[int, int]) -> KeyOf:
+        """Return the function that returns the key of a sample in caches, given its SampleInfo; see `source`."""
+        if self.reader is not None:
+            return self.reader.order(batch_size, seeds).key_of
+        if self.composed is not None and self.composed.length is not None:
+            return PositionKey(self.composed.length)
+        return sample_key
+
+    @property
+    def is_cacheable(self) -> bool:
+        """Whether a sample can be identified in each epoch, unless a stage of a composed dataset is random."""
+        kind = self.kind
+        if kind is None or kind.reader is not None:
+            return kind is not None
+        return not (kind.in_order or kind.ignores_info or isinstance(kind.callback, StatefulCallable))
+
+    def check_cacheable(self, cache: str) -> None:
+        """Check that a sample can be identified in each epoch.
+
+        Args:
+            cache: name of the cache in messages.
+
+        Raises:
+            ArgumentError: it cannot.
+        """
+        if self.kind is None:
+            raise ArgumentError(f"{cache}: {self.name} is fed by the program, so its samples have no positions")
+        if self.composed is not None:
+            self.composed.check_cacheable()
+        elif not self.is_cacheable:
+            raise ArgumentError(
+                f"{cache}: the samples of {self.name} depend on what came before, and not on a position alone. Pass a "
+                "callable that takes a SampleInfo, with batch=False, a reader, or a ComposedDataset"
+            )
+
+    def _made_cache(self, batch_size: int) -> SampleCache | None:
+        """Return the cache of the user's callable, if it has one."""
+        if self.cache is None:
+            return None
+        return self.cache.make(self.length, self.outline(batch_size), tuple, self.name)
+
+    def outline(self, batch_size: int) -> list[str]:
+        """Return a description of the source, but for functions and files, for the fingerprint of a cache on disk."""
+        import json  # noqa: PLC0415  # few pipelines have caches
+
+        if self.composed is not None:
+            return self.composed.description
+        arguments = [] if self.reader is None else [json.dumps(self.reader.arguments, default=repr, sort_keys=True)]
+        return [self.name, *([f"batch_size={batch_size}"] if self.batch else []), *arguments]
 
     def _division(self, batch_size: int) -> Division | None:
         """Return the shard's part of an epoch of known length; None without shards."""

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.checks import error_policy, flag, positive
+from dali_like.common.suggestions import list_unknown
 from dali_like.engine.memory.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.sources.caching.cache_options import CacheOptions, DeferredCache
 from dali_like.sources.external_source import ExternalSource, SourceOptions
 from dali_like.sources.kinds import Kind, Use, check_cycle, composed_kind, is_composed, kind_of
 from dali_like.sources.ranks import choose_shard
@@ -24,7 +26,7 @@ _UNDECLARED = object()
 #: Options that need a `source`.
 _FOR_SOURCES = (
     *("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"),
-    *("shard", "shard_id", "num_shards"),
+    *("shard", "shard_id", "num_shards", "cache"),
 )
 #: Options with which the length of the source ends the epoch.
 _ENDED_BY_LENGTH = ("last_batch_policy", "shard", "shard_id", "num_shards", "shard_rest")
@@ -59,9 +61,11 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
     if source is None:
         _check_input(options, num_outputs)
         label = f"input {name!r}" if name else "an input without a name"
-        kind = length = None
+        kind = length = cache = None
     else:
         label = _label_of(source, name)
+        if composed and options["cache"] is not None:
+            source = source.cache(**_cache_arguments(options["cache"]))
         _check_with_source(options, label, batch=batch, parallel=parallel)
         if composed:
             drops = source.shards is not None and options["last_batch_policy"] is not None and last_batch is LastBatch.DROP
@@ -76,12 +80,13 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
                 cycle=cycle,
             )
             kind = kind_of(source, use)
+        cache = None if composed else _cache_of(options, label)
         length = _check_length(options, kind, label)
         _check_kind(kind, options, label, batch=batch)
         if shard is not None:
             _check_rest(rest, length, label, kind)
             last_batch = LastBatch.PARTIAL if rest is Rest.UNEVEN and not batch else LastBatch.DROP
-    return ExternalSource(
+    external = ExternalSource(
         name=label,
         key=name,
         kind=kind,
@@ -97,7 +102,30 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
         shard=shard,
         rest=rest,
         options=options,
+        cache=cache,
     )
+    if cache is not None:
+        external.check_cacheable("cache=")
+    return external
+
+
+def _cache_of(options: SourceOptions, label: str) -> DeferredCache | None:
+    """Return the cache for the argument `cache`, if it is given.
+
+    Raises:
+        ArgumentError: an argument of the cache is wrong.
+    """
+    given = options["cache"]
+    return None if given is None else DeferredCache(CacheOptions.of(**_cache_arguments(given)), label)
+
+
+def _cache_arguments(given: Any) -> dict[str, Any]:
+    """Return the arguments of a cache, which are given as a dict or as the size of the memory."""
+    arguments = dict(given) if isinstance(given, Mapping) else {"memory": given}
+    known = ("memory", "disk", "key", "policy")
+    if unknown := sorted(arguments.keys() - set(known)):
+        raise ArgumentError(f"cache got unexpected arguments: {list_unknown(unknown, known)}")
+    return arguments
 
 
 def _value(options: Mapping[str, Any], name: str) -> Any:

@@ -66,6 +66,21 @@ def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
     assert "busy 80% 80% 80% 80%; 3 without a logical shard, so idle" in text
 
 
+def test_it_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
+    statistics = everything()
+    (source,) = statistics.sources
+    for_loader = replace(statistics.settings, kind="loader")
+    slow = replace(statistics, sources=(replace(source, cacheable_bytes=10**9),))
+    quick = replace(source, cacheable_bytes=10**9, callback_s=0.1, operators_s=0.1)
+
+    assert "all samples take 1.0 GB, which fits into memory;" in str(Report(slow))
+    assert "cache the deterministic part: fn.cache(...)" in str(Report(slow))
+    text = str(Report(replace(slow, settings=for_loader)))
+    assert "cache the deterministic part: dali_like.data.CachedDataset(...)" in text
+    assert "cache the" not in str(Report(statistics))
+    assert "cache the" not in str(Report(replace(statistics, sources=(quick,))))
+
+
 @pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])
 def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
     lines = str(Report(everything(num_sources, num_workers))).splitlines()

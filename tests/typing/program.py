@@ -37,7 +37,9 @@ class Photographs:
 @pipeline_def(batch_size=8, num_threads=2, py_num_workers=2, py_start_method="spawn")
 def photographs(source: Photographs, side: int = 224) -> tuple[DataNode, ...]:
     files, labels = fn.external_source(source, num_outputs=2, batch=False, parallel=True, dtype=[types.UINT8, types.INT32])
-    images = decoders.image(files, output_type=types.RGB)
+    decoded = decoders.image(files, output_type=types.RGB)
+    assert_type(fn.cache(decoded, labels, memory="1GiB"), list[DataNode])
+    images = fn.cache(decoded, memory="1GiB", policy="lru")
     assert_type(images, DataNode)
     turned = fn.flip(fn.resize(images, size=[side, side]), horizontal=fn.random.coin_flip(probability=0.5))
     normal = ops.CropMirrorNormalize(mean=[127.0] * 3, std=[64.0] * 3)(turned)

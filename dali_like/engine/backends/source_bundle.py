@@ -189,7 +189,9 @@ def _read_index(fd: int) -> _Index:
 
 def without_functions(source: Source) -> Source:
     """Return a source without its functions, which have a pickle of their own, and without its task size."""
-    return source._replace(callback=_elsewhere, task_size=None, on_error="raise", worker_setup=None, worker_teardown=None)
+    return source._replace(
+        callback=_elsewhere, task_size=None, on_error="raise", worker_setup=None, worker_teardown=None, caches=()
+    )
 
 
 def _elsewhere(info: Any) -> NoReturn:

@@ -107,9 +107,11 @@ class Header(enum.IntEnum):
     REQUEST_OFFSET = 16
     REQUEST_BYTES = 17
     NEEDED_BYTES = 18  # written by tasks that lack memory: the estimated size of their region
+    CACHE = 19  # identity of the first sample cache, 0 without one; the journal in its memory names the next one
+    JOURNAL_PAGE = 20  # of that cache, for the batch; see `dali_like.engine.memory.sample_cache`
 
 
-HEADER_WORDS = 19
+HEADER_WORDS = 21
 
 
 class Word(enum.IntEnum):

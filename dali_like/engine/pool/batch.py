@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
+from dali_like.engine.memory.sample_cache import Grant
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_rows
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
@@ -39,6 +40,8 @@ class Batch:
         num_tasks: number of its tasks.
         open_tasks: a bit for each task that has not been reported.
         described: a bit for each task whose samples have descriptors.
+        grants: room in sample caches while the batch is in flight.
+        reported: a bit for each task that a worker has reported.
         region_bytes, largest_region_bytes: used bytes of the tasks' regions: the sum, and the maximum.
         failed_sample, failed_task, failed_worker: the lowest failed sample, its task and worker; without a failure, the end
             of the batch and -1.
@@ -65,6 +68,7 @@ class Batch:
         "failed_worker",
         "fatal",
         "first_unmade",
+        "grants",
         "is_last",
         "key",
         "largest_region_bytes",
@@ -75,6 +79,7 @@ class Batch:
         "open_tasks",
         "outcome",
         "region_bytes",
+        "reported",
         "schema",
         "schemas",
         "short_bytes",
@@ -96,6 +101,7 @@ class Batch:
         self.num_shortages = 0
         self.failed_sample = key.stop
         self.slot: Slot | None = None
+        self.grants: tuple[Grant, ...] = ()
 
     def begin(self, ticket: int, slot: Slot) -> None:
         """Reset the progress: all tasks are open."""
@@ -104,6 +110,7 @@ class Batch:
         self.num_tasks = self.key.num_tasks(slot.slot_layout.task_size)
         self.open_tasks = (1 << self.num_tasks) - 1
         self.described = 0
+        self.reported = 0
         self.region_bytes = 0
         self.largest_region_bytes = 0
         self.needed_bytes = 0
@@ -113,6 +120,12 @@ class Batch:
         self.fatal: Exception | None = None
         self.short_bytes = 0
         self.size = self.key.size
+
+    def end_grants(self) -> None:
+        """Return the room in sample caches, except for entries of reported tasks."""
+        grants, self.grants = self.grants, ()
+        for grant in grants:
+            grant.end(self.reported)
 
     def fail(self, sample: int, task: int, worker: int) -> None:
         """Record a failed sample. The lowest one determines the exception of the batch."""

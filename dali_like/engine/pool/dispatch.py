@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
+from dali_like.engine.memory.sample_cache import link_grants
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
@@ -76,6 +77,8 @@ class Dispatcher:
         self._num_workers = options.num_workers
         self._unit = options.unit
         self._is_spawned = options.start_method == "spawn"
+        # Threads write into caches themselves, and actors of Ray cannot.
+        self._shares_caches = options.start_method in ("fork", "spawn")
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self.backlog: deque[Batch] = deque()
@@ -189,6 +192,7 @@ class Dispatcher:
     def release(self) -> None:
         """Return the slots of all batches in flight. The workers must have ended."""
         for batch in self._in_flight.values():
+            batch.end_grants()
             if batch.slot is not None:
                 self._assemblers[batch.key.source].ring.release(batch.slot)
         self._in_flight.clear()
@@ -222,11 +226,20 @@ class Dispatcher:
             except OutOfMemoryError as error:
                 self.no_memory = without_frames(error)  # raised if there is still none when a caller waits for the batch
                 return
+            self._grant(batch, assembler.source, num_tasks)
             self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self.backlog.popleft()
             self._send(batch, range(num_tasks))
+
+    def _grant(self, batch: Batch, source: Source, num_tasks: int) -> None:
+        """Give a batch room in the sample caches of its source."""
+        slot = batch.slot
+        if not source.caches or not self._shares_caches or slot is None:
+            return
+        batch.grants = tuple(cache.grant(num_tasks, slot.slot_layout.task_size) for cache in source.caches)
+        slot.header[Header.CACHE : Header.JOURNAL_PAGE + 1] = link_grants(batch.grants)
 
     def _send(self, batch: Batch, tasks: Sequence[int]) -> None:
         """Write tasks into the pipes of their workers, or for ANY_WORKER into the shared pipe."""
@@ -272,6 +285,8 @@ class Dispatcher:
             self._report_corruption(f"is invalid (task {task}, worker {worker}, status {status}, value {value})")
             return
         _note_report(batch, task, worker, status, value)
+        if worker != NO_WORKER and status != Status.SKIPPED:
+            batch.reported |= 1 << task
         self._open_tasks -= 1
         if not batch.open_tasks:
             self._complete(batch)
@@ -293,6 +308,7 @@ class Dispatcher:
         slot = batch.slot
         assert slot is not None
         batch.slot = None
+        batch.end_grants()
         del self._in_flight[batch.ticket]
         self.num_completed += 1
         if batch is self._scarce:
@@ -402,6 +418,7 @@ class Dispatcher:
         """Queue a batch again that has one task, and that task is in no worker."""
         slot, batch.slot = batch.slot, None
         assert slot is not None
+        batch.end_grants()
         del self._in_flight[batch.ticket]
         self._open_tasks -= 1
         if batch is self._scarce:

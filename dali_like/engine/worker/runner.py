@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.engine.memory.sample_cache import shares_of_task
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.hints import add_hint
@@ -43,7 +44,7 @@ _MAX_SKIPPED = 1000
 _NOT_CONTIGUOUS = (ValueError, BufferError)
 
 #: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
-_CANCELLED, _SOURCE, _SLOT_LAYOUT = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT))
+_CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHE = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHE))
 _REQUEST = SourceType.REQUEST
 _DENSE = Status.DENSE, 0
 
@@ -105,6 +106,9 @@ class TaskRunner:
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
         number_of_source = words[_SOURCE]
         task = Task(self._space, view, self._sources[number_of_source], words, number)
+        if words[_CACHE]:
+            with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], number):
+                return self.compute(task, self.meters[number_of_source], made)
         return self.compute(task, self.meters[number_of_source], made)
 
     def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:

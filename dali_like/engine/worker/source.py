@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
+from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.out_of_band import OutOfBandPickle, Pickled, block_of, pickle_parts
 from dali_like.errors import (
@@ -95,6 +96,7 @@ class Source(NamedTuple):
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
         operators: the names of the operators that are part of the callback, for statistics and traces.
+        caches: the sample caches that it reads and fills. Workers get those of a task with the header of its slot.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Source(NamedTuple):
     seen_layouts: list[str] | None = None
     declared: tuple[OutputSchema, ...] = ()
     operators: tuple[str, ...] = ()
+    caches: tuple[CacheMemory, ...] = ()
 
     @property
     def stream(self) -> Stream:

@@ -188,6 +188,10 @@ class BlockShuffle(BlockStage):
         return self.input.count_varies
 
     @property
+    def is_random(self) -> bool:
+        return True
+
+    @property
     def length(self) -> int | None:
         return self.input.length
 
@@ -233,6 +237,10 @@ class Shuffle(Stage):
     input: Stage
     seed: int | None
     varies = True
+
+    @property
+    def is_random(self) -> bool:
+        return True
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

@@ -32,6 +32,10 @@ class ChunkShuffle(Stage):
     varies = True
 
     @property
+    def is_random(self) -> bool:
+        return True
+
+    @property
     def inputs(self) -> tuple[Stage, ...]:
         return (self.input,)
 

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
+from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources import composed
+from dali_like.sources.caching.cache_options import CacheOptions
+from dali_like.sources.caching.element_cache import SampleCache
 from dali_like.sources.collate import default_collate
-from dali_like.sources.composed import selection
+from dali_like.sources.composed import cache_stage, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map
@@ -299,6 +302,58 @@ class ComposedDataset:
         return self._then(Map(self._stage, _callable(function), flag("rng", rng)))
 
     @suggest_arguments
+    def cache(
+        self,
+        memory: int | str | None = None,
+        *,
+        disk: str | os.PathLike[str] | None = None,
+        key: str | None = None,
+        policy: str = "keep",
+    ) -> Self:
+        """Store the elements of this stage in memory that all workers share, and compute each one once.
+
+        Later epochs read them from there: arrays are read-only views, or with ``policy="lru"`` read-only copies. The stream
+        is the same with and without a cache. Call it behind deterministic work such as decoding, and before `shuffle` and
+        random `map`.
+
+        The cache belongs to the process that creates it, and lives as long as the dataset and its copies. All loaders and
+        pipelines of the process share it.
+
+        Args:
+            memory: limit of the entries in memory: bytes, or a text such as "16GiB". None: only on disk.
+            disk: folder that only this user may enter; it is created. Each element is a file there, without a limit, and
+                later runs read it. Damaged files are computed again.
+            key: identifies the elements on disk, together with the stages and the sizes and times of input files. Change it
+                after each change of a function or of its arguments: they are not compared. Required with `disk`, unless all
+                stages are of this library and read files.
+            policy: when the memory is used up: "keep" stores no more elements, "lru" replaces those used least recently.
+
+        Raises:
+            ArgumentError: an element differs between epochs, because of a random stage; or the stream is endless or runs in
+                logical shards; or an argument has an unknown value; or others may enter the folder.
+        """
+        stage, options = self._stage, CacheOptions.of(memory, disk, key, policy)
+        length = cache_stage.check_cacheable(stage)
+        cache = SampleCache(options, length, cache_stage.folder_for(stage, options), stage.text)
+        return self._then(cache_stage.Cache(stage, cache))
+
+    def check_cacheable(self) -> None:
+        """Check that the element at a position is the same in each epoch.
+
+        Raises:
+            ArgumentError: it is not, or positions have no random access.
+        """
+        cache_stage.check_cacheable(self._stage)
+
+    @property
+    def caches(self) -> list[SampleCache]:
+        """The caches of this dataset, the last one first. Each has ``statistics()``."""
+        return cache_stage.caches_of(self._stage)
+
+    def cache_memories(self) -> tuple[CacheMemory, ...]:
+        """Return the memory of each cache. Call it before workers start, which inherit the memory."""
+        return tuple(memory for cache in self.caches if (memory := cache.open()) is not None)
+
     def filter(self, function: Callable[[Any], Any], *, most_rejected: int = _MOST_REJECTED) -> Self:
         """Keep the elements for which a function returns a true value. The stream then runs in logical shards.
 

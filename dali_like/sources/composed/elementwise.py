@@ -109,6 +109,10 @@ class Map(Elementwise):
         return self.rng or super().varies
 
     @property
+    def is_random(self) -> bool:
+        return self.rng
+
+    @property
     def text(self) -> str:
         return f"map({name_of(self.function)}{', rng=True' if self.rng else ''})"
 

@@ -65,7 +65,7 @@ def parquet(
 def array_record(paths: Paths) -> Stage:
     """Return the stage of `ComposedDataset.from_array_record`."""
     _, found = _listed(paths, None)
-    return Indexed(ArrayRecordFiles(found), _with_count("array_record", found))
+    return Indexed(ArrayRecordFiles(found), _with_count("array_record", found), tuple(found))
 
 
 def lance(
@@ -143,7 +143,7 @@ def _parts(
 def _indexed(name: str, paths: Sequence[str], source: SpanFiles | ParquetFiles, interleave: int | None) -> Stage:
     """Return the stage of files with an index: with random access, or in order if `interleave` is given."""
     if interleave is None:
-        return Indexed(source, _with_count(name, paths))
+        return Indexed(source, _with_count(name, paths), tuple(paths))
     ends = source.file_ends.tolist()
     parts = [
         FilePart(source, range(first, end), shown(path))

@@ -24,10 +24,11 @@ __all__ = ["Indexed", "Part", "Parts"]
 
 @dataclass(frozen=True)
 class Indexed(Stage):
-    """A source with ``__getitem__`` and ``__len__``."""
+    """A source with ``__getitem__`` and ``__len__``. `paths` are those of its files, if they are known."""
 
     source: Any
     name: str
+    paths: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

@@ -73,6 +73,10 @@ class Mix(Stage):
     count_varies = True
 
     @property
+    def is_random(self) -> bool:
+        return True
+
+    @property
     def inputs(self) -> tuple[Stage, ...]:
         return self.all_inputs
 

@@ -81,6 +81,11 @@ class Stage(abc.ABC):
         return any(stage.is_sharded for stage in self.inputs)
 
     @property
+    def is_random(self) -> bool:
+        """Whether its outputs differ between epochs although its inputs do not."""
+        return False
+
+    @property
     def is_endless(self) -> bool:
         """Whether an epoch has no end. By default, if an input has none."""
         return any(stage.is_endless for stage in self.inputs)

@@ -45,9 +45,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from dali_like.errors import DefinitionError
@@ -116,6 +117,18 @@ class Reader(ABC):
             output: number of the output.
         """
         return ""
+
+    def input_paths(self) -> Iterator[str]:
+        """Yield the paths of the input files, among other texts, for the fingerprint of a cache on disk.
+
+        By default: all texts in attributes, also relative to the attribute ``_root``.
+        """
+        root = vars(self).get("_root") or ""
+        for value in vars(self).values():
+            texts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple, FileNames)) else ()
+            for text in texts:
+                if isinstance(text, str):
+                    yield os.path.join(root, text)
 
     @property
     def is_remote(self) -> bool:

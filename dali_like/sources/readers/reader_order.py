@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.sources.caching.cached_callback import Key
 from dali_like.sources.permutation import Permutation
 
 #: Seed of the division among shards, the same in each rank.
@@ -145,6 +146,10 @@ class ReaderOrder:
             return offset
         # All ranks read epoch e of their streams at the same time.
         return self._permutation(self._size, _COMMON_SEED, epoch)[begin + offset]
+
+    def key_of(self, info: Any) -> Key:
+        """Return the number of a sample, and the epoch of its position, for a sample cache."""
+        return Key(self.index(info.idx_in_epoch), info.idx_in_epoch // max(self._padded_size, 1))
 
     def _begin(self, shard: int) -> int:
         return self._size * shard // self._options.num_shards

@@ -95,14 +95,18 @@ class ReaderStream:
             batch_size: samples in a batch.
             seeds: the seed of the pipeline, and the number of the source there.
         """
-        from dali_like.sources.readers.reader_order import ReaderOrder  # noqa: PLC0415  # see this module
-
-        seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
-        order = ReaderOrder(self.size, batch_size, self.options, seed)
+        order = self.order(batch_size, seeds)
         if self.is_async:
             return _AsyncCallback(self.reader, order, self.infos)
         kind = _FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback
         return kind(self.reader, order, self.infos)
+
+    def order(self, batch_size: int, seeds: tuple[int, int]) -> ReaderOrder:
+        """Return the order of the samples; see `callback`."""
+        from dali_like.sources.readers.reader_order import ReaderOrder  # noqa: PLC0415  # see this module
+
+        seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
+        return ReaderOrder(self.size, batch_size, self.options, seed)
 
 
 class _PlainCallback:

@@ -1,0 +1,540 @@
+"""Memory of a sample cache: a shared space of its own, which outlives the pools of workers that use it.
+
+::
+
+    index      one word for each key: the offset of its entry; 0 without one. Only the owner writes it.
+    journals   for each batch in flight: GrantWord words, then for each task a count and its records
+    shares     for each task of a batch in flight: room for entries
+    entries    used parts of the shares of finished tasks; each entry has its key and size in front
+
+The owner, the main process, gives each batch a `Grant` before it posts the tasks. The worker that has a task writes entries
+into the share of the task, and a record of each access into the journal. The report of the task publishes both. After the
+last report, the owner adds the entries of reported tasks to the index, and frees the unused rest. So an entry is read only
+after a system call has followed it, and nothing of a killed worker is ever read: no report names its share.
+
+Workers read the index at any time: a word names a complete entry, or none. With ``policy="lru"`` the owner takes entries out
+of the index, and frees them when all grants that were given before have ended. Readers copy entries in that case.
+
+Threads of the owner write entries themselves, under a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.engine.memory.limits import available_bytes
+from dali_like.engine.memory.protocol import PAGE_BYTES, WORD_BYTES, align
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.errors import OutOfMemoryError
+
+#: The parts of a record: key, epoch, an `Access` or the offset of a new entry, and its size.
+RECORD_WORDS = 4
+#: In front of each entry: its key and the size of its content.
+ENTRY_HEADER_BYTES = 2 * WORD_BYTES
+ENTRY_ALIGNMENT = 64
+_WORD = np.dtype(np.int64)
+
+#: A task notes this many accesses for each sample, and at least some: a sample may consist of several elements.
+_RECORDS_PER_SAMPLE = 4
+_LEAST_RECORDS = 64
+#: While the size of entries is unknown, a batch gets this part of the free budget, and at most so much. A loader with eight
+#: workers begins with sixteen batches: the last of them gets 1/42 of the budget.
+_FIRST_PART = 16
+_MOST_FIRST_BYTES = 64 << 20
+#: Entries that the owner writes itself are packed into extents of this part of the budget, and at most this size.
+_OWN_PART = 64
+_MOST_OWN_BYTES = 1 << 20
+#: Room in a share for entries of different sizes, relative to the mean.
+_SLACK = 1.25
+#: The available memory is checked in steps.
+_CHECK_BYTES = 1 << 20
+
+
+class Access(enum.IntEnum):
+    """How an element was got, in place of the offset of a new entry."""
+
+    MISS = 0  #: computed, and not stored
+    HIT = -1
+    DISK_HIT = -2
+
+
+class GrantWord(enum.IntEnum):
+    """The first words of a journal."""
+
+    SHARE_OFFSET = 0
+    SHARE_BYTES = 1
+    NUM_RECORDS = 2
+    NEXT_CACHE = 3  # identity of the next cache of the batch, and page of its journal; 0 at the end
+    NEXT_PAGE = 4
+    NUM_WORDS = 5
+
+
+@dataclass(frozen=True)
+class EpochCounts:
+    """Accesses of a cache in one epoch.
+
+    Attributes:
+        hits, misses: elements that were and were not in the cache.
+        disk_hits: the part of the hits that came from the disk.
+        hit_bytes: size of the hits.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    disk_hits: int = 0
+    hit_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class CacheStatistics:
+    """The content of a cache and its accesses.
+
+    Attributes:
+        budget_bytes: limit of the memory of entries.
+        used_bytes: memory of entries, and of shares of batches in flight. Never above the budget.
+        stored: elements in memory.
+        evicted: elements that were replaced.
+        epochs: accesses by epoch of the cached dataset.
+    """
+
+    budget_bytes: int
+    used_bytes: int
+    stored: int
+    evicted: int
+    epochs: dict[int, EpochCounts]
+
+
+class _Extent(NamedTuple):
+    """Used part of a finished share."""
+
+    offset: int
+    nbytes: int
+    entries: tuple[tuple[int, int], ...]  # key and offset; only kept for replacement
+
+
+class Grant:
+    """Room for the entries of one batch, and permission to read. Belongs to the owner.
+
+    Attributes:
+        number: grants are numbered in order.
+        offset: of its journal.
+    """
+
+    def __init__(self, cache: CacheMemory, number: int, offset: int, num_tasks: int, records: int, share_bytes: int) -> None:
+        self.cache = cache
+        self.number = number
+        self.offset = offset
+        self.num_tasks = num_tasks
+        self.num_records = records
+        self.share_bytes = share_bytes
+        self.share_offset = 0
+
+    def journal(self, task: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the count of a task, and its records."""
+        return journal_of(self.cache.space, self.offset, task, self.num_records)
+
+    @property
+    def journal_bytes(self) -> int:
+        """Size of the journal."""
+        return (GrantWord.NUM_WORDS + self.num_tasks * (1 + RECORD_WORDS * self.num_records)) * WORD_BYTES
+
+    def end(self, reported: int) -> None:
+        """Take over the entries of reported tasks.
+
+        Args:
+            reported: a bit for each task with a report of a worker.
+        """
+        self.cache.end_grant(self, reported)
+
+
+def journal_of(space: SharedSpace, offset: int, task: int, records: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the count of a task in a journal, and its records."""
+    begin = offset + (GrantWord.NUM_WORDS + task * (1 + RECORD_WORDS * records)) * WORD_BYTES
+    return space.array(begin, (1,), _WORD), space.array(begin + WORD_BYTES, (records, RECORD_WORDS), _WORD)
+
+
+class Share:
+    """The share and the journal of one task, as its worker sees them. Threads of the user's callback may write, too."""
+
+    def __init__(self, space: SharedSpace, offset: int, task: int) -> None:
+        share_offset, self._size, records = space.array(offset, (GrantWord.NEXT_CACHE,), _WORD).tolist()
+        self._space = space
+        self._start = share_offset + task * self._size
+        self._count, self._records = journal_of(space, offset, task, records)
+        self._count[0] = 0  # a worker that died may have begun
+        self._used = self._checked = 0
+        self._num_noted = 0
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Refuse further writing: the task ends, but threads of the user may go on."""
+        with self._lock:
+            self._size, self._num_noted = 0, len(self._records)
+
+    def note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
+        """Note an access, if there is room."""
+        with self._lock:
+            self._note(key, epoch, access, nbytes)
+
+    def put(self, key: int, epoch: int, parts: Sequence[Any], nbytes: int) -> bool:
+        """Write an entry. Return False if there is no room or no memory for it."""
+        with self._lock:
+            end = align(self._used + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+            if end > self._size or self._num_noted == len(self._records) or not self._has_memory(end):
+                return False
+            offset = self._start + self._used
+            write_entry(self._space, offset, key, parts, nbytes)
+            self._used = end
+            self._note(key, epoch, offset, nbytes)
+            return True
+
+    def _note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
+        if self._num_noted < len(self._records):
+            self._records[self._num_noted] = key, epoch, access, nbytes
+            self._num_noted += 1
+            self._count[0] = self._num_noted
+
+    def _has_memory(self, end: int) -> bool:
+        if end > self._checked:
+            target = min(align(end, _CHECK_BYTES), self._size)
+            if available_bytes() < target - self._checked:  # forked workers have no descriptor to commit it with
+                self._size = 0
+                return False
+            self._checked = target
+        return True
+
+
+def write_entry(space: SharedSpace, offset: int, key: int, parts: Sequence[Any], nbytes: int) -> None:
+    """Write the parts of an entry one after another, behind its key and size."""
+    header = space.array(offset, (2,), _WORD)
+    header[:] = key, nbytes
+    begin = offset + ENTRY_HEADER_BYTES
+    for part in parts:
+        view = np.frombuffer(part, np.uint8)
+        space.array(begin, (view.nbytes,), np.dtype(np.uint8))[:] = view
+        begin += view.nbytes
+
+
+class CacheMemory:
+    """Memory of one cache. The process that creates it owns it; forked and spawned workers only map it.
+
+    Args:
+        space: a space of its own.
+        ident: identity of the cache in all processes.
+        length: keys are 0, 1, and so on below this number.
+        budget_bytes: limit of the memory of entries.
+        replaces: whether the least recently used entries are replaced when the budget is used up.
+    """
+
+    def __init__(self, space: SharedSpace, ident: int, length: int, budget_bytes: int, *, replaces: bool) -> None:
+        self.space = space
+        self.ident = ident
+        self.length = length
+        self.budget_bytes = budget_bytes // PAGE_BYTES * PAGE_BYTES
+        self.replaces = replaces
+        self.index: NDArray[np.int64] = space.array(PAGE_BYTES, (length,), _WORD)
+        self.share: Share | None = None  # of the task that this worker process computes
+        self._owner = 0
+        self._bytes = memoryview(space.map).toreadonly()
+        self._lock = threading.Lock()
+        self._used = self._stored = self._evicted = 0
+        self._entry_bytes = self._largest = self._num_sized = self._largest_need = 0
+        self._epochs: dict[int, list[int]] = {}
+        self._grants: dict[int, Grant] = {}
+        self._next_grant = 1
+        self._journals: dict[int, list[int]] = {}
+        self._kept: OrderedDict[int, _Extent] = OrderedDict()
+        self._extent_of: dict[int, int] = {}
+        self._limbo: list[tuple[int, _Extent]] = []
+        self._own = 0, 0  # begin and end of the free rest of an extent for entries of the owner
+        _memories[ident] = self
+
+    @classmethod
+    def create(cls, ident: int, length: int, budget_bytes: int, *, replaces: bool) -> CacheMemory:
+        """Create the memory, in the process that owns it.
+
+        Raises:
+            OutOfMemoryError: there is no address space for it.
+        """
+        index_bytes = PAGE_BYTES + align(length * WORD_BYTES)
+        space = SharedSpace.create(budget_bytes + 2 * index_bytes + (64 << 20))
+        space.allocate(index_bytes)
+        memory = cls(space, ident, length, budget_bytes, replaces=replaces)
+        memory._owner = os.getpid()
+        return memory
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether this process owns the memory."""
+        return self._owner == os.getpid()
+
+    # In any process
+
+    def enter(self, journal_page: int, task: int) -> tuple[int, int]:
+        """Begin a task in a worker process. The page is that of the journal of its grant.
+
+        Returns:
+            Identity of the next cache of the batch, and page of its journal; 0 without one.
+        """
+        offset = journal_page * PAGE_BYTES
+        if not self.is_owned:  # threads of the owner need no share
+            self.share = Share(self.space, offset, task)
+        ident, page = self.space.array(offset, (GrantWord.NUM_WORDS,), _WORD)[GrantWord.NEXT_CACHE :].tolist()
+        return ident, page
+
+    def leave(self) -> None:
+        """End a task in a worker process. From now on, its share may belong to others."""
+        if self.share is not None:
+            self.share.close()
+            self.share = None
+
+    def get(self, key: int, epoch: int) -> memoryview | None:
+        """Return the content of an entry: a read-only view, or a copy if entries may be replaced. None without one."""
+        if not self.is_owned:
+            content = self._read(key) if self.share is not None or not self.replaces else None
+            if content is not None and self.share is not None:
+                self.share.note(key, epoch, Access.HIT, content.nbytes)
+            return content
+        with self._lock:
+            content = self._read(key)
+            if content is not None:
+                self._count(key, epoch, Access.HIT, content.nbytes)
+        return content
+
+    def put(self, key: int, epoch: int, parts: Sequence[Any], *, is_disk_hit: bool = False) -> None:
+        """Store an entry if there is room, and count the access."""
+        nbytes = sum(memoryview(part).nbytes for part in parts)
+        access = Access.DISK_HIT if is_disk_hit else Access.MISS
+        if self.is_owned:
+            with self._lock:
+                self._count(key, epoch, access, nbytes)
+                self._put(key, parts, nbytes)
+        elif self.share is not None:
+            if is_disk_hit:
+                self.share.note(key, epoch, access, nbytes)
+            if not self.share.put(key, -1 if is_disk_hit else epoch, parts, nbytes) and not is_disk_hit:
+                self.share.note(key, epoch, access, nbytes)
+
+    def _read(self, key: int) -> memoryview | None:
+        offset = int(self.index[key])
+        if not offset:
+            return None
+        stored, nbytes = self.space.array(offset, (2,), _WORD).tolist()
+        if stored != key:
+            return None
+        begin = offset + ENTRY_HEADER_BYTES
+        view = self._bytes[begin : begin + nbytes]
+        return memoryview(bytes(view)) if self.replaces else view
+
+    # In the owner
+
+    def grant(self, num_tasks: int, task_size: int) -> Grant:
+        """Give a batch room for entries, as far as the budget allows."""
+        with self._lock:
+            share = self._share_bytes(num_tasks, task_size)
+            records = max(_LEAST_RECORDS, _RECORDS_PER_SAMPLE * task_size)
+            grant = Grant(self, self._next_grant, 0, num_tasks, records, share)
+            free = self._journals.setdefault(align(grant.journal_bytes), [])
+            grant.offset = free.pop() if free else self.space.allocate(grant.journal_bytes)
+            if share:
+                self._allocate_shares(grant)
+            words = self.space.array(grant.offset, (GrantWord.NUM_WORDS,), _WORD)
+            words[:] = grant.share_offset, grant.share_bytes, records, 0, 0
+            for task in range(num_tasks):
+                grant.journal(task)[0][0] = 0
+            self._next_grant += 1
+            self._grants[grant.number] = grant
+            return grant
+
+    def _allocate_shares(self, grant: Grant) -> None:
+        nbytes = grant.num_tasks * grant.share_bytes
+        try:
+            grant.share_offset = self.space.allocate(nbytes)
+        except OutOfMemoryError:  # little address space, in many parts: the batch is computed all the same
+            grant.share_bytes = 0
+        else:
+            self._used += nbytes
+
+    def end_grant(self, grant: Grant, reported: int) -> None:
+        """See `Grant.end`. A second call does nothing."""
+        with self._lock:
+            if self._grants.pop(grant.number, None) is None:
+                return
+            for task in range(grant.num_tasks):
+                begin = grant.share_offset + task * grant.share_bytes
+                used = self._take_over(grant, task, begin) if reported >> task & 1 else 0
+                if grant.share_bytes > used:
+                    self.space.free(begin + used, grant.share_bytes - used)
+                    self._used -= grant.share_bytes - used
+            self._journals[align(grant.journal_bytes)].append(grant.offset)
+            self._free_limbo()
+
+    def statistics(self) -> CacheStatistics:
+        """Return the numbers so far. Accesses of batches in flight are not counted yet."""
+        with self._lock:
+            epochs = {epoch: EpochCounts(*counts) for epoch, counts in sorted(self._epochs.items())}
+            return CacheStatistics(self.budget_bytes, self._used, self._stored, self._evicted, epochs)
+
+    def _share_bytes(self, num_tasks: int, task_size: int) -> int:
+        if self._stored >= self.length:
+            return 0
+        if self._num_sized:
+            usual = task_size * self._entry_bytes // self._num_sized
+            likely = int(_SLACK * max(usual, self._largest_need)) + self._largest
+            wanted = min(likely, max(task_size * self._largest, self._largest_need))
+        else:
+            wanted = min((self.budget_bytes - self._used) // _FIRST_PART, _MOST_FIRST_BYTES) // num_tasks
+        wanted = align(wanted)
+        if self.replaces and self._used + num_tasks * wanted > self.budget_bytes:
+            self._evict(
+                self._used + num_tasks * wanted - self.budget_bytes - sum(extent.nbytes for _, extent in self._limbo)
+            )
+        return min(wanted, (self.budget_bytes - self._used) // num_tasks // PAGE_BYTES * PAGE_BYTES)
+
+    def _take_over(self, grant: Grant, task: int, begin: int) -> int:
+        """Add the entries of a reported task to the index. Return the bytes of its share that stay in use."""
+        count, records = grant.journal(task)
+        entries, used, needed = [], 0, 0
+        for key, epoch, offset, nbytes in records[: int(count[0])].tolist():
+            if not 0 <= key < self.length:
+                continue
+            if offset >= Access.MISS:
+                needed += align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+            if offset <= Access.MISS:
+                self._count(key, epoch, offset, nbytes)
+                if offset == Access.MISS:
+                    self._note_size(nbytes)
+                continue
+            if epoch >= 0:
+                self._count(key, epoch, Access.MISS, nbytes)
+            end = align(offset - begin + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+            if offset >= begin and end <= grant.share_bytes and not self.index[key]:  # the first entry counts
+                self._note_size(nbytes)
+                entries.append((key, offset))
+                used = end
+                self.index[key] = offset
+        self._largest_need = max(self._largest_need, needed)
+        return self._keep(begin, align(used), entries)
+
+    def _keep(self, begin: int, nbytes: int, entries: list[tuple[int, int]]) -> int:
+        self._stored += len(entries)
+        if entries and self.replaces:
+            self._kept[begin] = _Extent(begin, nbytes, tuple(entries))
+            self._extent_of.update((key, begin) for key, _ in entries)
+        return nbytes
+
+    def _note_size(self, nbytes: int) -> None:
+        size = align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+        self._entry_bytes += size
+        self._num_sized += 1
+        self._largest = max(self._largest, size)
+
+    def _put(self, key: int, parts: Sequence[Any], nbytes: int) -> None:
+        if self.index[key]:
+            return
+        size = align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+        begin, end = self._own
+        if begin + size > end:
+            begin, end = self._take_own(size)
+            if begin == end:
+                return
+        self._own = begin + size, end
+        write_entry(self.space, begin, key, parts, nbytes)
+        self._note_size(nbytes)
+        self.index[key] = begin
+        self._keep(begin, align(size), [(key, begin)])
+
+    def _take_own(self, size: int) -> tuple[int, int]:
+        """Return begin and end of memory for entries that the owner writes; nothing if there is none."""
+        needed = align(size)
+        if self.replaces:  # an extent for each entry, so that it can be replaced by itself
+            if self._used + needed > self.budget_bytes >= needed:
+                self._evict(self._used + needed - self.budget_bytes)
+        else:
+            packed = min(_MOST_OWN_BYTES, self.budget_bytes // _OWN_PART, self.budget_bytes - self._used)
+            needed = max(needed, packed // PAGE_BYTES * PAGE_BYTES)
+        if self._used + needed > self.budget_bytes:
+            return 0, 0
+        try:
+            begin = self.space.take(needed, needed)
+        except OutOfMemoryError:
+            return 0, 0
+        self._used += needed
+        return begin, begin + (align(size, ENTRY_ALIGNMENT) if self.replaces else needed)
+
+    def _evict(self, nbytes: int) -> None:
+        """Take the least recently used entries out of the index, and free them when no grant may read them."""
+        while nbytes > 0 and self._kept:
+            _, extent = self._kept.popitem(last=False)
+            for key, offset in extent.entries:
+                self._extent_of.pop(key, None)
+                if self.index[key] == offset:
+                    self.index[key] = 0
+            self._stored -= len(extent.entries)
+            self._evicted += len(extent.entries)
+            self._limbo.append((self._next_grant, extent))
+            nbytes -= extent.nbytes
+        self._free_limbo()
+
+    def _free_limbo(self) -> None:
+        oldest = min(self._grants, default=self._next_grant)
+        while self._limbo and self._limbo[0][0] <= oldest:
+            _, extent = self._limbo.pop(0)
+            self.space.free(extent.offset, extent.nbytes)
+            self._used -= extent.nbytes
+
+    def _count(self, key: int, epoch: int, access: int, nbytes: int) -> None:
+        counts = self._epochs.setdefault(epoch, [0, 0, 0, 0])
+        if access == Access.MISS:
+            counts[1] += 1
+            return
+        counts[0] += 1
+        counts[2] += access == Access.DISK_HIT
+        counts[3] += nbytes
+        extent = self._extent_of.get(key)
+        if extent is not None:
+            self._kept.move_to_end(extent)
+
+
+#: The caches that this process has, by their identity.
+_memories: weakref.WeakValueDictionary[int, CacheMemory] = weakref.WeakValueDictionary()
+
+
+def memory_of(ident: int) -> CacheMemory | None:
+    """Return the memory of a cache in this process, if it has been created or mapped."""
+    return _memories.get(ident)
+
+
+def link_grants(grants: Sequence[Grant]) -> tuple[int, int]:
+    """Link the grants of one batch. Return identity and journal page of the first, for the header of the slot."""
+    ident = page = 0
+    for grant in reversed(grants):
+        words = grant.cache.space.array(grant.offset, (GrantWord.NUM_WORDS,), _WORD)
+        words[GrantWord.NEXT_CACHE :] = ident, page
+        ident, page = grant.cache.ident, grant.offset // PAGE_BYTES
+    return ident, page
+
+
+@contextlib.contextmanager
+def shares_of_task(ident: int, page: int, task: int) -> Iterator[None]:
+    """Give a task its shares of the caches of its batch that this process has mapped, until it ends."""
+    entered = []
+    while ident and (memory := memory_of(ident)) is not None:
+        entered.append(memory)
+        ident, page = memory.enter(page, task)
+    try:
+        yield
+    finally:
+        for memory in entered:
+            memory.leave()
