@@ -10,6 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.parity.conftest import OURS, Library
+from tests.parity.operators import outputs
+
 pytest.importorskip("nvidia.dali")
 pytestmark = pytest.mark.peers
 
@@ -61,6 +64,19 @@ def test_augmentations_at_each_magnitude() -> None:
         for one, other in zip(mine, theirs, strict=True):
             assert one.dtype == other.dtype
             assert np.abs(one.astype(int) - other).max() <= BOUNDS.get(name, 0), name
+
+
+@pytest.mark.parametrize("fill_value", [None, 128])
+def test_translations_by_halves_of_pixels_are_exact(dali: Library, fill_value: int | None) -> None:
+    image = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+
+    def define(library: Library, data: Any) -> Any:
+        options = {"fill_value": fill_value, "inverse_map": False}
+        offsets = [(7.5, 0), (-3.5, 0), (0, 2.5), (0, -29.5), (4, 0)]
+        return [library.fn.warp_affine(data, matrix=[1, 0, x, 0, 1, y], **options) for x, y in offsets]
+
+    for mine, theirs in zip(*(outputs(each, define, [[image]], ["HWC"]) for each in (OURS, dali)), strict=True):
+        np.testing.assert_array_equal(mine.samples[0], theirs.samples[0])
 
 
 def parameters(augmentation: Any) -> Any:
