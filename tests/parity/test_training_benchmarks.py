@@ -48,9 +48,11 @@ def test_trivial_augment(system: str, tmp_path: Path) -> None:
     if find_spec(module) is None or find_spec("skimage") is None:
         pytest.skip(f"needs {module} and scikit-image")
     statements = [
+        "import cv2",
         "from dataclasses import replace",
         "from benchmarks.training.run_one import measure",
         "from benchmarks.training.workloads import WORKLOADS",
+        "cv2.setNumThreads(1)  # its threads do not survive the fork of torch",
         "workload = replace(WORKLOADS['trivial_augment'], batch_size=4, per_photograph=1)",
         f"assert measure({system!r}, workload, seconds=0.01, repeat=0).samples_per_s > 0",
     ]
