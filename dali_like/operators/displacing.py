@@ -209,7 +209,7 @@ def warp_perspective(
     given = np.asarray(matrix if matrix_input is None else matrix_input, np.float32).astype(np.float64)
     if given.size != 9:
         raise SampleError(f"the transform must have the shape (3, 3), not {given.shape}")
-    transform = given.reshape(3, 3)
+    transform: Array = given.reshape(3, 3)
     if pixel_origin == "corner":  # OpenCV's first pixel has its center at (0, 0)
         shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
         transform = np.linalg.inv(shift) @ transform @ shift
@@ -231,10 +231,10 @@ def _seen(transform: NDArray[np.float64], height: int, width: int, steps: int) -
     """Return the positions (x, y) in the image of the result's pixels, rounded to a fraction of a pixel."""
     row, column = np.ogrid[:height, :width]
     x, y, depth = (across * column + (down * row + offset) for across, down, offset in transform)
-    scale = np.divide(steps, depth, out=np.zeros_like(depth), where=depth != 0)
+    scale: Array = np.divide(steps, depth, out=np.zeros_like(depth), where=depth != 0)
     limit = float(1 << 20)  # any position outside of the image
-    x, y = (np.rint(np.clip(axis * scale, -limit, limit)) / steps for axis in (x, y))
-    return x.astype(np.float32), y.astype(np.float32)
+    rounded: list[Array] = [np.rint(np.clip(axis * scale, -limit, limit)) / steps for axis in (x, y)]
+    return rounded[0].astype(np.float32), rounded[1].astype(np.float32)
 
 
 def _each_plane(
