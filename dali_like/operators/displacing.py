@@ -214,7 +214,7 @@ def warp_perspective(
         shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
         transform = np.linalg.inv(shift) @ transform @ shift
     if not inverse_map:
-        transform = np.linalg.inv(transform)
+        transform = cv2.invert(transform)[1]  # zeros for a singular matrix, as in DALI
     kind, border = getattr(cv2, _FILTERS[interp_type]), getattr(cv2, _BORDERS[border_mode])
     extents = [image.shape[call.layout.index(letter)] for letter in "HW"]
     height, width = extents if size is None else map(round_half_up, size)

@@ -200,6 +200,16 @@ def test_warp_perspective(dali, dtype, layout):
     compare(dali, define, [images, given], [layout], bound=0.01 if dtype is np.float32 else 1, mean=0.01)
 
 
+@pytest.mark.parametrize("inverse_map", [True, False])
+def test_warp_perspective_by_a_singular_matrix(dali, inverse_map):
+    images = [np.random.default_rng(1).integers(0, 256, (40, 61, 3), np.uint8)]
+
+    def define(library, image):
+        return [library.fn.experimental.warp_perspective(image, matrix=[0.0] * 9, inverse_map=inverse_map)]
+
+    compare(dali, define, [images], ["HWC"], bound=0, mean=0)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_warp_perspective_without_interpolation(dali, dtype):
     images = [np.random.default_rng(1).integers(0, 256, (40, 61, 3)).astype(dtype)]
