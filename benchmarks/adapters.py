@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.workloads import WORKERS, Array, Sample, Workload
 
-__all__ = ["SYSTEMS", "Loader", "System"]
+__all__ = ["SYSTEMS", "Loader", "System", "is_installed"]
 
 
 class Loader(Protocol):
@@ -244,10 +244,11 @@ class System:
     @property
     def missing(self) -> list[str]:
         """Return the modules that are not installed."""
-        return [package for package in self.packages if not _is_installed(package)]
+        return [package for package in self.packages if not is_installed(package)]
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Return whether a module can be imported."""
     try:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # the parent package is missing

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.adapters import is_installed
 from benchmarks.measurement import Measurement
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "RunFailedError",
     "in_turns",
     "last_line_of",
+    "leave_out_missing",
     "names",
     "option_parser",
     "parse_options",
@@ -125,6 +127,14 @@ def names(known: Iterable[str]) -> Callable[[str], list[str]]:
         return names
 
     return parse
+
+
+def leave_out_missing(systems: Sequence[str], needed: Mapping[str, str]) -> list[str]:
+    """Return the systems that are installed, and print the modules that the others need."""
+    missing = [system for system in systems if not is_installed(needed[system])]
+    if missing:
+        print(f"Not installed: {', '.join(dict.fromkeys(needed[system] for system in missing))}", end="\n\n", flush=True)
+    return [system for system in systems if system not in missing]
 
 
 def option_parser(prog: str, description: str, *, workloads: Iterable[str], csv: str) -> argparse.ArgumentParser:

@@ -1,10 +1,10 @@
 """Training input for ResNet-50: random crops of photographs, scaled, randomly mirrored, and normalized.
 
-    python -m examples.resnet_pipeline [--epochs 2] [--workers 2]
+    python -m examples.resnet_pipeline [--epochs 2] [--workers 2] [--augment]
 
 The operators run in the worker processes, directly after the source, and write their results into the batch. With
-``--workers 0`` this process calls the source, and operators run in threads. The pipeline also runs with NVIDIA DALI: import
-``from nvidia.dali import fn, pipeline_def, types`` instead.
+``--workers 0`` this process calls the source, and operators run in threads. ``--augment`` adds TrivialAugment. The pipeline
+also runs with NVIDIA DALI: import from ``nvidia.dali`` instead; ``augment`` then needs ``enable_conditionals=True``.
 
 Requires OpenCV, simplejpeg, and scikit-image or scikit-learn, which include photographs.
 """
@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dali_like import fn, pipeline_def, types
+from dali_like.auto_aug import trivial_augment
 from examples.demo_data import make_crops, packaged_photographs
 from examples.photograph_source import PhotographSource
 
@@ -34,6 +35,7 @@ def training(
     least_area: float = 0.08,
     mirrored: float = 0.5,
     antialias: bool = True,
+    augment: bool = False,
     decoding: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """Define a pipeline of images of shape (3, 224, 224), float32, and labels.
@@ -44,6 +46,7 @@ def training(
         least_area: minimum area of a crop, as a fraction of the photograph.
         mirrored: fraction of the images that are mirrored.
         antialias: whether images are filtered where they shrink.
+        augment: whether to apply TrivialAugment, without ``equalize``, which DALI has only on the GPU.
         decoding: further arguments of the decoder. ``{"min_size": [224, 224]}``, which DALI does not have, allows decoding
             large photographs at a smaller scale.
     """
@@ -54,6 +57,8 @@ def training(
         files, random_area=[least_area, 1.0], random_aspect_ratio=[3 / 4, 4 / 3], num_attempts=10, **decoding
     )
     images = fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=antialias)
+    if augment:
+        images = trivial_augment.trivial_augment_wide(images, excluded=["equalize"])
     images = fn.crop_mirror_normalize(
         images,
         mirror=fn.random.coin_flip(probability=mirrored),
@@ -69,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Print statistics and speed of the training input of a ResNet-50.")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2, help="0: operators run in threads")
+    parser.add_argument("--augment", action="store_true", help="apply TrivialAugment")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--per-photograph", type=int, default=64, help="number of files to cut out of each photograph")
     parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="folder for the files")
@@ -79,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pipe = training(
         source,
         options.workers > 0,
+        augment=options.augment,
         batch_size=options.batch_size,
         num_threads=2,
         device_id=None,

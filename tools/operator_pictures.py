@@ -41,7 +41,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "experimental.filter": {"border": "clamp"},
     "experimental.median_blur": {"window_size": [9, 9]},
     "grid_mask": {"tile": 30, "angle": 0.5},
-    "laplacian": {"smoothing_size": 1, "window_size": 3},
+    "laplacian": {"smoothing_size": 1, "window_size": 3, "scale": 8.0},
     "noise.gaussian": {"stddev": 30.0},
     "noise.salt_and_pepper": {"prob": 0.1},
     "noise.shot": {"factor": 30.0},

@@ -5,6 +5,7 @@
 - `photographs`: the files
 - `sources`: the callbacks that read them
 - `opencv`: the pipelines' work in OpenCV, for torch and for comparing pixels
+- `in_torchvision`: the same with torchvision.v2's transforms
 - `workloads`: a pipeline of the examples, its files, and checks of its batches
 - `systems`: dali_like, DALI and torch with a workload
 - `run_one`: measures one system on one workload, in a separate process

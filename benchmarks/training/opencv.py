@@ -17,7 +17,7 @@ from dali_like.graph.operator_random import generator_at, key_of
 from dali_like.operators._windows import random_window
 from examples import resnet_pipeline, ssd_pipeline
 
-__all__ = ["SEED", "detect", "recognize"]
+__all__ = ["SEED", "crop_and_scale", "detect", "normalize", "recognize"]
 
 SEED = 11
 _WINDOW, _MIRROR = key_of(SEED, 0), key_of(SEED, 1)
@@ -32,14 +32,18 @@ _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.5
 
 def recognize(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:
     """Compute a sample of `examples.resnet_pipeline`, without antialiasing."""
+    return normalize(*crop_and_scale(index, file)), label
+
+
+def crop_and_scale(index: int, file: NDArray[np.uint8]) -> tuple[NDArray[Any], bool]:
+    """Return a random part of the image as BGR, scaled, and whether to mirror it."""
     image = _decode(file)
     height, width = image.shape[:2]
     window = random_window(generator_at(_WINDOW, 0, index), height, width, (0.08, 1.0), (3 / 4, 4 / 3), 10)
     image = image[window.top : window.top + window.height, window.left : window.left + window.width]
     side = resnet_pipeline.SIDE
     image = cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR)
-    mirrored = generator_at(_MIRROR, 0, index).random() < 0.5
-    return _normalize(image, mirrored), label
+    return image, bool(generator_at(_MIRROR, 0, index).random() < 0.5)
 
 
 def detect(
@@ -62,7 +66,7 @@ def detect(
     brightness, contrast = _uniform(_BRIGHTNESS, index, 0.875, 1.125), _uniform(_CONTRAST, index, 0.5, 1.5)
     table = np.arange(256, dtype=np.float32) * (brightness * contrast) + brightness * (1 - contrast) * 128
     image = cv2.LUT(image, np.rint(table).clip(0, 255).astype(np.uint8))
-    return _normalize(image, bool(mirrored)), boxes, labels
+    return normalize(image, bool(mirrored)), boxes, labels
 
 
 def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
@@ -71,7 +75,7 @@ def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
     return image
 
 
-def _normalize(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
+def normalize(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
     """Return normalized planes of R, G and B."""
     if mirrored:
         bgr = cv2.flip(bgr, 1)

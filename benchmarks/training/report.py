@@ -33,6 +33,7 @@ GOALS = (
     *_goals("resnet_antialias", dali=1.2),
     *_goals("resnet_large", dali=1.2, torch=1.1),
     *_goals("resnet_to_size", dali=1.2, torch=1.5),
+    *_goals("trivial_augment", dali=1.3, torchvision=1.3, torchvision_opencv=1.3),
     *_goals("ssd", dali=1.2, torch=1.1),
 )
 

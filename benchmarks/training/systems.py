@@ -6,6 +6,8 @@ All use two processes or threads for the pixels, and their defaults for the rest
 - dali_like_threads: one worker for the source, and two threads for the operators
 - dali: the same in DALI, whose operators run in threads
 - torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
+- torchvision: likewise, with torchvision.v2's transforms of tensors
+- torchvision_opencv: likewise in OpenCV, except for torchvision.v2's TrivialAugmentWide
 
 DALI and dali_like run the function ``training`` of the example, compiled once with each library's import.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +31,34 @@ from benchmarks.training.workloads import Workload
 from benchmarks.workloads import WORKERS
 from examples.photograph_source import PhotographSource
 
-__all__ = ["SYSTEMS", "open_system"]
+__all__ = ["NEEDED", "SYSTEMS", "open_system"]
 
-SYSTEMS = ("dali_like", "dali_like_threads", "dali", "torch")
-_LIBRARIES = {"dali_like": "dali_like", "dali_like_threads": "dali_like", "dali": "nvidia.dali"}
+#: Modules that each system needs.
+NEEDED = {
+    "dali_like": "dali_like",
+    "dali_like_threads": "dali_like",
+    "dali": "nvidia.dali",
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "torchvision_opencv": "torchvision",
+}
+SYSTEMS = tuple(NEEDED)
 
 
 def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
     """Return a loader of that system. The library is imported, but nothing is started."""
-    if system == "torch":
-        return TorchLoader(workload, source)
-    return PipelineLoader(system, workload, source)
+    if system in ("dali_like", "dali_like_threads", "dali"):
+        return PipelineLoader(system, workload, source)
+    return TorchLoader(system, workload, source)
 
 
 class PipelineLoader:
     """The example's pipeline in DALI or dali_like."""
 
     def __init__(self, system: str, workload: Workload, source: PhotographSource) -> None:
-        self._training = _training_of(workload.example, _LIBRARIES[system])
+        self._training = _training_of(workload.example, NEEDED[system])
         self._arguments = dict(workload.arguments)
-        if system != "dali":
-            self._arguments |= workload.ours
+        self._arguments |= workload.dalis if system == "dali" else workload.ours
         self._source = source
         self._batch_size = workload.batch_size
         self._workers = WORKERS if system == "dali_like" else 1
@@ -85,21 +94,22 @@ class PipelineLoader:
 
 def _training_of(example: str, library: str) -> Any:
     path = Path(examples.__path__[0]) / f"{example}.py"
-    text = path.read_text(encoding="utf-8").replace("from dali_like import", f"from {library} import")
+    text = path.read_text(encoding="utf-8").replace("from dali_like", f"from {library}")
     names: dict[str, Any] = {"__name__": example}
     exec(compile(text, str(path), "exec"), names)
     return names["training"]
 
 
 class TrainingDataset:
-    """The workload in OpenCV, as an endless map-style dataset."""
+    """The workload as an endless map-style dataset, in OpenCV or by another function of index and sample."""
 
-    def __init__(self, workload: Workload, source: PhotographSource) -> None:
+    def __init__(self, workload: Workload, source: PhotographSource, function: Callable[..., tuple[Any, ...]]) -> None:
         self._workload = workload
         self._source = source
+        self._function = function
 
-    def __getitem__(self, index: int) -> tuple[NDArray[Any], ...]:
-        return self._workload.sample(self._source, index)
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return self._function(index, *self._workload.inputs(self._source, index))
 
     def __len__(self) -> int:
         return 1 << 40
@@ -108,9 +118,9 @@ class TrainingDataset:
 class TorchLoader:
     """torch's DataLoader; arrays whose size differs from sample to sample come in lists of tensors."""
 
-    def __init__(self, workload: Workload, source: PhotographSource) -> None:
+    def __init__(self, system: str, workload: Workload, source: PhotographSource) -> None:
         self._data: Any = importlib.import_module("torch.utils.data")
-        self._dataset = TrainingDataset(workload, source)
+        self._dataset = TrainingDataset(workload, source, _function_of(system, workload))
         self._batch_size = workload.batch_size
         self._collate = collate_detections if workload.example == "ssd_pipeline" else None
         self._iterator: Iterator[Any] | None = None
@@ -138,6 +148,14 @@ class TorchLoader:
 
     def close(self) -> None:
         self._iterator = None
+
+
+def _function_of(system: str, workload: Workload) -> Callable[..., tuple[Any, ...]]:
+    if system == "torch":
+        return workload.in_opencv
+    transforms = importlib.import_module("benchmarks.training.in_torchvision")
+    function: Callable[..., tuple[Any, ...]] = getattr(transforms, system)
+    return function
 
 
 def _set_up_worker(_worker: int) -> None:

@@ -229,6 +229,8 @@ def scratch(name: Hashable, shape: tuple[int, ...], dtype: Any) -> Array:
     freed, and each new block costs a page fault per 4 KiB: often more than the operator itself. Threads of the main process
     and workers need the same sizes again and again, so each thread keeps one block per name.
     """
+    if not shape:
+        return np.empty(shape, dtype)
     dtype = np.dtype(dtype)
     nbytes = math.prod(shape) * dtype.itemsize
     if not _MIN_SCRATCH_BYTES <= nbytes <= _MAX_SCRATCH_BYTES:

@@ -73,6 +73,7 @@ class ProgramStep(NamedTuple):
         image_limit_bytes: the largest decoded image.
         framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
         export: number of the export that is its only output; None if there is none.
+        is_between: whether the output is one array that only other steps use, so its memory is reused.
         scope: registers of conditions, with the values that they must have for the step to run.
         name: of the node, for statistics and traces.
         number: position in the program.
@@ -87,6 +88,7 @@ class ProgramStep(NamedTuple):
     image_limit_bytes: int
     framed: Mapping[str | int, str]
     export: int | None = None
+    is_between: bool = False
     scope: tuple[tuple[int, bool], ...] = ()
     name: str = ""
     number: int = 0
@@ -99,11 +101,10 @@ class ProgramStep(NamedTuple):
         """Compute the outputs of one sample; for an operator on batches, of all `count` samples."""
         inputs = [registers[i] for i in self.inputs]
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
-        is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
-        owner = id(self) if is_between else None
+        owner = id(self) if self.is_between else None
         layouts = [*map(_layout_of, self.layouts, inputs)]
         arguments = {name: registers[i] for name, i in self.arguments.items()}
-        framed = [
+        framed = self.framed and [
             name
             for name, words in self.framed.items()
             if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
@@ -199,7 +200,8 @@ class Program(NamedTuple):
         if step is None or registers[register] is not None:
             return
         for condition, value in step.scope:
-            self._need(condition, registers, info, empty, times_ns)
+            if registers[condition] is None:
+                self._need(condition, registers, info, empty, times_ns)
             if bool(registers[condition]) is not value:
                 return
         if (found := _recall(step, info)) is not None:
@@ -211,8 +213,11 @@ class Program(NamedTuple):
             self._need(condition, registers, info, empty, times_ns)
             needed = (if_true if registers[condition] else if_false,)
         for i in needed:
-            self._need(i, registers, info, empty, times_ns)
-        if times_ns is None:
+            if registers[i] is None:
+                self._need(i, registers, info, empty, times_ns)
+        if isinstance(step.operator, Merge) and step.export is None:
+            registers[register] = registers[needed[0]]
+        elif times_ns is None:
             step.run(registers, info, empty)
         else:
             step.run_timed(registers, info, empty, 1, times_ns)
@@ -296,8 +301,9 @@ def make_step(
     others: dict[str | int, str] = {i: context.layouts_of(data) for i, data in enumerate(node.inputs) if i}
     others |= {name: context.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
+    operator = context.operators[node]
     return ProgramStep(
-        context.operators[node],
+        operator,
         inputs=tuple(registers[key(data)] for data in node.inputs),
         arguments={name: registers[key(data)] for name, data in node.argument_inputs.items()},
         layouts=tuple(map(context.layouts_of, node.inputs)),
@@ -306,6 +312,7 @@ def make_step(
         image_limit_bytes=context.image_limit_bytes,
         framed={name: layouts for name, layouts in others.items() if "F" in layouts},
         export=export,
+        is_between=export is None and operator.per_sample and len(operator.layouts) == 1,
         scope=tuple((registers[key(condition)], value) for condition, value in node.scope),
         name=context.names[node],
         number=number,

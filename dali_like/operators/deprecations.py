@@ -22,6 +22,8 @@ OPERATORS = {
     "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
 }
+#: Deprecated operators with arguments of their own, and their successors.
+SUPERSEDED = {"experimental.audio_resample": "audio_resample", "fast_resize_crop_mirror": "resize_crop_mirror"}
 #: Deprecated names of arguments by operator, and their current names.
 ARGUMENTS = {
     "crop": {"output_dtype": "dtype"},
@@ -65,11 +67,13 @@ def known_arguments(description: Description) -> set[str]:
 
 
 def current_arguments(description: Description, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments by their current names, without an ineffective seed.
+    """Return the arguments by their current names, without an ineffective seed. Warn if the operator is deprecated.
 
     Raises:
         ArgumentTypeError: an argument is given by both of its names.
     """
+    if description.path in SUPERSEDED:
+        warn(f"{description.name} is deprecated; use fn.{SUPERSEDED[description.path]}", DeprecationWarning)
     current = renamed_arguments(description, given)
     for name in WITHOUT_EFFECT.get(description.path, ()):
         if name in current:

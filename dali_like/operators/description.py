@@ -24,6 +24,7 @@ function returns a tuple.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,8 +287,13 @@ class BoundOperator:
 
 def _checked(output: Any) -> Array:
     array = np.asarray(output)
-    to_dali_type(array.dtype)
+    _check_dtype(array.dtype)
     return array
+
+
+@functools.cache
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    to_dali_type(dtype)
 
 
 def describe(

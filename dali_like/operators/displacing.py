@@ -63,8 +63,8 @@ def water(
     mask: PerSample[int] = 1,
     ampl_x: Annotated[float, FINITE] = 10.0,
     ampl_y: Annotated[float, FINITE] = 10.0,
-    freq_x: Annotated[float, FINITE] = 0.049087,
-    freq_y: Annotated[float, FINITE] = 0.049087,
+    freq_x: Annotated[float, FINITE] = math.pi / 64,
+    freq_y: Annotated[float, FINITE] = math.pi / 64,
     phase_x: Annotated[float, FINITE] = 0.0,
     phase_y: Annotated[float, FINITE] = 0.0,
     interp_type: DALIInterpType = INTERP_NN,
@@ -158,6 +158,8 @@ def _displaced(
 # Maps of OpenCV
 
 _IMAGES = "HWC FHWC CHW FCHW HW"
+#: DALI's OpenCV rounds positions to these fractions of a pixel; `cv2.warpPerspective` of OpenCV 5 does not.
+_STEPS = 32
 _FILTERS = {INTERP_NN: "INTER_NEAREST", INTERP_LINEAR: "INTER_LINEAR", INTERP_CUBIC: "INTER_CUBIC"}
 _BORDERS = {
     "constant": "BORDER_CONSTANT",
@@ -204,25 +206,35 @@ def warp_perspective(
         interp_type: INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.
     """
     cv2 = opencv()
-    given = np.asarray(matrix if matrix_input is None else matrix_input, np.float64)
+    given = np.asarray(matrix if matrix_input is None else matrix_input, np.float32).astype(np.float64)
     if given.size != 9:
         raise SampleError(f"the transform must have the shape (3, 3), not {given.shape}")
-    transform = given.reshape(3, 3)
+    transform: Array = given.reshape(3, 3)
     if pixel_origin == "corner":  # OpenCV's first pixel has its center at (0, 0)
         shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
         transform = np.linalg.inv(shift) @ transform @ shift
-    flags = getattr(cv2, _FILTERS[interp_type]) | (cv2.WARP_INVERSE_MAP if inverse_map else 0)
-    border = getattr(cv2, _BORDERS[border_mode])
+    if not inverse_map:
+        transform = cv2.invert(transform)[1]  # zeros for a singular matrix, as in DALI
+    kind, border = getattr(cv2, _FILTERS[interp_type]), getattr(cv2, _BORDERS[border_mode])
     extents = [image.shape[call.layout.index(letter)] for letter in "HW"]
     height, width = extents if size is None else map(round_half_up, size)
+    x, y = _seen(transform, height, width, 1 if interp_type == INTERP_NN else _STEPS)
 
     def warp(plane: Array, filling: float) -> Array:
-        mapped: Array = cv2.warpPerspective(
-            plane, transform, (width, height), flags=flags, borderMode=border, borderValue=(filling,) * 4
-        )
+        mapped: Array = cv2.remap(plane, x, y, kind, borderMode=border, borderValue=(filling,) * 4)
         return mapped
 
     return _each_plane(call, image, (height, width), warp, fill_value)
+
+
+def _seen(transform: NDArray[np.float64], height: int, width: int, steps: int) -> _Positions:
+    """Return the positions (x, y) in the image of the result's pixels, rounded to a fraction of a pixel."""
+    row, column = np.ogrid[:height, :width]
+    x, y, depth = (across * column + (down * row + offset) for across, down, offset in transform)
+    scale: Array = np.divide(steps, depth, out=np.zeros_like(depth), where=depth != 0)
+    limit = float(1 << 20)  # any position outside of the image
+    rounded: list[Array] = [np.rint(np.clip(axis * scale, -limit, limit)) / steps for axis in (x, y)]
+    return rounded[0].astype(np.float32), rounded[1].astype(np.float32)
 
 
 def _each_plane(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -62,11 +63,10 @@ def uniform(
     extents = _shape(shape_like, shape)
     rng = call.rng()
     if values is not None:
-        numbers = np.asarray(values)[rng.integers(0, len(values), extents)]
-    else:
-        numbers = rng.uniform(range[0], range[1], extents)
-    result = _as_dtype(numbers, dtype)
-    if values is None and result.dtype.kind == "f":
+        convert_all = _as_dtype_once if isinstance(values, tuple) else _as_dtype
+        return np.asarray(convert_all(values, dtype)[rng.integers(0, len(values), extents)])
+    result = _as_dtype(rng.uniform(range[0], range[1], extents), dtype)
+    if result.dtype.kind == "f":
         # Rounding to a shorter dtype may yield the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
@@ -178,6 +178,9 @@ def choice(
 def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
     """Convert float64 numbers to a dtype, FLOAT by default; integers are rounded and saturate."""
     return convert(np.asarray(numbers, np.float64), np.dtype(np.float32) if dtype is None else dtype)
+
+
+_as_dtype_once = functools.lru_cache(maxsize=64)(_as_dtype)
 
 
 def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:

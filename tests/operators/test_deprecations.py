@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from dali_like import Pipeline, fn, ops, types
 from dali_like.errors import ArgumentTypeError, DefinitionError
-from dali_like.operators.deprecations import OPERATORS
+from dali_like.operators.deprecations import OPERATORS, SUPERSEDED
 
 IMAGE = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
 CONSTANT = types.Constant(IMAGE, layout="HWC")
@@ -95,3 +96,11 @@ def test_layouts_have_older_names():
 
     assert planes.shape == (3, 4, 4)
     assert [types.NHWC, types.NFHWC, types.NFCHW, types.SAME] == ["HWC", "FHWC", "FCHW", ""]
+
+
+@pytest.mark.parametrize("name", SUPERSEDED)
+def test_superseded_operators_warn(name: str) -> None:
+    message = f"fn.{name} is deprecated; use fn.{SUPERSEDED[name]}"
+
+    with pytest.warns(DeprecationWarning, match=message), pytest.raises(ArgumentTypeError, match="no_such_argument"):
+        functools.reduce(getattr, name.split("."), fn)(CONSTANT, no_such_argument=1)

@@ -10,6 +10,9 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.parity.conftest import OURS, Library
+from tests.parity.operators import outputs
+
 pytest.importorskip("nvidia.dali")
 pytestmark = pytest.mark.peers
 
@@ -29,7 +32,7 @@ SUITES = [
 POLICIES = ["get_image_net_policy", "get_reduced_image_net_policy", "get_svhn_policy", "get_reduced_cifar10_policy"]
 
 
-def augmented(library: str, image: Any) -> list[Any]:
+def augmented(library: str, image: Any, layout: str = "HWC") -> list[Any]:
     package = importlib.import_module(library)
     fn = importlib.import_module(f"{library}.fn")
     augmentations = importlib.import_module(f"{library}.auto_aug.augmentations")
@@ -37,7 +40,7 @@ def augmented(library: str, image: Any) -> list[Any]:
 
     @package.pipeline_def(batch_size=2 * BINS, num_threads=1, device_id=None, enable_conditionals=True)
     def define() -> Any:
-        data = fn.external_source(lambda _: image, batch=False, layout="HWC")
+        data = fn.external_source(lambda _: image, batch=False, layout=layout)
         number = fn.external_source(lambda info: np.int32(info.idx_in_batch // 2), batch=False)
         sign = fn.external_source(lambda info: np.int32(info.idx_in_batch % 2), batch=False)
         options = {"magnitude_bin": signed_bin(number, sign), "num_magnitude_bins": BINS, "shape": [HEIGHT, WIDTH]}
@@ -61,6 +64,45 @@ def test_augmentations_at_each_magnitude() -> None:
         for one, other in zip(mine, theirs, strict=True):
             assert one.dtype == other.dtype
             assert np.abs(one.astype(int) - other).max() <= BOUNDS.get(name, 0), name
+
+
+@pytest.mark.parametrize("fill_value", [None, 128])
+def test_translations_by_halves_of_pixels_are_exact(dali: Library, fill_value: int | None) -> None:
+    image = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+
+    def define(library: Library, data: Any) -> Any:
+        options = {"fill_value": fill_value, "inverse_map": False}
+        offsets = [(7.5, 0), (-3.5, 0), (0, 2.5), (0, -29.5), (4, 0)]
+        return [library.fn.warp_affine(data, matrix=[1, 0, x, 0, 1, y], **options) for x, y in offsets]
+
+    for mine, theirs in zip(*(outputs(each, define, [[image]], ["HWC"]) for each in (OURS, dali)), strict=True):
+        np.testing.assert_array_equal(mine.samples[0], theirs.samples[0])
+
+
+def test_augmentations_of_sequences() -> None:
+    small = np.random.default_rng(1).integers(0, 256, (2, 6, 7, 3), np.uint8)
+    frames = np.stack([cv2.resize(frame, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC) for frame in small])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dalis = augmented("nvidia.dali", frames, "FHWC")
+    for name, mine, theirs in zip(NAMES, augmented("dali_like", frames, "FHWC"), dalis, strict=True):
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.dtype == other.dtype
+            assert np.abs(one.astype(int) - other).max() <= BOUNDS.get(name, 0), name
+
+
+@pytest.mark.parametrize("layout", ["HWC", "FHWC"])
+def test_equal_seeds_give_equal_results(layout: str) -> None:
+    image = np.random.default_rng(1).integers(0, 256, (2, HEIGHT, WIDTH, 3)[-len(layout) :], np.uint8)
+
+    def define(_: Library, data: Any) -> Any:
+        trivial = importlib.import_module("dali_like.auto_aug.trivial_augment")
+        return [trivial.trivial_augment_wide(data, shape=[HEIGHT, WIDTH], seed=seed) for seed in (5, 5, 6)]
+
+    same, again, different = (result.samples for result in outputs(OURS, define, [[image] * 16], [layout]))
+
+    np.testing.assert_array_equal(same, again)
+    assert any(not np.array_equal(one, other) for one, other in zip(same, different, strict=True))
 
 
 def parameters(augmentation: Any) -> Any:

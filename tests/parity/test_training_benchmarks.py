@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("cv2")
+
+from benchmarks.training.systems import NEEDED
+
 pytestmark = pytest.mark.peers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -36,3 +40,31 @@ def test_a_quick_run(tmp_path: Path) -> None:
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         assert [(row["system"], row["workload"]) for row in csv.DictReader(file)] == [("dali", "ssd"), ("torch", "ssd")]
     assert "### ssd: batches of 32" in finished.stdout
+
+
+@pytest.mark.parametrize("system", ["dali", "torchvision"])
+def test_trivial_augment(system: str, tmp_path: Path) -> None:
+    module = NEEDED[system].split(".")[0]
+    if find_spec(module) is None or find_spec("skimage") is None:
+        pytest.skip(f"needs {module} and scikit-image")
+    statements = [
+        "import cv2",
+        "from dataclasses import replace",
+        "from benchmarks.training.run_one import measure",
+        "from benchmarks.training.workloads import WORKLOADS",
+        "cv2.setNumThreads(1)  # its threads do not survive the fork of torch",
+        "workload = replace(WORKLOADS['trivial_augment'], batch_size=4, per_photograph=1)",
+        f"assert measure({system!r}, workload, seconds=0.01, repeat=0).samples_per_s > 0",
+    ]
+
+    finished = subprocess.run(
+        [sys.executable, "-c", "\n".join(statements)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert finished.returncode == 0, finished.stderr

@@ -173,7 +173,7 @@ def test_displaced(dali, dtype):
             fn.water(image, ampl_x=3.0, ampl_y=2.0, freq_x=0.5, freq_y=0.3, phase_x=0.2, interp_type=linear, fill_value=9.6),
         ]
 
-    compare(dali, define, [images], ["HWC"], bound=255, mean=0.4)
+    compare(dali, define, [images], ["HWC"], bound=0.01 if dtype is np.float32 else 1, mean=0.01)
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW", "FHWC"])
@@ -191,10 +191,32 @@ def test_warp_perspective(dali, dtype, layout):
             {"inverse_map": False, "fill_value": 9.0},
             {"border_mode": "reflect_101", "pixel_origin": "center"},
             {"border_mode": "wrap", "size": (30, 50)},
-            {"interp_type": types.INTERP_NN, "fill_value": 7.0 if layout == "CHW" else (1.0, 2.0, 3.0)},
-            {"interp_type": types.INTERP_CUBIC},
+            {"interp_type": types.INTERP_CUBIC, "fill_value": 7.0 if layout == "CHW" else (1.0, 2.0, 3.0)},
+            {"interp_type": types.INTERP_CUBIC, "border_mode": "reflect"},
         ]
         return [*(warp(image, matrix=matrix, **given) for given in arguments), warp(image, second)]
 
     given = [np.array(matrix, np.float32).reshape(3, 3)] * 2
-    compare(dali, define, [images, given], [layout], bound=255, mean=1.5)
+    compare(dali, define, [images, given], [layout], bound=0.01 if dtype is np.float32 else 1, mean=0.01)
+
+
+@pytest.mark.parametrize("inverse_map", [True, False])
+def test_warp_perspective_by_a_singular_matrix(dali, inverse_map):
+    images = [np.random.default_rng(1).integers(0, 256, (40, 61, 3), np.uint8)]
+
+    def define(library, image):
+        return [library.fn.experimental.warp_perspective(image, matrix=[0.0] * 9, inverse_map=inverse_map)]
+
+    compare(dali, define, [images], ["HWC"], bound=0, mean=0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_warp_perspective_without_interpolation(dali, dtype):
+    images = [np.random.default_rng(1).integers(0, 256, (40, 61, 3)).astype(dtype)]
+    matrix = [0.7, -0.3, 14.3, 0.4, 0.8, -3.3, -0.004, 0.002, 1]
+
+    def define(library, image):
+        options = {"interp_type": library.types.INTERP_NN, "fill_value": (1.0, 2.0, 3.0)}
+        return [library.fn.experimental.warp_perspective(image, matrix=matrix, **options)]
+
+    compare(dali, define, [images], ["HWC"], bound=0, mean=0)

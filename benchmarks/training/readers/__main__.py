@@ -26,8 +26,8 @@ from benchmarks.report import (
     spread,
 )
 from benchmarks.training.readers.stored import DATASETS
-from benchmarks.training.readers.systems import NEEDED, SYSTEMS, installed
-from benchmarks.turns import in_turns, names, option_parser, parse_options, run_all, run_process
+from benchmarks.training.readers.systems import NEEDED, SYSTEMS
+from benchmarks.turns import in_turns, leave_out_missing, names, option_parser, parse_options, run_all, run_process
 
 __all__ = ["GOALS", "main", "tables"]
 
@@ -52,12 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment_text = environment()
     print(environment_text, end="\n\n", flush=True)
 
-    missing = [system for system in options.systems if not installed(system)]
-    if missing:
-        print(f"Not installed: {', '.join(NEEDED[system] for system in missing)}", end="\n\n", flush=True)
+    wanted = leave_out_missing(options.systems, NEEDED)
     for name in options.workloads:
         DATASETS[name].stored()
-    wanted = [system for system in options.systems if system not in missing]
     planned = list(
         in_turns(
             options.workloads,

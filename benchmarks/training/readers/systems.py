@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import itertools
 import random
 import sys
@@ -247,12 +246,6 @@ def _decoded(data: bytes) -> NDArray[Any]:
 
 def _set_up_worker(_worker: int) -> None:
     cv2.setNumThreads(1)
-
-
-def installed(system: str) -> bool:
-    """Return whether the library of a system is installed."""
-    top, _, rest = NEEDED[system].partition(".")
-    return importlib.util.find_spec(top) is not None and (not rest or importlib.util.find_spec(NEEDED[system]) is not None)
 
 
 def class_number(sample: NDArray[Any], kind: str) -> int:

@@ -42,7 +42,9 @@ def _select_from(
     if len(choices) == 1:
         return ops[choices[0]](*args, **kwargs)
     half = (len(choices) + 1) // 2
-    predicate = condition(index < choices[half], expression="if", where=_PLACE)
+    predicate = index < choices[half]
+    if len(choices) == len(ops):  # inner branches need no check that the index is a scalar
+        predicate = condition(predicate, expression="if", where=_PLACE)
     with in_scope((*current_scope(), (predicate, True))):
         first = _select_from(choices[:half], ops, index, args, kwargs)
     with in_scope((*current_scope(), (predicate, False))):

@@ -24,11 +24,13 @@ class Component(NamedTuple):
         ext: its name, behind the first dot.
         offset: its first byte in the archive.
         size: in bytes.
+        name: of the file; empty if the index does not have it.
     """
 
     ext: str
     offset: int
     size: int
+    name: str = ""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -59,7 +61,7 @@ def scan_archive(path: str, file: BinaryIO) -> list[list[Component]]:
         if name != last_name:
             samples.append([])
             last_name = name
-        samples[-1].append(Component(ext, member.offset_data, member.size))
+        samples[-1].append(Component(ext, member.offset_data, member.size, member.name))
     return samples
 
 
@@ -159,7 +161,7 @@ def _component(path: str, number: int, parts: list[str], words: int) -> Componen
         )
     if offset % _BLOCK_BYTES:
         raise _malformed(path, number, f"tar offset is not a multiple of tar block size ({_BLOCK_BYTES})")
-    return Component(parts[0], offset, size)
+    return Component(parts[0], offset, size, *parts[3:])
 
 
 def _integer(text: str) -> int | None:

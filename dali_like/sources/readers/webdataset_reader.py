@@ -84,6 +84,7 @@ class WebdatasetReader(Reader):
         self._dtypes = _checked_dtypes(dtypes, len(outputs))
         self._archives = np.empty(0, np.int32)
         self._begins = self._ends = np.empty((0, len(outputs)), np.int64)
+        self._files_of = FileNames(())  # the names of all outputs of all samples
 
     @property
     def num_outputs(self) -> int | None:  # type: ignore[override]
@@ -95,17 +96,27 @@ class WebdatasetReader(Reader):
 
     def prepare(self) -> None:
         archives: list[int] = []
-        spans: list[list[tuple[int, int]]] = []
+        components: list[list[Component]] = []
         for number, path in enumerate(self._names):
-            found = [each for sample in self._samples(number, path) if (each := self._spans(path, sample)) is not None]
-            spans += found
+            found = [each for sample in self._samples(number, path) if (each := self._outputs(path, sample)) is not None]
+            components += found
             archives += [number] * len(found)
         self._archives = np.array(archives, np.int32)
+        spans = [[(each.offset, each.offset + each.size) for each in outputs] for outputs in components]
         table = np.array(spans, np.int64).reshape(-1, self._num_outputs, 2)
         self._begins, self._ends = table[..., 0].copy(), table[..., 1].copy()
+        self._files_of = FileNames(each.name for outputs in components for each in outputs)
 
     def __len__(self) -> int:
         return len(self._archives)
+
+    def source_info(self, index: int, output: int) -> str:
+        """Return the archive, the position of the component in it, and its name, as in DALI."""
+        begin = int(self._begins[index, output])
+        if not begin:  # the sample lacks the component: a header stands before each one
+            return ""
+        name = self._files_of[index * self._num_outputs + output]
+        return f"{self._names[int(self._archives[index])]}:{begin}:{name}"
 
     async def read(self, index: int, info: SampleInfo) -> Any:
         path = self._names[int(self._archives[index])]
@@ -144,14 +155,14 @@ class WebdatasetReader(Reader):
             with self.files.open(path) as file:
                 return to_bytes(scan_archive(path, file))
 
-        return from_bytes(cached_index(self.files, path, "webdataset", build))
+        return from_bytes(cached_index(self.files, path, "webdataset-names", build))
 
-    def _spans(self, path: str, sample: list[Component]) -> list[tuple[int, int]] | None:
-        """Return the first byte and the end of each output; None if the sample is to be left out."""
-        spans: list[tuple[int, int] | None] = [None] * self._num_outputs
+    def _outputs(self, path: str, sample: list[Component]) -> list[Component] | None:
+        """Return the component of each output; None if the sample is to be left out."""
+        outputs: list[Component | None] = [None] * self._num_outputs
         for component in sample:
             for output in self._outputs_of.get(self._folded(component.ext), ()):
-                if spans[output] is not None:
+                if outputs[output] is not None:
                     warn(
                         f"Multiple components matching output {output} in {shown(path)}: the first one is used", UserWarning
                     )
@@ -164,18 +175,18 @@ class WebdatasetReader(Reader):
                         path,
                         component.offset,
                     )
-                spans[output] = component.offset, component.offset + component.size
-        if None in spans and self._behavior == "skip":
+                outputs[output] = component
+        if None in outputs and self._behavior == "skip":
             return None
-        if None in spans and self._behavior == "error":
+        if None in outputs and self._behavior == "error":
             found = ", ".join(shown(component.ext) for component in sample)
             raise BrokenFileError(
                 f"{shown(path)}: Underful sample detected: the sample at byte {sample[0].offset} has no component for "
-                f"output {spans.index(None)}, only {found}. To go on, pass missing_component_behavior='skip' or 'empty'",
+                f"output {outputs.index(None)}, only {found}. To go on, pass missing_component_behavior='skip' or 'empty'",
                 path,
                 sample[0].offset,
             )
-        return [span or (0, 0) for span in spans]
+        return [each or Component("", 0, 0) for each in outputs]
 
     def _folded(self, ext: str) -> str:
         return ext.lower() if self._ignores_case else ext

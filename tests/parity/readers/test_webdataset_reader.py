@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import nvidia.dali
 import pytest
 
@@ -169,3 +170,34 @@ def test_archives_and_shards(options: dict[str, Any], indexed: bool, tmp_path: P
         options["index_paths"] = [str(path.with_suffix(".idx")) for path in paths]
 
     assert read(dali_like, options, 8) == read(nvidia.dali, options, 8)
+
+
+def origins(dali: ModuleType, options: dict[str, Any]) -> list[list[str]]:
+    """Return ``source_info`` of each output, for the samples of the first batch."""
+
+    @dali.pipeline_def(batch_size=8, num_threads=1, device_id=None)
+    def define() -> Any:
+        return tuple(dali.fn.get_property(node, key="source_info") for node in dali.fn.readers.webdataset(**options))
+
+    pipe = define()
+    with warnings.catch_warnings(action="ignore"):  # several components for an output
+        pipe.build()
+        texts = [[bytes(np.array(batch.at(i))).decode() for i in range(8)] for batch in pipe.run()]
+    if dali is dali_like:
+        pipe.close()
+    return texts
+
+
+@pytest.mark.parametrize("behavior", ["empty", "skip"])
+def test_origins(archive: str, behavior: str) -> None:
+    options = {"paths": archive, "ext": ["jpg", "cls"], "missing_component_behavior": behavior}
+
+    assert origins(dali_like, options) == origins(nvidia.dali, options)
+
+
+@pytest.mark.parametrize("case", ["v1.2", "v1.1", "other order"])
+def test_origins_of_indexes(case: str, two: Path) -> None:
+    two.with_suffix(".idx").write_text(INDEXES[case])
+    options = {"paths": str(two), "ext": ["b", "c"], "index_paths": str(two.with_suffix(".idx"))}
+
+    assert origins(dali_like, options) == origins(nvidia.dali, options)
