@@ -141,6 +141,7 @@ build/containers/debian:
 .venv/ray/.ready: PARTS := --group test --group ray
 .venv/s3/.ready: PARTS := --group test --group s3
 .venv/peers/.ready: PARTS := --group test --group peers
+.venv/peers/.ready: AFTER = .venv/peers/bin/python $(PIP) --no-deps --target .venv/peers/apart --group torchvision
 .venv/containers/.ready: PARTS := --group containers
 
 # `pip install --group` needs pip 25.1.
@@ -148,6 +149,7 @@ build/containers/debian:
 	$(PYTHON) -m venv --clear .venv/$*
 	.venv/$*/bin/python $(PIP) --upgrade "pip>=25.1"
 	.venv/$*/bin/python $(PIP) -e ".[images]" $(PARTS)
+	$(AFTER)
 	touch $@
 
 clean:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.adapters import is_installed
 from benchmarks.measurement import Measurement
+from benchmarks.with_torchvision import has_torchvision
 
 __all__ = [
     "Job",
@@ -131,10 +132,14 @@ def names(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 def leave_out_missing(systems: Sequence[str], needed: Mapping[str, str]) -> list[str]:
     """Return the systems that are installed, and print the modules that the others need."""
-    missing = [system for system in systems if not is_installed(needed[system])]
+    missing = [system for system in systems if not _is_found(needed[system])]
     if missing:
         print(f"Not installed: {', '.join(dict.fromkeys(needed[system] for system in missing))}", end="\n\n", flush=True)
     return [system for system in systems if system not in missing]
+
+
+def _is_found(module: str) -> bool:
+    return has_torchvision() if module == "torchvision" else is_installed(module)
 
 
 def option_parser(prog: str, description: str, *, workloads: Iterable[str], csv: str) -> argparse.ArgumentParser:

@@ -7,19 +7,22 @@ tensors for everything, and the other one OpenCV for everything but the augmenta
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torchvision.io import decode_jpeg
-from torchvision.transforms import v2
 
 from benchmarks.training.opencv import crop_and_scale, normalize
+from benchmarks.with_torchvision import import_torchvision
 from examples import resnet_pipeline
 
 __all__ = ["torchvision", "torchvision_opencv"]
+
+
+v2: Any = import_torchvision("torchvision.transforms.v2")
 
 
 class _TrivialAugment(v2.TrivialAugmentWide):  # type: ignore[misc,unused-ignore]
@@ -41,8 +44,10 @@ _ALL = v2.Compose(
 
 
 def torchvision(_index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[Any, ...]:
-    """Compute a sample with torchvision's decoder and transforms."""
-    return _ALL(decode_jpeg(torch.from_numpy(file))), label
+    """Compute a sample with torchvision's transforms, and its decoder; beside a torch for CPUs, with Pillow's."""
+    if torch.version.cuda is None:
+        return _ALL(v2.functional.pil_to_tensor(Image.open(io.BytesIO(file.tobytes())).convert("RGB"))), label
+    return _ALL(import_torchvision("torchvision.io").decode_jpeg(torch.from_numpy(file))), label
 
 
 def torchvision_opencv(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[Any, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from benchmarks import with_torchvision
 
 def import_torchvision(module: str = "torchvision") -> Any:
     """Return torchvision or a module of it, or skip the test."""
-    if find_spec("torchvision") is None:
+    if not with_torchvision.has_torchvision():
         pytest.skip("needs torchvision")
     return with_torchvision.import_torchvision(module)
 

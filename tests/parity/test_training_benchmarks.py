@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("cv2")
 
 from benchmarks.training.systems import NEEDED
+from benchmarks.with_torchvision import has_torchvision
 
 pytestmark = pytest.mark.peers
 
@@ -45,7 +46,8 @@ def test_a_quick_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("system", ["dali", "torchvision"])
 def test_trivial_augment(system: str, tmp_path: Path) -> None:
     module = NEEDED[system].split(".")[0]
-    if find_spec(module) is None or find_spec("skimage") is None:
+    found = has_torchvision() if module == "torchvision" else find_spec(module) is not None
+    if not found or find_spec("skimage") is None:
         pytest.skip(f"needs {module} and scikit-image")
     statements = [
         "import cv2",
