@@ -6,7 +6,8 @@ Each part of each system is a separate process; the systems take turns. The prog
 the repeats. Ratios are computed within each repeat.
 
 - import: CPU time of the imports of a program with worker processes, up to the first `build()` or `iter()`, in a fresh
-  interpreter that has imported NumPy and `numpy.random`. Bytecode is there: an uncounted run writes it.
+  interpreter that has imported NumPy and `numpy.random`. It is that of the importing thread: the threads that NumPy's
+  OpenBLAS has started spin meanwhile. Bytecode is there: an uncounted run writes it.
 - start: `build()` or `iter()`, and the first batch: of 64 samples of 10 ms each under fork, of 256 tiny ones under spawn.
 - warm-up: the rate of the first 200 batches of images behind the first one, as a share of the rate of the next 400. By CPU
   time, it depends less on other programs. Page faults are counted from the beginning of the start.
@@ -111,7 +112,8 @@ def imports(system: str, _: float) -> Figures:
     for kind, programs in (("pipeline", IMPORTS), ("loader", LOADER_IMPORTS)):
         if system in programs:
             program = (
-                f"import time, numpy; began = time.process_time(); {programs[system]}; print(time.process_time() - began)"
+                "import time, numpy.random; began = time.thread_time(); "
+                f"{programs[system]}; print(time.thread_time() - began)"
             )
             result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
             figures[f"import of a {kind}, ms of CPU"] = 1e3 * float(result.stdout)
