@@ -302,13 +302,22 @@ def test_template_keeps_no_descriptors_of_sources_that_are_gone(start_method: st
     pipe.build()
     pipe._runtime.process_pool.wait_for_pids()  # type: ignore[union-attr]  # the forkserver says so when it has a descriptor of each
     (forkserver,) = (pid for pid in children_of(os.getpid()) if psutil.Process(pid).name() == "dali_like:start")
-    before = len(os.listdir(f"/proc/{forkserver}/fd"))
+    pipes = [SPAWN.Pipe() for _ in range(2)]
+    ends = {os.readlink(f"/proc/self/fd/{end.fileno()}") for both in pipes for end in both}
 
-    for _ in range(2):
-        renew(pipe, Source(send, *SPAWN.Pipe()))
+    def received() -> set[str]:
+        found = set()
+        for name in os.listdir(f"/proc/{forkserver}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink(f"/proc/{forkserver}/fd/{name}"))
+        return found & ends
+
+    for both in pipes:
+        renew(pipe, Source(send, *both))
+    wait_until(received, "the descriptors of the last source")
     renew(pipe, Source(lambda: 0))
 
-    wait_until(lambda: len(os.listdir(f"/proc/{forkserver}/fd")) <= before + 1, "the end of the descriptors")
+    wait_until(lambda: not received(), "the end of the descriptors")
 
 
 def inheritable(*primitives: Any) -> list[int]:
