@@ -24,9 +24,8 @@ class Policy:
         sub_policies: sequences of tuples: an augmentation, the probability to apply it, and its magnitude bin, or None
             if it has no magnitude. Each sample takes one sequence, at random, and applies its augmentations in order.
 
-    Attributes:
-        name, num_magnitude_bins: as given.
-        sub_policies: as given. If two augmentations have the same name, all names get a number in front.
+    The arguments are attributes, too. If two augmentations have the same name, all names in ``sub_policies`` get a number
+    in front.
 
     Raises:
         ArgumentError: a probability, a magnitude bin or the number of bins is wrong.
