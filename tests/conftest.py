@@ -108,6 +108,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 #: After so long in one test, the Python stacks of the process are shown.
 _STACKS_AFTER_S = 120
+#: After so long, the test fails: later than the stacks are shown.
+_ENDS_AFTER_S = 300.0
 
 _TERMINAL = pytest.StashKey[int]()
 _ARMED_S = pytest.StashKey[float]()
@@ -155,18 +157,26 @@ def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
         pytest.fail(f"this takes longer than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, left_s)  # of the limit around this one, if there is one
 
 
 def renew_time_limit(seconds: float = DEADLINE_S) -> None:
     """Restart the clock of `time_limit`, if one is running."""
     if signal.getitimer(signal.ITIMER_REAL)[0]:
         signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+@pytest.fixture(autouse=True)
+def _ends() -> Iterator[None]:
+    """Fail a test that hangs, in place of all tests after it. With ``PARITY=full`` single tests may take an hour."""
+    with contextlib.nullcontext() if os.environ.get("PARITY") == "full" else time_limit(_ENDS_AFTER_S):
+        yield
 
 
 @pytest.fixture

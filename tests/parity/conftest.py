@@ -22,6 +22,7 @@ import pytest
 import dali_like
 import dali_like.tensors
 import dali_like.types
+from tests.conftest import time_limit
 
 #: These tests have a process of their own; see test_jax.py.
 collect_ignore = ["with_jax"]
@@ -30,6 +31,28 @@ collect_ignore = ["with_jax"]
 END = "end"
 #: Among the steps of `play`: call reset().
 RESET = "reset"
+
+
+#: How often a test is repeated when a worker of the real DALI crashes, which has been seen once.
+MAX_CRASHES = 2
+_CRASHES = pytest.StashKey[int]()
+
+
+class DALIHasCrashed(BaseException):
+    """There is nothing to compare with. No `Exception`, which tests would take for the error of a program."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[object]:
+    """Repeat a test in which a worker of the real DALI has crashed."""
+    try:
+        return (yield)
+    except DALIHasCrashed:
+        crashes = pyfuncitem.stash.get(_CRASHES, 0) + 1
+        if crashes > MAX_CRASHES:
+            raise
+        pyfuncitem.stash[_CRASHES] = crashes
+        return pyfuncitem.ihook.pytest_pyfunc_call(pyfuncitem=pyfuncitem)
 
 
 @dataclass(frozen=True)
@@ -49,7 +72,7 @@ class Library:
         if way != "serial":
             options.update(py_start_method=way, py_num_workers=workers)
         options = {"num_threads": 2, "device_id": None, **options}
-        with self._quiet():
+        with self._quiet(), time_limit():  # DALI waits forever for a worker that has died
             pipe = self.pipeline_def(batch_size=batch_size, **options)(define)()
             try:
                 yield pipe
@@ -89,9 +112,13 @@ def _close(pipe: Any) -> None:
         pipe.close()
         return
     # DALI has no public way to close a pipeline before its collection.
+    killed_by = []
     if pipe._py_pool is not None:
+        killed_by = [-process.exitcode for process in pipe._py_pool.pool._processes if (process.exitcode or 0) < 0]
         pipe._py_pool.close()
     multiprocessing.active_children()  # forgets the workers that have died by themselves
+    if killed_by:
+        raise DALIHasCrashed(f"workers of the real DALI have been killed by the signals {killed_by}")
 
 
 OURS = Library(dali_like.fn, dali_like.types, dali_like.tensors, dali_like.pipeline_def)
