@@ -15,7 +15,7 @@ from dali_like.auto_aug import augmentations as a
 from dali_like.auto_aug.core._augmentation import Augmentation, forbid_unused
 from dali_like.auto_aug.core._magnitudes import independent_seeds, random_index, signed_bin
 from dali_like.auto_aug.core._select import select
-from dali_like.auto_aug.core._suites import Shift, translations
+from dali_like.auto_aug.core._suites import Shift, translations, warp_options
 from dali_like.auto_aug.core.policy import Policy
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.nodes import DataNode
@@ -173,14 +173,12 @@ def auto_augment(
         raise ArgumentError(f"policy_name={policy_name!r} is unknown; pass one of {', '.join(map(repr, policies))}")
     given = {"shape": shape, "max_translate_abs": max_translate_abs, "max_translate_rel": max_translate_rel}
     given = {name: value for name, value in given.items() if value is not None}
-    options: dict[str, Any] = {"fill_value": fill_value, "interp_type": interp_type}
+    options = warp_options(shape, fill_value, interp_type)
     if policy_name == "reduced_image_net":
         if given:
             raise ArgumentClashError(f"the policy 'reduced_image_net' has no translations: omit {', '.join(given)}")
         return apply_auto_augment(get_reduced_image_net_policy(), data, seed, **options)
     policy = policies[policy_name](shape is not None, max_translate_abs, max_translate_rel)
-    if shape is not None:
-        options["shape"] = shape
     return apply_auto_augment(policy, data, seed, **options)
 
 

@@ -13,7 +13,7 @@ from dali_like.auto_aug import augmentations as a
 from dali_like.auto_aug.core._augmentation import Augmentation, forbid_unused
 from dali_like.auto_aug.core._magnitudes import independent_seeds, random_index, signed_bin
 from dali_like.auto_aug.core._select import select
-from dali_like.auto_aug.core._suites import Shift, translations, without
+from dali_like.auto_aug.core._suites import Shift, translations, warp_options, without
 from dali_like.auto_aug.core.policy import check_bins
 from dali_like.errors import ArgumentError
 from dali_like.graph.nodes import DataNode
@@ -52,9 +52,7 @@ def trivial_augment_wide(
     """
     suite = get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel)
     suite = without(suite, excluded, "TrivialAugmentWide")
-    options: dict[str, Any] = {"fill_value": fill_value, "interp_type": interp_type}
-    if shape is not None:
-        options["shape"] = shape
+    options = warp_options(shape, fill_value, interp_type)
     return apply_trivial_augment(suite, data, num_magnitude_bins, seed, **options)
 
 

@@ -17,7 +17,7 @@ from dali_like.graph.computation import BatchId, TensorList
 from dali_like.graph.conditions import in_scope
 from dali_like.graph.debug_run import CallLog, DebugRun
 from dali_like.graph.defining import NO_OUTPUTS
-from dali_like.graph.expectations import check_outputs, make_expectations
+from dali_like.graph.expectations import make_expectations
 from dali_like.graph.nodes import DataNode, SourceNode, check_complete, output_nodes
 from dali_like.graph.placement import image_limit_bytes
 from dali_like.graph.stepping import Computed, current_stepper, stepping
@@ -75,20 +75,7 @@ class DebugPipeline(Pipeline):
 
     # Running
 
-    def _take(self) -> tuple[TensorList, ...]:
-        self._meter.begin()
-        try:
-            with self._call:
-                batch = self._run_function()
-        except BaseException as error:
-            self._meter.fail(error)
-            raise
-        self._meter.end()
-        if self._expectations:
-            check_outputs(self._expectations, batch)
-        return batch
-
-    def _run_function(self) -> tuple[TensorList, ...]:
+    def _next_batch(self) -> tuple[TensorList, ...]:
         if self._ended:
             raise StopIteration
         given = self._arguments

@@ -385,7 +385,7 @@ class Pipeline:
         self._meter.begin()
         try:
             with self._call:
-                batch = (self._executor or self._build()).run()
+                batch = self._next_batch()
         except BaseException as error:
             self._meter.fail(error)
             raise
@@ -393,6 +393,9 @@ class Pipeline:
         if self._expectations:
             check_outputs(self._expectations, batch)
         return batch
+
+    def _next_batch(self) -> tuple[TensorList, ...]:
+        return (self._executor or self._build()).run()
 
     def _set_up_iteration(self) -> None:
         """Call `iter_setup`, outside of the lock: it may use the pipeline."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from dali_like import types
 from dali_like.auto_aug import augmentations as a
 from dali_like.auto_aug.core._augmentation import Augmentation
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
@@ -42,6 +43,12 @@ def translations(
     height, width = limit if isinstance(limit, (tuple, list)) else (limit, limit)
     x, y = (a.translate_x, a.translate_y) if use_shape else (a.translate_x_no_shape, a.translate_y_no_shape)
     return [x.augmentation((0, width), True), y.augmentation((0, height), True)]
+
+
+def warp_options(shape: Any, fill_value: float | None, interp_type: types.DALIInterpType | None) -> dict[str, Any]:
+    """Return the named arguments of the augmentations that warp images."""
+    options = {"fill_value": fill_value, "interp_type": interp_type}
+    return options if shape is None else options | {"shape": shape}
 
 
 def without(suite: Sequence[Augmentation], excluded: Sequence[str] | None, name: str) -> list[Augmentation]:

@@ -39,10 +39,8 @@ export function histogram(where, title, edges, counts, color) {
   new ResizeObserver(paint).observe(canvas);
 }
 
-function drawHistogram(canvas, edges, counts, color) {
-  const { draw: pen, width, height, ink, line } = context(canvas, HEIGHT);
-  const most = Math.max(1, ...counts);
-  const bin = Math.min((width - LEFT - RIGHT) / counts.length, 40);
+/** Draw lines and numbers for values from 0 to `most`, and return the function from values to heights on the canvas. */
+function drawValueAxis(pen, width, height, most, ink, line) {
   const y = (value) => height - BOTTOM - (value / most) * (height - BOTTOM - TOP);
   pen.fillStyle = ink;
   pen.strokeStyle = line;
@@ -55,6 +53,14 @@ function drawHistogram(canvas, edges, counts, color) {
     pen.stroke();
   }
   pen.textAlign = "center";
+  return y;
+}
+
+function drawHistogram(canvas, edges, counts, color) {
+  const { draw: pen, width, height, ink, line } = context(canvas, HEIGHT);
+  const most = Math.max(1, ...counts);
+  const bin = Math.min((width - LEFT - RIGHT) / counts.length, 40);
+  const y = drawValueAxis(pen, width, height, most, ink, line);
   const every = Math.max(1, Math.ceil(70 / bin));
   for (let i = 0; i < edges.length; i += every) pen.fillText(milliseconds(edges[i]), LEFT + i * bin, height - 5);
   pen.fillStyle = color;
@@ -73,19 +79,7 @@ function draw(canvas, at, series, end, given) {
   const most = given ?? Math.max(1e-9, ...tops.map((values) => values.reduce((a, b) => Math.max(a, b), 0)));
   const begin = end === at.at(-1) ? at[0] : 0;
   const x = (time) => LEFT + ((time - begin) / (end - begin || 1)) * (width - LEFT - RIGHT);
-  const y = (value) => height - BOTTOM - (value / most) * (height - BOTTOM - TOP);
-
-  pen.fillStyle = ink;
-  pen.strokeStyle = line;
-  pen.textAlign = "right";
-  for (const value of ticks(0, most, 3)) {
-    pen.fillText(rounded(value), LEFT - 6, y(value) + 4);
-    pen.beginPath();
-    pen.moveTo(LEFT, y(value));
-    pen.lineTo(width - RIGHT, y(value));
-    pen.stroke();
-  }
-  pen.textAlign = "center";
+  const y = drawValueAxis(pen, width, height, most, ink, line);
   for (const time of ticks(begin, end, 10)) pen.fillText(`${rounded(time)} s`, x(time), height - 5);
 
   series.forEach(({ color, stacked }, i) => {

@@ -14,22 +14,26 @@ from typing import Any
 import numpy as np
 
 from dali_like.errors import EmptyFilterError
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, in_shards, note_place
+from dali_like.sources.composed.stage import (
+    Place,
+    RandomAccess,
+    Sharded,
+    ShardWalk,
+    SingleInputStage,
+    in_shards,
+    note_place,
+)
 from dali_like.sources.permutation import Neighborhoods, Permutation
 
 __all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order", "seeded"]
 
 
-class BlockStage(Stage):
+@dataclass(frozen=True)
+class BlockStage(SingleInputStage):
     """A stage that reads blocks of `block` inputs. The order of the outputs of a block is random."""
 
-    input: Stage
     block: int
     varies = True
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     def admitted(self, element: Any) -> Any:
         """Return the argument of `drafts` for an input. Exceptions are left out, and the next output raises them."""
@@ -160,9 +164,6 @@ class _BlockWalk(ShardWalk):
 class RegroupingStage(BlockStage):
     """A stage that makes packs or batches of each block. Their number is unknown, so it runs in logical shards."""
 
-    input: Stage
-    block: int
-
     @property
     def is_sharded(self) -> bool:
         return True
@@ -179,8 +180,6 @@ class RegroupingStage(BlockStage):
 class BlockShuffle(BlockStage):
     """Shuffles blocks of consecutive elements, each by itself."""
 
-    input: Stage
-    block: int
     seed: int | None
 
     @property
@@ -231,20 +230,15 @@ class _BlockShuffle(RandomAccess):
 
 
 @dataclass(frozen=True)
-class Shuffle(Stage):
+class Shuffle(SingleInputStage):
     """All elements of an epoch in random order. The input has random access and a length."""
 
-    input: Stage
     seed: int | None
     varies = True
 
     @property
     def is_random(self) -> bool:
         return True
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def length(self) -> int | None:

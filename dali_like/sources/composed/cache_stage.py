@@ -17,21 +17,16 @@ from dali_like.sources.caching.cache_files import CacheFolder
 from dali_like.sources.caching.cache_options import MISSING, CacheOptions, is_of_user
 from dali_like.sources.caching.element_cache import SampleCache
 from dali_like.sources.composed.inputs import Indexed
-from dali_like.sources.composed.stage import Place, RandomAccess, Stage
+from dali_like.sources.composed.stage import Place, RandomAccess, SingleInputStage, Stage
 
 __all__ = ["Cache", "caches_of", "check_cacheable", "folder_for"]
 
 
 @dataclass(frozen=True)
-class Cache(Stage):
+class Cache(SingleInputStage):
     """Stores the elements of its input."""
 
-    input: Stage
     cache: SampleCache
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def length(self) -> int | None:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from dali_like.sources.composed.blocks import seeded
 from dali_like.sources.composed.chunked_files import ChunkedFiles, ChunkReader
 from dali_like.sources.composed.inputs import Indexed
-from dali_like.sources.composed.stage import Place, RandomAccess, Stage, note_place
+from dali_like.sources.composed.stage import Place, RandomAccess, SingleInputStage, note_place
 from dali_like.sources.permutation import Permutation
 
 __all__ = ["ChunkShuffle"]
 
 
 @dataclass(frozen=True)
-class ChunkShuffle(Stage):
+class ChunkShuffle(SingleInputStage):
     """Puts the chunks of files in random order, and shuffles the records of groups of `together` consecutive chunks."""
 
     input: Indexed
@@ -34,10 +34,6 @@ class ChunkShuffle(Stage):
     @property
     def is_random(self) -> bool:
         return True
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def length(self) -> int:

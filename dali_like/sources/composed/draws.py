@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
 from dali_like.sources.composed.selection import Concat, Repeat
-from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, in_shards, no_reach
+from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleInputStage, Stage, in_shards, no_reach
 from dali_like.sources.composed.states import shard_states
 from dali_like.sources.composed.stream import ENDED
 
@@ -196,17 +196,12 @@ class _Opened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Probe(Stage):
+class _Probe(SingleInputStage):
     """Stands for its input, and keeps the walks that are opened."""
 
-    input: Stage
     line: int
     opened: list[_Opened] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def is_sharded(self) -> bool:

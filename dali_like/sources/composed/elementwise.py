@@ -12,7 +12,7 @@ from dali_like.sources.composed.stage import (
     RandomAccess,
     Sharded,
     ShardWalk,
-    Stage,
+    SingleInputStage,
     generator_at,
     note_place,
     skip_any,
@@ -22,14 +22,8 @@ __all__ = ["Enumerate", "Map", "name_of"]
 
 
 @dataclass(frozen=True)
-class Elementwise(Stage):
+class Elementwise(SingleInputStage):
     """A stage that computes each output from one input and its position."""
-
-    input: Stage
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def count_varies(self) -> bool:

@@ -12,6 +12,7 @@ from dali_like.sources.composed.stage import (
     RandomAccess,
     Sharded,
     ShardWalk,
+    SingleInputStage,
     Stage,
     evaluators,
     in_shards,
@@ -23,17 +24,12 @@ __all__ = ["Concat", "Repeat", "Slice", "Window", "Zip"]
 
 
 @dataclass(frozen=True)
-class Slice(Stage):
+class Slice(SingleInputStage):
     """The positions start, start + step, and so on, below stop. In shards, the step is 1."""
 
-    input: Stage
     start: int
     stop: int | None
     step: int = 1
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def is_endless(self) -> bool:
@@ -116,16 +112,11 @@ class _SliceWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class Shard(Stage):
+class Shard(SingleInputStage):
     """Positions index, index + count, and so on, of an input in shards: the input's logical shards, shared out."""
 
-    input: Stage
     index: int
     count: int
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def length(self) -> None:
@@ -150,15 +141,10 @@ class _SharedOut(Sharded):
 
 
 @dataclass(frozen=True)
-class Repeat(Stage):
+class Repeat(SingleInputStage):
     """The input, several times or endlessly."""
 
-    input: Stage
     times: int | None
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def is_endless(self) -> bool:
@@ -416,17 +402,12 @@ class _ZipWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class Window(Stage):
+class Window(SingleInputStage):
     """Lists of consecutive elements. In shards, of one shard each."""
 
-    input: Stage
     size: int
     shift: int
     drop_remainder: bool = True
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def length(self) -> int | None:

@@ -32,6 +32,7 @@ __all__ = [
     "RandomAccess",
     "ShardWalk",
     "Sharded",
+    "SingleInputStage",
     "Stage",
     "generator_at",
     "no_reach",
@@ -136,6 +137,17 @@ class Stage(abc.ABC):
         for stage in self.inputs:
             lines += stage.outline(indent + "  ")
         return lines
+
+
+@dataclass(frozen=True)
+class SingleInputStage(Stage):
+    """A stage with one input."""
+
+    input: Stage
+
+    @property
+    def inputs(self) -> tuple[Stage, ...]:
+        return (self.input,)
 
 
 class RandomAccess(abc.ABC):

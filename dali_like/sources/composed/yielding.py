@@ -8,7 +8,7 @@ from typing import Any
 
 from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.elementwise import name_of
-from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, in_shards, note_place
+from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleInputStage, in_shards, note_place
 
 __all__ = ["Filter", "FlatMap"]
 
@@ -17,14 +17,8 @@ _MOST_EMPTY = 1_000_000
 
 
 @dataclass(frozen=True)
-class ShardStage(Stage):
+class ShardStage(SingleInputStage):
     """A stage of one input that runs in logical shards, even if the input does not."""
-
-    input: Stage
-
-    @property
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.input,)
 
     @property
     def is_sharded(self) -> bool:
