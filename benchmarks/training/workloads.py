@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,84 +67,55 @@ class Workload:
         return self.in_opencv(index, *self.inputs(source, index))
 
     def inputs(self, source: PhotographSource, index: int) -> tuple[NDArray[Any], ...]:
-        """Return what the source returns for a sample."""
+        """Return a sample of the source: the encoded photograph, with boxes or labels."""
         return source(SampleInfo(index, index % self.batch_size, index // self.batch_size, 0))
 
 
 _SMALL, _LARGE = (256, 500), (900, 1400)
-_SIDES_OF_RESNET = (3, resnet_pipeline.SIDE, resnet_pipeline.SIDE)
 _ALL = ("dali_like", "dali_like_threads", "dali", "torch")
 #: Rounding colors at another step may change them by a gray level, which contrast and brightness amplify.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
+_RESNET = Workload(
+    name="resnet",
+    example="resnet_pipeline",
+    batch_size=64,
+    sides=_SMALL,
+    per_photograph=48,
+    make_source=EndlessPhotographs,
+    in_opencv=recognize,
+    systems=_ALL,
+    arguments={"antialias": False},
+    shape=(3, resnet_pipeline.SIDE, resnet_pipeline.SIDE),
+    bound=0.0,
+)
+_RESNET_LARGE = replace(_RESNET, name="resnet_large", sides=_LARGE, per_photograph=12)
+
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload(
-            name="resnet",
-            example="resnet_pipeline",
-            batch_size=64,
-            sides=_SMALL,
-            per_photograph=48,
-            make_source=EndlessPhotographs,
-            in_opencv=recognize,
-            systems=_ALL,
-            arguments={"antialias": False},
-            shape=_SIDES_OF_RESNET,
-            bound=0.0,
-        ),
-        Workload(
+        _RESNET,
+        replace(
+            _RESNET,
             name="resnet_antialias",
-            example="resnet_pipeline",
-            batch_size=64,
-            sides=_SMALL,
-            per_photograph=48,
-            make_source=EndlessPhotographs,
-            in_opencv=recognize,
             systems=("dali_like", "dali_like_threads", "dali"),
-            shape=_SIDES_OF_RESNET,
+            arguments={},
             bound=None,
         ),
-        Workload(
-            name="resnet_large",
-            example="resnet_pipeline",
-            batch_size=64,
-            sides=_LARGE,
-            per_photograph=12,
-            make_source=EndlessPhotographs,
-            in_opencv=recognize,
-            systems=_ALL,
-            arguments={"antialias": False},
-            shape=_SIDES_OF_RESNET,
-            bound=0.0,
-        ),
-        Workload(
+        _RESNET_LARGE,
+        replace(
+            _RESNET_LARGE,
             name="resnet_to_size",
-            example="resnet_pipeline",
-            batch_size=64,
-            sides=_LARGE,
-            per_photograph=12,
-            make_source=EndlessPhotographs,
-            in_opencv=recognize,
-            systems=_ALL,
-            arguments={"antialias": False},
             ours={"decoding": {"min_size": [resnet_pipeline.SIDE, resnet_pipeline.SIDE]}},
-            shape=_SIDES_OF_RESNET,
             bound=None,
         ),
-        Workload(
+        replace(
+            _RESNET,
             name="trivial_augment",
-            example="resnet_pipeline",
-            batch_size=64,
-            sides=_SMALL,
-            per_photograph=48,
-            make_source=EndlessPhotographs,
-            in_opencv=recognize,
             systems=("dali_like", "dali_like_threads", "dali", "torchvision", "torchvision_opencv"),
             arguments={"antialias": False, "augment": True},
             dalis={"enable_conditionals": True},
             augmented=True,
-            shape=_SIDES_OF_RESNET,
             bound=None,
         ),
         Workload(

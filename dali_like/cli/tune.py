@@ -143,7 +143,7 @@ class _Tuning:
         self.undecided: list[str] = []
 
     def noise_text(self) -> str:
-        """Describe the spread of repeated measurements, and what it leaves undecided."""
+        """Describe the spread of repeated measurements, and the settings that could not be told apart because of it."""
         spread = max((trial.spread for trial in self.trials if len(trial.outcomes) > 1), default=0.0)
         lines = [
             f"Measurements of the same settings differ by up to {spread:.0%}. Of values within {_TOLERANCE:.0%} of the "

@@ -1,4 +1,4 @@
-"""What the page of ``dali-like view`` shows of running pipelines. Runs in the process of ``dali-like view``."""
+"""Data for the page of ``dali-like view``, from running pipelines. Runs in the process of ``dali-like view``."""
 
 from __future__ import annotations
 
