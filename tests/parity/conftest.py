@@ -33,26 +33,8 @@ END = "end"
 RESET = "reset"
 
 
-#: How often a test is repeated when a worker of the real DALI crashes, which has been seen once.
-MAX_CRASHES = 2
-_CRASHES = pytest.StashKey[int]()
-
-
 class DALIHasCrashed(BaseException):
     """There is nothing to compare with. No `Exception`, which tests would take for the error of a program."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[object]:
-    """Repeat a test in which a worker of the real DALI has crashed."""
-    try:
-        return (yield)
-    except DALIHasCrashed:
-        crashes = pyfuncitem.stash.get(_CRASHES, 0) + 1
-        if crashes > MAX_CRASHES:
-            raise
-        pyfuncitem.stash[_CRASHES] = crashes
-        return pyfuncitem.ihook.pytest_pyfunc_call(pyfuncitem=pyfuncitem)
 
 
 @dataclass(frozen=True)

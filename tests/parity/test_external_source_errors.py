@@ -12,18 +12,21 @@ import pytest
 pytest.importorskip("nvidia.dali")
 
 from dali_like.types import SampleInfo
-from tests.parity.conftest import END, OURS, Library, play, values
+from tests.parity.conftest import END, OURS, Library, error_of, play, values
 from tests.parity.samples import ONE, Source, assert_raises_the_same, function
 
 pytestmark = pytest.mark.peers
 
 
 class Returned(NamedTuple):
-    """What a source returns that cannot be delivered, and what DALI raises then: serially, and in workers."""
+    """What a source returns that cannot be delivered, and what DALI raises then: serially, and in workers.
+
+    None: DALI's workers crash, and its main process sometimes waits for them forever.
+    """
 
     make: Source
     serial: type[Exception]
-    parallel: type[Exception]
+    parallel: type[Exception] | None
     num_outputs: int | None = None
     options: dict[str, Any] = {}  # noqa: RUF012  # never changed
 
@@ -37,7 +40,7 @@ RETURNED = {
     "a dictionary": Returned(lambda info: {"x": ONE}, RuntimeError, TypeError),
     "an object": Returned(lambda info: object(), RuntimeError, TypeError),
     "a tuple": Returned(lambda info: (ONE, ONE), RuntimeError, RuntimeError),
-    "objects": Returned(lambda info: np.array([{}]), RuntimeError, RuntimeError),
+    "objects": Returned(lambda info: np.array([{}]), RuntimeError, None),
     "long doubles": Returned(lambda info: np.zeros(2, np.longdouble), RuntimeError, RuntimeError),
     "dates": Returned(lambda info: np.array(["2020-02-02"], "M8[D]"), ValueError, ValueError),
     "None among the outputs": Returned(lambda info: (ONE, None), RuntimeError, TypeError, 2),
@@ -70,7 +73,11 @@ def test_what_cannot_be_delivered_raises_what_dali_raises(dali: Library, returne
         ) as pipe:
             play(pipe, [3])
 
-    assert_raises_the_same(program, dali, returned.serial if way == "serial" else returned.parallel)
+    expected = returned.serial if way == "serial" else returned.parallel
+    if expected is None:
+        assert isinstance(error_of(program, OURS), returned.serial)
+    else:
+        assert_raises_the_same(program, dali, expected)
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
