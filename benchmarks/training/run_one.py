@@ -15,13 +15,13 @@ from typing import Any
 from benchmarks import processes
 from benchmarks.measurement import Measurement
 from benchmarks.timing import Run, rates
-from benchmarks.training.systems import SYSTEMS, open_system
+from benchmarks.training.systems import OURS, SYSTEMS, open_system
 from benchmarks.training.workloads import WORKLOADS, Workload, check_batch
 
 __all__ = ["measure"]
 
 #: Systems with dali_like's random numbers.
-SAME_WINDOWS = ("dali_like", "dali_like_threads", "torch")
+SAME_WINDOWS = (*OURS, "torch")
 FLOAT_BYTES = 4
 #: A worker's first write to each page of batch memory causes a page fault; after this number of batches few are left.
 WARM_UP_BATCHES = 32

@@ -3,6 +3,7 @@
 All use two processes or threads for the pixels, and their defaults for the rest:
 
 - dali_like: two workers, which call the source and then run the operators
+- dali_like_turbojpeg: the same, with TurboJPEG 3, which decodes only the windows of images
 - dali_like_threads: one worker for the source, and two threads for the operators
 - dali: the same in DALI, whose operators run in threads
 - torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,17 @@ import examples
 from benchmarks.adapters import Loader
 from benchmarks.training.opencv import SEED
 from benchmarks.training.workloads import Workload
+from benchmarks.with_turbojpeg import packaged_turbojpeg
 from benchmarks.workloads import WORKERS
+from dali_like.images.jpeg_windows import LIBRARY_VARIABLE
 from examples.photograph_source import PhotographSource
 
-__all__ = ["NEEDED", "SYSTEMS", "open_system"]
+__all__ = ["NEEDED", "OURS", "SYSTEMS", "open_system"]
 
 #: Modules that each system needs.
 NEEDED = {
     "dali_like": "dali_like",
+    "dali_like_turbojpeg": "turbojpeg",
     "dali_like_threads": "dali_like",
     "dali": "nvidia.dali",
     "torch": "torch",
@@ -43,11 +48,15 @@ NEEDED = {
     "torchvision_opencv": "torchvision",
 }
 SYSTEMS = tuple(NEEDED)
+#: Systems of dali_like.
+OURS = ("dali_like", "dali_like_turbojpeg", "dali_like_threads")
 
 
 def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
     """Return a loader of that system. The library is imported, but nothing is started."""
-    if system in ("dali_like", "dali_like_threads", "dali"):
+    if system == "dali_like_turbojpeg":
+        os.environ[LIBRARY_VARIABLE] = packaged_turbojpeg() or ""
+    if system in OURS or system == "dali":
         return PipelineLoader(system, workload, source)
     return TorchLoader(system, workload, source)
 
@@ -56,12 +65,12 @@ class PipelineLoader:
     """The example's pipeline in DALI or dali_like."""
 
     def __init__(self, system: str, workload: Workload, source: PhotographSource) -> None:
-        self._training = _training_of(workload.example, NEEDED[system])
+        self._training = _training_of(workload.example, "nvidia.dali" if system == "dali" else "dali_like")
         self._arguments = dict(workload.arguments)
         self._arguments |= workload.dalis if system == "dali" else workload.ours
         self._source = source
         self._batch_size = workload.batch_size
-        self._workers = WORKERS if system == "dali_like" else 1
+        self._workers = 1 if system in ("dali", "dali_like_threads") else WORKERS
         self._pipeline: Any = None
 
     def start(self) -> None:

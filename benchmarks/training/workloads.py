@@ -72,7 +72,7 @@ class Workload:
 
 
 _SMALL, _LARGE = (256, 500), (900, 1400)
-_ALL = ("dali_like", "dali_like_threads", "dali", "torch")
+_ALL = ("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torch")
 #: Rounding colors at another step may change them by a gray level, which contrast and brightness amplify.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
@@ -98,7 +98,7 @@ WORKLOADS = {
         replace(
             _RESNET,
             name="resnet_antialias",
-            systems=("dali_like", "dali_like_threads", "dali"),
+            systems=("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali"),
             arguments={},
             bound=None,
         ),
@@ -112,7 +112,7 @@ WORKLOADS = {
         replace(
             _RESNET,
             name="trivial_augment",
-            systems=("dali_like", "dali_like_threads", "dali", "torchvision", "torchvision_opencv"),
+            systems=("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torchvision", "torchvision_opencv"),
             arguments={"antialias": False, "augment": True},
             dalis={"enable_conditionals": True},
             augmented=True,

@@ -1,8 +1,8 @@
 """Decoding of whole images and of windows, for the operators of ``fn.decoders`` and ``fn.experimental.decoders``.
 
 A window is decoded with the image into a buffer of the thread, and copied. JPEG rows below the window are skipped, so damage
-there goes unnoticed. Pixels above and beside it are decoded, because simplejpeg and OpenCV do not expose libjpeg-turbo's
-partial decoding.
+there goes unnoticed. Pixels above and beside it are skipped where the system has TurboJPEG 3; simplejpeg and OpenCV decode
+them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operator_interface import Array, OperatorCall, scratch
-from dali_like.images.decode import decode_image, decoded_shape, read_header
+from dali_like.images.decode import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
 from dali_like.images.jpeg_rows import upper_rows
+from dali_like.images.jpeg_windows import JpegWindow, decode_jpeg_window
 from dali_like.operators._windows import check_slice, slice_window
 from dali_like.operators.axes import axes_of
 from dali_like.types import DALIImageType
@@ -107,9 +108,41 @@ class ImageForm:
                 f"{whole[0]}x{whole[1]}"
             )
         if not self.adjust_orientation or _is_upright(data):
+            if (window := self._decode_window(call, data, JpegWindow(top, left, height, width))) is not None:
+                return window
             data = upper_rows(data, top + height)
         image = self._decode(call, data, lambda shape: memory_for(call, shape, self._dtype))
         return call.part(image[top : top + height, left : left + width])
+
+    def decode_smaller(self, call: OperatorCall, data: Array, window: JpegWindow) -> Array | None:
+        """Decode a window of a JPEG at a half, a quarter or an eighth of its size, in stored orientation.
+
+        Returns:
+            The window; None: the image cannot be decoded like this.
+        """
+        if (pixels := self._decode_window(call, data, window)) is not None:
+            return pixels
+        top, left, rows, columns, factor = window
+        data = upper_rows(data, (top + rows + 1) * factor)
+        if not may_be_decoded_smaller(data, factor, call.image_limit_bytes):
+            return None
+        height, width, channels = self.shape_of(data)
+        image = memory_for(call, (-(-height // factor), -(-width // factor), channels), np.uint8)
+        decoded = decode_jpeg_smaller(data, self.output_type, factor, image)
+        return call.part(image[top : top + rows, left : left + columns]) if decoded else None
+
+    def _decode_window(self, call: OperatorCall, data: Array, window: JpegWindow) -> Array | None:
+        if self.dtype is not None:
+            return None
+        pixels = decode_jpeg_window(
+            data,
+            self.output_type,
+            window,
+            lambda shape: memory_for(call, shape, np.uint8),
+            call.image_limit_bytes,
+            self.fast_idct,
+        )
+        return None if pixels is None else call.part(pixels)
 
     @property
     def _dtype(self) -> np.dtype[Any]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from dali_like.errors import DecodeError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.images.decode import decode_image, decode_jpeg_smaller, may_be_decoded_smaller, read_header
-from dali_like.images.jpeg_rows import upper_rows
+from dali_like.images.decode import decode_image, read_header
+from dali_like.images.jpeg_windows import JpegWindow
 from dali_like.operators._image_parts import (
     CACHE,
     IGNORED,
@@ -17,7 +17,6 @@ from dali_like.operators._image_parts import (
     ImagePart,
     check_image_slice,
     image_slice_part,
-    memory_for,
 )
 from dali_like.operators._windows import (
     Attempts,
@@ -31,7 +30,6 @@ from dali_like.operators._windows import (
     Rounding,
     Side,
     Sides,
-    Window,
     random_window,
 )
 from dali_like.operators.description import operator
@@ -85,29 +83,17 @@ def image(
     form = ImageForm(output_type, adjust_orientation, fast_idct=use_fast_idct)
     if min_size is not None and not adjust_orientation:
         height, width, _ = form.shape_of(data)
-        smaller = _decode_smaller(call, data, output_type, Window(0, 0, height, width), min_size)
-        if smaller is not None:
-            return call.part(smaller[1])
+        factor = _divisor(height, width, min_size)
+        whole = JpegWindow(0, 0, -(-height // factor), -(-width // factor), factor)
+        if factor > 1 and (smaller := form.decode_smaller(call, data, whole)) is not None:
+            return smaller
     return form.decode(call, data)
 
 
-def _decode_smaller(
-    call: OperatorCall, data: Array, output_type: DALIImageType, window: Window, min_size: Ints
-) -> tuple[int, Array] | None:
-    """Return a JPEG scaled down as far as a window of it stays large enough, and the divisor; None: full size is needed.
-
-    Rows below the window may be missing.
-    """
+def _divisor(height: int, width: int, min_size: Ints) -> int:
+    """Return how far a window may be scaled down: 8, 4, 2 or 1."""
     least = min_size if len(min_size) == 2 else min_size * 2
-    for factor in (8, 4, 2):
-        if window.height // factor >= least[0] and window.width // factor >= least[1]:
-            data = upper_rows(data, window.top + window.height + factor)
-            if not may_be_decoded_smaller(data, factor, call.image_limit_bytes):
-                return None
-            height, width, channels = ImageForm(output_type).shape_of(data)
-            image = memory_for(call, (-(-height // factor), -(-width // factor), channels), np.uint8)
-            return (factor, image) if decode_jpeg_smaller(data, output_type, factor, image) else None
-    return None
+    return next((factor for factor in (8, 4, 2) if height // factor >= least[0] and width // factor >= least[1]), 1)
 
 
 @operator(module="decoders", output_layout="HWC", check=check_crop, ignored=IGNORED)
@@ -214,10 +200,10 @@ def image_random_crop(
     form = ImageForm(output_type, fast_idct=use_fast_idct)
     height, width, _ = whole = form.shape_of(data)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
-    if min_size is not None and (smaller := _decode_smaller(call, data, output_type, window, min_size)) is not None:
-        factor, image = smaller
-        top, left, rows, columns = (round(extent / factor) for extent in window)
-        return call.part(image[top : top + rows, left : left + columns])
+    if min_size is not None and (factor := _divisor(window.height, window.width, min_size)) > 1:
+        scaled = JpegWindow._make([*(round(extent / factor) for extent in window), factor])
+        if (smaller := form.decode_smaller(call, data, scaled)) is not None:
+            return smaller
     return form.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 pytest.importorskip("nvidia.dali")
 pytest.importorskip("torch")
 pytest.importorskip("skimage")
+
+import cv2
 
 from benchmarks.training.readers.run_one import measure
 from benchmarks.training.readers.stored import DATASETS
@@ -21,7 +24,12 @@ pytestmark = pytest.mark.peers
     ("system", "name"),
     [("dali", "resnet_folders"), ("dali", "tfrecord_224"), ("dali", "tar_224"), ("torch", "resnet_folders")],
 )
-def test_peers(system: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers(
+    system: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    # Threads of earlier tests would not survive the fork of torch, and its workers would wait for them.
+    request.addfinalizer(functools.partial(cv2.setNumThreads, cv2.getNumThreads()))
+    cv2.setNumThreads(1)
     monkeypatch.chdir(tmp_path)
     dataset = replace(DATASETS[name], batch_size=4, per_photograph=1)
 

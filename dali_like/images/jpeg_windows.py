@@ -1,0 +1,185 @@
+"""Decode windows of JPEG files by TurboJPEG 3, where the system has it.
+
+simplejpeg decodes all columns of an image, and all rows above a window. TurboJPEG 3 decodes the bits of these rows but not
+their pixels, and leaves out the columns beside the window, at full size and at a half, a quarter or an eighth of it. The
+pixels are the same.
+
+TurboJPEG 3 is libturbojpeg of libjpeg-turbo 3.0 or later; see https://libjpeg-turbo.org/Documentation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dali_like.images.header import file_facts
+from dali_like.types import ANY_DATA, BGR, GRAY, RGB
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dali_like.types import DALIImageType
+
+__all__ = ["LIBRARY_VARIABLE", "JpegWindow", "decode_jpeg_window", "find_turbojpeg"]
+
+#: Environment variable with the path of the library, for one that the system's linker does not find.
+LIBRARY_VARIABLE = "DALI_LIKE_TURBOJPEG"
+_LIBRARY = "libturbojpeg.so.0"
+
+# From turbojpeg.h
+_INIT_DECOMPRESS = 1
+_SUBSAMPLING, _WIDTH, _HEIGHT, _FAST_DCT = 4, 5, 6, 10
+_PIXEL_FORMATS = {RGB: 0, BGR: 1, GRAY: 6}
+#: Width of the blocks that are stored together, for 4:4:4, 4:2:2, 4:2:0, gray, 4:4:0, 4:1:1 and 4:4:1.
+_BLOCK_WIDTHS = (8, 16, 16, 8, 8, 32, 8)
+#: Pixels beside a window that its pixels depend on: subsampled colors are interpolated between columns.
+_CONTEXT_COLUMNS = 2
+
+
+class JpegWindow(NamedTuple):
+    """A part of an image that is scaled down by a factor, in pixels of the scaled image; factor: 1, 2, 4 or 8."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    factor: int = 1
+
+
+class _Region(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_int), ("w", ctypes.c_int), ("h", ctypes.c_int))
+
+
+class _Scale(ctypes.Structure):
+    _fields_ = (("numerator", ctypes.c_int), ("denominator", ctypes.c_int))
+
+
+@functools.cache
+def find_turbojpeg() -> ctypes.CDLL | None:
+    """Load TurboJPEG 3; None if the system has none, or an older one.
+
+    Raises:
+        OSError: the path in ``DALI_LIKE_TURBOJPEG`` cannot be loaded.
+    """
+    path = os.environ.get(LIBRARY_VARIABLE)
+    try:
+        library = ctypes.CDLL(path or _LIBRARY)
+    except OSError:
+        if path:
+            raise
+        return None
+    if not hasattr(library, "tj3SetCroppingRegion"):
+        return None
+    handle, data = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_size_t)
+    for name, result, arguments in (
+        ("tj3Init", handle, (ctypes.c_int,)),
+        ("tj3Destroy", None, (handle,)),
+        ("tj3DecompressHeader", ctypes.c_int, (handle, *data)),
+        ("tj3Get", ctypes.c_int, (handle, ctypes.c_int)),
+        ("tj3Set", ctypes.c_int, (handle, ctypes.c_int, ctypes.c_int)),
+        ("tj3SetScalingFactor", ctypes.c_int, (handle, _Scale)),
+        ("tj3SetCroppingRegion", ctypes.c_int, (handle, _Region)),
+        ("tj3Decompress8", ctypes.c_int, (handle, *data, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class _Decompressor:
+    """A decompressor of TurboJPEG, for one thread."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._handle = library.tj3Init(_INIT_DECOMPRESS)
+        if not self._handle:
+            raise MemoryError("TurboJPEG cannot make a decompressor")
+
+    def __del__(self) -> None:
+        if handle := getattr(self, "_handle", None):
+            self._library.tj3Destroy(handle)
+
+    def decode(
+        self,
+        encoded: NDArray[np.uint8],
+        window: JpegWindow,
+        pixel_format: int,
+        memory: Callable[[tuple[int, int, int]], NDArray[np.uint8]],
+        fast_idct: bool,
+    ) -> NDArray[np.uint8] | None:
+        """Decode a window; None if the file needs another decoder, or is damaged."""
+        library, handle, data, size = self._library, self._handle, encoded.ctypes.data, encoded.size
+        if library.tj3DecompressHeader(handle, data, size):
+            return None
+        subsampling = library.tj3Get(handle, _SUBSAMPLING)
+        if not 0 <= subsampling < len(_BLOCK_WIDTHS):
+            return None
+        image_width, image_height = (-(-library.tj3Get(handle, extent) // window.factor) for extent in (_WIDTH, _HEIGHT))
+        block = max(1, _BLOCK_WIDTHS[subsampling] // window.factor)
+        left = max(0, window.left - _CONTEXT_COLUMNS) // block * block
+        right = min(image_width, window.left + window.width + _CONTEXT_COLUMNS)
+        bottom = min(image_height, window.top + window.height)
+        region = _Region(left, window.top, right - left, bottom - window.top)
+        channels = 1 if pixel_format == _PIXEL_FORMATS[GRAY] else 3
+        failed = (
+            library.tj3Set(handle, _FAST_DCT, fast_idct)
+            or library.tj3SetScalingFactor(handle, _Scale(1, window.factor))
+            or library.tj3SetCroppingRegion(handle, region)
+        )
+        if failed:
+            return None
+        image = memory((region.h, region.w, channels))
+        if library.tj3Decompress8(handle, data, size, image.ctypes.data, 0, pixel_format):
+            return None  # also after a warning, such as the one about missing data
+        return image[:, window.left - left : window.left - left + window.width]
+
+
+_of_thread = threading.local()
+
+
+def decode_jpeg_window(
+    encoded: NDArray[np.uint8],
+    output_type: DALIImageType,
+    window: JpegWindow,
+    memory: Callable[[tuple[int, int, int]], NDArray[np.uint8]],
+    limit_bytes: int,
+    fast_idct: bool = False,
+) -> NDArray[np.uint8] | None:
+    """Decode a window of a JPEG in stored orientation.
+
+    Args:
+        encoded: the bytes of the file, 1-D uint8.
+        output_type: RGB, BGR, GRAY or ANY_DATA.
+        window: inside the image, not empty. The last row and column may be outside, because scaled extents are rounded.
+        memory: returns a C-contiguous uint8 array of a shape, in which the window and columns beside it are decoded.
+        limit_bytes: maximum for all pixels of the file, at three samples each.
+        fast_idct: whether to decode with a faster and less accurate transform.
+
+    Returns:
+        A part of the array; None if only `dali_like.images.decode.decode_image` can decode the file or raise the reason.
+
+    Raises:
+        OSError: see `find_turbojpeg`.
+    """
+    library = find_turbojpeg()
+    if library is None:
+        return None
+    facts = file_facts(encoded.data)
+    if facts is None or facts.format != "jpeg" or facts.header is None or facts.ink != "none":
+        return None
+    if output_type == ANY_DATA:
+        output_type = GRAY if facts.header.channels == 1 else RGB
+    pixel_format = _PIXEL_FORMATS.get(output_type)
+    if pixel_format is None or facts.header.height * facts.header.width * 3 > limit_bytes:
+        return None
+    decompressor: Any = getattr(_of_thread, "decompressor", None)
+    if decompressor is None:
+        decompressor = _of_thread.decompressor = _Decompressor(library)
+    pixels: NDArray[np.uint8] | None = decompressor.decode(encoded, window, pixel_format, memory, fast_idct)
+    return pixels
