@@ -75,6 +75,7 @@ _NAMES = {
     "limit": "bare loops",
     "ray_data": "Ray Data",
     "webdataset": "WebDataset",
+    "decoding": "decoding only",
 }
 _EXTERNAL = {
     "tiny": "28 x 28 bytes and a label, batches of 256",

@@ -29,10 +29,10 @@ def _goals(workload: str, **ratios: float) -> list[Goal]:
 
 
 GOALS = (
-    *_goals("resnet", dali=1.6, torch=2.0),
+    *_goals("resnet", dali=1.6, torch=2.0, decoding=0.8, grain=1.3, spdl=1.1),
     *_goals("resnet_antialias", dali=1.3),
-    *_goals("resnet_large", dali=1.35, torch=1.6),
-    *_goals("resnet_to_size", dali=1.6, torch=2.0),
+    *_goals("resnet_large", dali=1.35, torch=1.6, decoding=0.8, grain=1.3, spdl=1.1),
+    *_goals("resnet_to_size", dali=1.6, torch=2.0, decoding=1.2),
     *_goals("trivial_augment", dali=1.3, torchvision=1.3, torchvision_opencv=1.3),
     *_goals("ssd", dali=1.6, torch=1.5),
 )

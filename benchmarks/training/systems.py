@@ -9,14 +9,18 @@ All use two processes or threads for the pixels, and their defaults for the rest
 - torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
 - torchvision: likewise, with torchvision.v2's transforms of tensors
 - torchvision_opencv: likewise in OpenCV, except for torchvision.v2's TrivialAugmentWide
+- decoding: two processes that decode the files with libjpeg-turbo, and do nothing else; no library, but a limit
+- grain, spdl: two worker processes, with the work in OpenCV; see `benchmarks.other_adapters`
 
 DALI and dali_like run the function ``training`` of the example, compiled once with each library's import.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,10 +32,13 @@ from numpy.typing import NDArray
 
 import examples
 from benchmarks.adapters import Loader
+from benchmarks.other_adapters import GrainLoader, SpdlLoader
+from benchmarks.training.decoding import DecodingLoader
 from benchmarks.training.opencv import SEED
 from benchmarks.training.workloads import Workload
 from benchmarks.with_turbojpeg import packaged_turbojpeg
 from benchmarks.workloads import WORKERS
+from benchmarks.workloads import Workload as CallbackWorkload
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE
 from examples.photograph_source import PhotographSource
 
@@ -46,6 +53,9 @@ NEEDED = {
     "torch": "torch",
     "torchvision": "torchvision",
     "torchvision_opencv": "torchvision",
+    "decoding": "simplejpeg",
+    "grain": "grain",
+    "spdl": "spdl.pipeline",
 }
 SYSTEMS = tuple(NEEDED)
 #: Systems of dali_like.
@@ -58,6 +68,10 @@ def open_system(system: str, workload: Workload, source: PhotographSource) -> Lo
         os.environ[LIBRARY_VARIABLE] = packaged_turbojpeg() or ""
     if system in OURS or system == "dali":
         return PipelineLoader(system, workload, source)
+    if system == "decoding":
+        return DecodingLoader(workload, source)
+    if system in ("grain", "spdl"):
+        return (GrainLoader if system == "grain" else SpdlLoader)(_with_callback(workload, source))
     return TorchLoader(system, workload, source)
 
 
@@ -122,6 +136,25 @@ class TrainingDataset:
 
     def __len__(self) -> int:
         return 1 << 40
+
+
+def _with_callback(workload: Workload, source: PhotographSource) -> CallbackWorkload:
+    """Return the workload as the adapters of other libraries take it: a callback that returns an array and a label."""
+    make = functools.partial(_sample, TrainingDataset(workload, source, workload.in_opencv))
+    nbytes = math.prod(workload.shape) * np.dtype(np.float32).itemsize
+    return CallbackWorkload(
+        name=workload.name,
+        batch_size=workload.batch_size,
+        make=make,
+        expected=make,
+        mean_sample_bytes=nbytes,
+        max_sample_bytes=nbytes,
+    )
+
+
+def _sample(dataset: TrainingDataset, index: int) -> tuple[Any, ...]:
+    cv2.setNumThreads(1)
+    return dataset[index]
 
 
 class TorchLoader:

@@ -72,7 +72,7 @@ class Workload:
 
 
 _SMALL, _LARGE = (256, 500), (900, 1400)
-_ALL = ("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torch")
+_ALL = ("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torch", "decoding")
 #: Rounding colors at another step may change them by a gray level, which contrast and brightness amplify.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
@@ -84,7 +84,7 @@ _RESNET = Workload(
     per_photograph=48,
     make_source=EndlessPhotographs,
     in_opencv=recognize,
-    systems=_ALL,
+    systems=(*_ALL, "grain", "spdl"),
     arguments={"antialias": False},
     shape=(3, resnet_pipeline.SIDE, resnet_pipeline.SIDE),
     bound=0.0,
@@ -106,6 +106,7 @@ WORKLOADS = {
         replace(
             _RESNET_LARGE,
             name="resnet_to_size",
+            systems=_ALL,
             ours={"decoding": {"min_size": [resnet_pipeline.SIDE, resnet_pipeline.SIDE]}},
             bound=None,
         ),

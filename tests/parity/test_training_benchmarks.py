@@ -15,17 +15,18 @@ pytest.importorskip("cv2")
 
 from benchmarks.training.systems import NEEDED
 from benchmarks.with_torchvision import has_torchvision
+from tests.conftest import skip_without
 
 pytestmark = pytest.mark.peers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def test_a_quick_run(tmp_path: Path) -> None:
-    for module in ("nvidia.dali", "torch", "skimage"):
-        if find_spec(module) is None:
-            pytest.skip(f"needs {module}")
-    options = ["--workloads", "ssd", "--systems", "dali,torch", "--repeats", "1", "--seconds", "0.02", "--csv", "a.csv"]
+@pytest.mark.parametrize(("workload", "systems"), [("ssd", ["dali", "torch"]), ("resnet", ["decoding", "grain", "spdl"])])
+def test_a_quick_run(workload: str, systems: list[str], tmp_path: Path) -> None:
+    skip_without("skimage", *(NEEDED[system] for system in systems))
+    names = ",".join(systems)
+    options = ["--workloads", workload, "--systems", names, "--repeats", "1", "--seconds", "0.02", "--csv", "a.csv"]
 
     finished = subprocess.run(
         [sys.executable, "-m", "benchmarks.training", *options],
@@ -39,8 +40,8 @@ def test_a_quick_run(tmp_path: Path) -> None:
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     with (tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
-        assert [(row["system"], row["workload"]) for row in csv.DictReader(file)] == [("dali", "ssd"), ("torch", "ssd")]
-    assert "### ssd: batches of 32" in finished.stdout
+        assert [(row["system"], row["workload"]) for row in csv.DictReader(file)] == [(each, workload) for each in systems]
+    assert f"### {workload}: batches of" in finished.stdout
 
 
 @pytest.mark.parametrize("system", ["dali", "torchvision"])
