@@ -29,7 +29,7 @@ from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
-from dali_like.graph.program import Key, Program, key
+from dali_like.graph.program import Key, Program, key, note_origins
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -89,8 +89,10 @@ class Computation:
         layouts: Mapping[SourceNode, Sequence[str]],
         copier: Copier | None = None,
         cpus: set[int] | None = None,
+        origins: Sequence[Callable[[SampleInfo], str]] = (),
     ) -> None:
         self._graph = graph
+        self._origins = origins
         self._place = place
         self._seen: dict[SourceNode, tuple[str, ...]] = {}
         self._placement = placement = place(self._seen)
@@ -218,12 +220,16 @@ class Computation:
         def make(i: int) -> None:
             info = batch_id.info(i)
             samples = [_sample(samples, i) for samples in inputs]
-            results = program.run(
-                samples,
-                info,
-                lambda output, shape, dtype: memory[output].empty(i, shape, dtype),
-                times_ns=local.times_ns,
-            )
+            try:
+                results = program.run(
+                    samples,
+                    info,
+                    lambda output, shape, dtype: memory[output].empty(i, shape, dtype),
+                    times_ns=local.times_ns,
+                )
+            except Exception as error:
+                note_origins(error, self._origins, info)
+                raise
             for output, result in zip(memory, results, strict=True):
                 if result is not None:
                     output.put(i, result)

@@ -54,6 +54,7 @@ from dali_like.graph.program import (
     make_program,
     make_step,
     memories_of,
+    note_origins,
 )
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import CallContext, SampleInfo, current_call
@@ -411,7 +412,12 @@ class _FusedCallback:
         empty = call.empty
         place = None if empty is None else lambda export, shape, dtype: empty(info, export, shape, dtype)
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
-        return self._program.run(samples, info, place, recalled.results, times_ns)
+        try:
+            return self._program.run(samples, info, place, recalled.results, times_ns)
+        except Exception as error:
+            if (origin := getattr(self._source.callback, "origin", None)) is not None:
+                note_origins(error, [origin], info)
+            raise
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self._source, self._declared[output]

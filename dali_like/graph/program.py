@@ -9,7 +9,7 @@ steps that a sample needs: operators of the branch that it does not take cost no
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -317,6 +317,12 @@ def make_step(
         name=context.names[node],
         number=number,
     )
+
+
+def note_origins(error: Exception, origins: Iterable[Callable[[SampleInfo], str]], info: SampleInfo) -> None:
+    """Add the files that readers have read a sample from to an error of an operator."""
+    if names := [name for origin in origins if (name := origin(info))]:
+        error.add_note(f"the sample is from {' and '.join(names)}")
 
 
 def _files_of(samples: Sequence[Any]) -> str:

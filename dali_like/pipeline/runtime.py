@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from dali_like.graph.gpu_sources import GpuSourcePool
     from dali_like.graph.inputs import InputPool
     from dali_like.pipeline.checkpoints import Checkpoint
+    from dali_like.types import SampleInfo
 
 
 class Runtime:
@@ -172,12 +173,21 @@ class Runtime:
                 layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
                 copier=copier,
                 cpus=self._cpus,
+                origins=self._origins(),
             )
             depth = self._depth if copier is None else self.arguments.queue_sizes[1]
             self.executor = Executor(
                 computation, lockstep, depth, self._batch_size, shard=self._shard, first=self._first, ended=ended
             )
         return self.executor
+
+    def _origins(self) -> list[Callable[[SampleInfo], str]]:
+        """Return the functions that name the file of a sample, one for each reader."""
+        return [
+            node.external.reader.origin_of(self._batch_size, self._seeds_of(node))
+            for node in self.graph.sources
+            if node.external.reader is not None
+        ]
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
         """Open the GPU, which page-locks the memory of batches from now on."""
@@ -335,13 +345,16 @@ class Runtime:
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
-        number = self.graph.sources.index(node) if node.number is None else node.number
-        source = node.external.source(self._batch_size, (self._entropy, number))
+        source = node.external.source(self._batch_size, self._seeds_of(node))
         source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         takes_state = isinstance(self._states.get(node), WorkerSourceState)
         return (source._replace(takes_state=True) if takes_state else source), node.external.declared
+
+    def _seeds_of(self, node: SourceNode) -> tuple[int, int]:
+        """Return the seed of the pipeline, and the number of a source there."""
+        return self._entropy, self.graph.sources.index(node) if node.number is None else node.number
 
     def _add_states(self) -> None:
         """Find the sources that are stateful, and restore their states if there is a checkpoint."""

@@ -15,8 +15,15 @@ pytestmark = pytest.mark.peers
 
 @pytest.mark.parametrize(
     "document",
-    [README, FROM_PYTORCH, DOCS / "coming-from-torchdata.md", DOCS / "how-to" / "pytorch.md"],
+    [
+        README,
+        FROM_PYTORCH,
+        DOCS / "coming-from-torchdata.md",
+        DOCS / "how-to" / "image-folders.md",
+        DOCS / "how-to" / "pytorch.md",
+    ],
     ids=lambda path: path.stem,
 )
-def test_programs_run(document: Path) -> None:
+def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     run_program_of(document, "python torch")

@@ -101,6 +101,10 @@ class ReaderStream:
         kind = _FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback
         return kind(self.reader, order, self.infos)
 
+    def origin_of(self, batch_size: int, seeds: tuple[int, int]) -> Callable[[SampleInfo], str]:
+        """Return the function that returns the origin of a sample, usually a file name, or ""; see `callback`."""
+        return _PlainCallback(self.reader, self.order(batch_size, seeds), {}).origin
+
     def order(self, batch_size: int, seeds: tuple[int, int]) -> ReaderOrder:
         """Return the order of the samples; see `callback`."""
         from dali_like.sources.readers.reader_order import ReaderOrder  # noqa: PLC0415  # see this module
@@ -120,6 +124,10 @@ class _PlainCallback:
     def __call__(self, info: SampleInfo) -> Any:
         index = self._order.index(info.idx_in_epoch)
         return self._with_infos(index, self._reader.read(index, info))
+
+    def origin(self, info: SampleInfo) -> str:
+        """Return the origin of a sample, usually a file name; "" if it is unknown."""
+        return self._reader.source_info(self._order.index(info.idx_in_epoch), 0)
 
     def _with_infos(self, index: int, sample: Any) -> Any:
         if not self._infos:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, ops
-from dali_like.errors import ArgumentError, BrokenFileError, FileReadError, MissingFileError
+from dali_like.errors import ArgumentError, BrokenFileError, FileReadError, MissingFileError, SampleError
 from tests.conftest import in_both_places
 
 from .reading import make_files, pipeline_with, read_all, samples_of
@@ -47,6 +48,20 @@ def test_operators_behind_it(root: Path, way: str) -> None:
         assert pipe.statistics().settings.num_workers == (0 if way == "serial" else 2)
     finally:
         pipe.close()
+
+
+@in_both_places
+def test_errors_of_operators_name_the_file(root: Path, way: str) -> None:
+    """In threads of the main process, and in workers, in random order."""
+    options: dict[str, Any] = {"py_num_workers": 0} if way == "serial" else {"py_start_method": way}
+    pipe = Pipeline(3, 2, None, seed=3, **options)
+    with pipe:
+        data, _ = fn.readers.file(file_root=str(root), random_shuffle=True, name="files")
+        pipe.set_outputs(fn.reshape(data, shape=[9]))  # "dog/10.jpg" has ten bytes
+    with contextlib.closing(pipe), pytest.raises(SampleError) as caught:
+        pipe.run()
+
+    assert "the sample is from dog/10.jpg" in caught.value.__notes__
 
 
 def test_threads_share_a_reader(root: Path) -> None:
