@@ -29,6 +29,8 @@ _LEAST_BATCHES = 10
 _LITTLE_WAITING = 0.1
 #: Workers with this share of busy time count as saturated: there are gaps between tasks and batches.
 _BUSY = 0.7
+#: Workers with this share of busy time have always something to do.
+_NO_GAPS = 0.9
 #: Below this time per batch, the hand-over matters.
 _LITTLE_TIME_S = 0.001
 #: A smaller speedup is not mentioned.
@@ -124,7 +126,15 @@ def diagnose(statistics: Statistics) -> Diagnosis:
         _of_workers: per_batch.waited_for_workers_s,
         _of_putting_together: per_batch.unexplained_s,
     }
-    return max(causes, key=lambda cause: causes[cause])(per_batch)
+    cause = max(causes, key=lambda cause: causes[cause])
+    if cause is _of_putting_together and _workers_leave_no_cpu(per_batch):
+        cause = _of_workers
+    return cause(per_batch)
+
+
+def _workers_leave_no_cpu(batch: PerBatch) -> bool:
+    """Whether the main process has to wait for a CPU: the workers are busy all the time, and there is one for each CPU."""
+    return batch.num_workers >= batch.settings.num_cpus and batch.busy_s >= _NO_GAPS * batch.num_workers * batch.loop_s
 
 
 def _of_nothing(statistics: Statistics) -> Diagnosis:

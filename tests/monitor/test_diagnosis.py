@@ -296,6 +296,14 @@ def test_batches_that_the_main_process_puts_together(kind: str, advice: str) -> 
     assert found.speedup == pytest.approx(5)
 
 
+def test_the_main_process_waits_for_a_cpu() -> None:
+    """Its work on a batch takes long because busy workers have all CPUs; the callbacks are the reason."""
+    found = diagnosis_of(Statistics(settings=settings(8), loop=loop(10, 40, False), sources=(source(390),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert "callback cheaper" in found.advice
+
+
 def test_idle_workers_call_for_more_batches_ahead() -> None:
     found = diagnosis_of(Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(100),)))
 
