@@ -34,12 +34,15 @@ html_theme_options = (
     if repository
     else {}
 )
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_js_files = [("versions.js", {"type": "module"})]
 html_extra_path = ["llms.txt"]  # a guide for coding agents
 html_copy_source = True  # the pages as Markdown, below _sources/: llms.txt links there
 html_sourcelink_suffix = ""
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = "$ "
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_templates", "_static"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

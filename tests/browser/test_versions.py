@@ -1,0 +1,98 @@
+"""The choice of the version on the documentation site, in a browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import Browser
+from tests.conftest import wait_until
+from tests.documents import DOCS
+
+PAGE = """<!DOCTYPE html>
+<html data-content_root="{root}"><head><meta charset="utf-8">
+<script type="module" src="{root}_static/versions.js"></script></head>
+<body data-state="drawn">{selector}<p>{text}</p></body></html>
+"""
+
+
+def write_page(path: Path, root: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    selector = (DOCS / "_templates/sidebar/variant-selector.html").read_text("utf-8")
+    path.write_text(PAGE.format(root=root, selector=selector, text=path), "utf-8")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """Serve two versions; only the newer one has the page how-to/new.html."""
+    root = tmp_path / "site"
+    for version in ("0.1.0", "0.2.0"):
+        write_page(root / version / "index.html", "./")
+        write_page(root / version / "how-to" / "old.html", "../")
+        (root / version / "_static").mkdir()
+        (root / version / "_static" / "versions.js").write_bytes((DOCS / "_static" / "versions.js").read_bytes())
+    write_page(root / "0.2.0" / "how-to" / "new.html", "../")
+    (root / "versions.json").write_text(json.dumps(["0.2.0", "0.1.0"]))
+    handler = functools.partial(_QuietHandler, directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def choose(browser: Browser, version: str) -> None:
+    browser.evaluate(
+        f"(() => {{ const select = document.querySelector('#versions select'); select.value = '{version}'; "
+        "select.dispatchEvent(new Event('change')); })()"
+    )
+
+
+def shown(browser: Browser) -> bool:
+    return bool(browser.evaluate("!document.getElementById('versions').hidden"))
+
+
+def test_it_leads_to_the_same_page_of_another_version(browser: Browser, site: str) -> None:
+    browser.open(f"{site}/0.2.0/how-to/old.html")
+    wait_until(lambda: shown(browser), "the choice")
+    options = "[...document.querySelectorAll('#versions option')].map((o) => [o.value, o.selected])"
+    assert browser.evaluate(options) == [["0.2.0", True], ["0.1.0", False]]
+
+    choose(browser, "0.1.0")
+
+    wait_until(lambda: browser.evaluate("location.pathname") == "/0.1.0/how-to/old.html", "the other version")
+
+
+def test_and_to_the_start_if_that_version_lacks_the_page(browser: Browser, site: str) -> None:
+    browser.open(f"{site}/0.2.0/how-to/new.html")
+    wait_until(lambda: shown(browser), "the choice")
+
+    choose(browser, "0.1.0")
+
+    wait_until(lambda: browser.evaluate("location.pathname") == "/0.1.0/", "the other version")
+
+
+def test_without_a_list_there_is_no_choice(browser: Browser, site: str, tmp_path: Path) -> None:
+    (tmp_path / "site" / "versions.json").unlink()
+
+    browser.open(f"{site}/0.2.0/index.html")
+
+    wait_until(
+        lambda: browser.evaluate("performance.getEntriesByType('resource').some((e) => e.name.endsWith('versions.json'))"),
+        "the question",
+    )
+    assert not shown(browser)
