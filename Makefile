@@ -8,7 +8,7 @@
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
-#   make browser              tests of the page of `dali-like view` in Chromium (Debian: chromium); SCREENSHOTS=1 draws those of docs
+#   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers
 #   make docs                 build the documentation site in build/docs

@@ -1,4 +1,4 @@
-"""Tests of the page of ``dali-like view``, and of the site, in a browser. ``make browser`` runs them; ``make test`` does not.
+"""Tests of ``dali-like view``, and of the site, in a browser. ``make browser`` runs them; ``make test`` does not.
 
 They require Chromium, for example Debian's package ``chromium``. DALI_LIKE_BROWSER names another Chromium-based program.
 """

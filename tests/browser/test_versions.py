@@ -91,8 +91,6 @@ def test_without_a_list_there_is_no_choice(browser: Browser, site: str, tmp_path
 
     browser.open(f"{site}/0.2.0/index.html")
 
-    wait_until(
-        lambda: browser.evaluate("performance.getEntriesByType('resource').some((e) => e.name.endsWith('versions.json'))"),
-        "the question",
-    )
+    asked = "performance.getEntriesByType('resource').some((entry) => entry.name.endsWith('versions.json'))"
+    wait_until(lambda: browser.evaluate(asked), "the request for the list")
     assert not shown(browser)
