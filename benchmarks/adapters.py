@@ -100,14 +100,16 @@ class PipelineLoader:
     """DALI or dali_like: the same program with another import."""
 
     def __init__(self, library: str, workload: Workload) -> None:
-        self._dali: Any = importlib.import_module(library)
+        dali: Any = importlib.import_module(library)
+        # What programs import. dali_like imports it when it is named.
+        self._pipeline_def, self._fn, self._types = dali.pipeline_def, dali.fn, dali.types
         self._workload = workload
         self._pipeline: Any = None
 
     def start(self) -> None:
-        dali = self._dali
+        fn, types = self._fn, self._types
 
-        @dali.pipeline_def(  # type: ignore[untyped-decorator]
+        @self._pipeline_def(  # type: ignore[untyped-decorator]
             batch_size=self._workload.batch_size,
             num_threads=1,
             device_id=None,
@@ -116,12 +118,12 @@ class PipelineLoader:
             prefetch_queue_depth=2,
         )
         def pipeline(source: Callable[[Any], Sample]) -> Any:
-            arrays, labels = dali.fn.external_source(
+            arrays, labels = fn.external_source(
                 source=source,
                 num_outputs=2,
                 batch=False,
                 parallel=True,
-                dtype=[dali.types.UINT8, dali.types.INT32],
+                dtype=[types.UINT8, types.INT32],
             )
             return arrays, labels
 
