@@ -126,6 +126,8 @@ class _Decompressor:
         right = min(image_width, window.left + window.width + _CONTEXT_COLUMNS)
         bottom = min(image_height, window.top + window.height)
         region = _Region(left, window.top, right - left, bottom - window.top)
+        if region.w < 1 or region.h < 1:  # TurboJPEG would decode the rest of the image
+            return None
         channels = 1 if pixel_format == _PIXEL_FORMATS[GRAY] else 3
         failed = (
             library.tj3Set(handle, _FAST_DCT, fast_idct)
@@ -156,7 +158,7 @@ def decode_jpeg_window(
     Args:
         encoded: the bytes of the file, 1-D uint8.
         output_type: RGB, BGR, GRAY or ANY_DATA.
-        window: inside the image, not empty. The last row and column may be outside, because scaled extents are rounded.
+        window: inside the image. The last row and column may be outside, because scaled extents are rounded.
         memory: returns a C-contiguous uint8 array of a shape, in which the window and columns beside it are decoded.
         limit_bytes: maximum for all pixels of the file, at three samples each.
         fast_idct: whether to decode with a faster and less accurate transform.

@@ -106,6 +106,13 @@ def test_rows_and_columns_outside_of_the_image_are_left_out() -> None:
 
 
 @pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.parametrize("window", [JpegWindow(5, 6, 0, 7), JpegWindow(190, 6, 7, 7), JpegWindow(5, 500, 7, 7)])
+def test_windows_without_pixels_are_left_to_other_decoders(window: JpegWindow) -> None:
+    """For TurboJPEG an extent of 0 is that of the image: it would write beyond the memory."""
+    assert window_of(WINDOWED["odd, sampling 221111"], window) is None
+
+
+@pytest.mark.usefixtures("turbojpeg")
 def test_any_data_has_the_channels_of_the_file() -> None:
     window = JpegWindow(3, 4, 5, 6)
     assert window_of(FILES["gray"], window, ANY_DATA).shape == (5, 6, 1)
@@ -144,6 +151,8 @@ def in_operators(data: Any) -> list[Any]:
         fn.decoders.image_random_crop(data, min_size=20, **random),
         fn.decoders.image_crop(data, crop=(50, 70), crop_pos_x=0.3, output_type=types.GRAY),
         fn.decoders.image_slice(data, start=[5, 9], shape=[30, 40], use_fast_idct=True),
+        fn.decoders.image_slice(data, start=[5, 9], shape=[0, 40]),
+        fn.decoders.image_slice(data, start=[5, 9], shape=[30, 0]),
         fn.decoders.image(data, min_size=30),
     ]
 
