@@ -184,4 +184,6 @@ def decode_jpeg_window(
     if decompressor is None:
         decompressor = _of_thread.decompressor = _Decompressor(library)
     pixels: NDArray[np.uint8] | None = decompressor.decode(encoded, window, pixel_format, memory, fast_idct)
+    if pixels is None:
+        del _of_thread.decompressor  # after some errors it cannot decode another file
     return pixels

@@ -137,8 +137,11 @@ def test_other_files_are_left_to_other_decoders(file: bytes, output_type: DALIIm
 
 @pytest.mark.usefixtures("turbojpeg")
 def test_the_next_file_is_decoded_after_a_damaged_one() -> None:
-    """The decompressor of the thread is used for both."""
-    assert window_of(FILES["gray"][:700], JpegWindow(90, 0, 8, 8, 2)) is None
+    """A decompressor does not recover from a bad Huffman table."""
+    bad = bytearray(FILES["sampling 411111"])
+    bad[219] = 222
+    for damaged in (FILES["gray"][:700], bytes(bad)):
+        assert window_of(damaged, JpegWindow(90, 0, 8, 8, 2)) is None
     np.testing.assert_array_equal(
         window_of(FILES["gray"], JpegWindow(1, 2, 9, 8)), whole_of(FILES["gray"], RGB, 1)[1:10, 2:10]
     )
