@@ -389,6 +389,23 @@ def test_peers_are_named(installed: dict[str, str]) -> None:
     assert libraries.peers().found == "torch 2.13.0, jax 0.10.2"
 
 
+@pytest.mark.parametrize(
+    ("find", "verdict", "found"),
+    [
+        (lambda: None, Verdict.NOTE, "not found"),
+        (lambda: ctypes.CDLL(None), Verdict.OK, "found"),
+        (lambda: ctypes.CDLL("/nowhere.so"), Verdict.FAILURE, "/nowhere.so"),
+    ],
+)
+def test_turbojpeg(find: Callable[[], Any], verdict: Verdict, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "find_turbojpeg", find)
+
+    finding = libraries.turbojpeg()
+
+    assert finding.verdict is verdict
+    assert found in finding.found
+
+
 # GPUs
 
 

@@ -13,6 +13,7 @@ from importlib import metadata
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 from dali_like.common.extras import install_command
+from dali_like.images.jpeg_windows import LIBRARY_VARIABLE, find_turbojpeg
 
 _NAME = "dali-like"
 #: Libraries that programs use together with this one, or instead of it.
@@ -64,6 +65,17 @@ def peers(names: Iterable[str] = _PEERS) -> Finding:
     return ok("peers", ", ".join(found) or "none")
 
 
+def turbojpeg() -> Finding:
+    """Look for TurboJPEG 3, which decodes only the windows of JPEGs."""
+    try:
+        found = find_turbojpeg()
+    except OSError as error:
+        return failure("TurboJPEG 3", str(error), f"correct the path in {LIBRARY_VARIABLE}, or unset it")
+    if found is None:
+        return note("TurboJPEG 3", "not found: windows of JPEGs take longer to decode; docs/install.md shows where it is")
+    return ok("TurboJPEG 3", "found")
+
+
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -89,4 +101,4 @@ def _checks() -> tuple[Check, ...]:
     return tuple(partial(libraries, extra, needed) for extra, needed in requirements(lines).items())
 
 
-CHECKS: tuple[Check, ...] = (*_checks(), peers)
+CHECKS: tuple[Check, ...] = (*_checks(), turbojpeg, peers)
