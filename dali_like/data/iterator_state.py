@@ -109,7 +109,7 @@ def checked_state(state: Any, is_iterable: bool, num_workers: int, batch_size: i
     if is_iterable and state["num_workers"] != num_workers:
         raise invalid_state(
             f"{state['num_workers']} workers had divided the iterable dataset among themselves, "
-            f"and this loader has {num_workers}"
+            f"and this loader has {num_workers}: pass num_workers={state['num_workers']}"
         )
     if state["batch_size"] != batch_size:
         raise invalid_state(f"it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}")
