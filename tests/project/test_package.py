@@ -22,6 +22,7 @@ from dali_like.fn import decoders
 from dali_like.operators.description import descriptions
 from dali_like.operators.reader_functions import own_reader_descriptions
 from dali_like.pipeline import definition
+from tests.custom_operators import removed_at_the_end
 
 PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
@@ -306,7 +307,8 @@ def source_of(name: str) -> str:
 def test_examples_in_docstrings(name: str) -> None:
     module: ModuleType = importlib.import_module(name)
 
-    result = doctest.testmod(module)
+    with removed_at_the_end():
+        result = doctest.testmod(module)
 
     assert result.failed == 0
 
