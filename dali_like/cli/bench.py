@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
+from dali_like.cli.factories import Factory, add_factory_arguments, factory_of, seconds
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=_numbers, metavar="N,N,...", help="numbers of workers to try; default: 1, 2, 4, ... CPUs"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time of each line; default: %(default)s")
+    parser.add_argument("--seconds", type=seconds, default=3.0, help="measuring time of each line; default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from typing import Any
 from dali_like.common.suggestions import with_suggestion
 from dali_like.errors import ArgumentError
 from dali_like.pipeline.pipeline import Pipeline
+
+#: Arguments that the commands choose.
+_SETTINGS = ("prefetch_queue_depth", "py_num_workers", "py_start_method", "num_threads")
 
 
 @dataclass(frozen=True)
@@ -78,16 +82,40 @@ def add_factory_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def seconds(text: str) -> float:
+    """Parse a positive number of seconds, for argparse."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, not {text}")
+    return value
+
+
 def factory_of(options: argparse.Namespace) -> Factory:
     """Return the pipeline function that the user has named.
 
     Raises:
-        ArgumentError: there is no such module, or no such function in it.
+        ArgumentError: there is no such module, or no such function in it; or the function needs further arguments.
     """
     function = object_of(options.pipeline, "function", lambda found: callable(found) or isinstance(found, Pipeline))
     if isinstance(function, Pipeline):
         raise ArgumentError(f"{options.pipeline} is a pipeline, and several are needed: name the function that makes it")
-    return Factory(function, options.pipeline.rpartition(":")[2], dict(map(_argument, options.given)))
+    given = dict(map(_argument, options.given))
+    if missing := [name for name in _required(function) if name not in given and name not in _SETTINGS]:
+        raise ArgumentError(
+            f"{options.pipeline} needs {', '.join(missing)}: pass {' '.join(f'--with {name}=...' for name in missing)}, or "
+            "name a function that makes a pipeline"
+        )
+    return Factory(function, options.pipeline.rpartition(":")[2], given)
+
+
+def _required(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters of a function that have no default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a function in C without a signature
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is inspect.Parameter.empty and each.kind not in variable]
 
 
 def object_of(text: str, what: str, accepts: Callable[[Any], bool]) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dali_like.cli.bench import facts_of
-from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
+from dali_like.cli.factories import Factory, add_factory_arguments, factory_of, seconds
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus, available_bytes
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
     add_factory_arguments(parser)
     parser.add_argument("--memory", help="memory limit of all processes, such as 4G; default: half of the available memory")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time of each measurement; default: %(default)s")
+    parser.add_argument("--seconds", type=seconds, default=2.0, help="time of each measurement; default: %(default)s")
     parser.add_argument("--plot", type=Path, help="draw the results into this file; needs Matplotlib")
 
 
@@ -109,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
     factory = factory_of(options)
     budget = available_bytes() // 2 if options.memory is None else _bytes(options.memory)
+    if options.plot is not None and not options.plot.parent.is_dir():
+        raise ArgumentError(f"--plot {options.plot}: there is no folder {options.plot.parent}")
     try:
         told = ask(factory.make, facts_of)
     except TrialError as error:
@@ -116,14 +118,14 @@ def run(options: argparse.Namespace) -> int:
     tuning = _Tuning(factory, budget, options.seconds)
     best = tuning.tune(told)
     print(table(*_table_of(tuning.trials, best)))
-    if options.plot is not None:
-        _draw(tuning.trials, best, factory.line(), options.plot)
     if best is None:
         least = min((trial.measured.memory_bytes for trial in tuning.trials if trial.outcomes), default=0)
         hint = f"; the smallest use was {size_text(least)}: raise --memory" if least > budget else ""
         print(f"\nNo settings work within {size_text(budget)}{hint}.")
         return 1
-    print(f"\n{tuning.noise_text()}\n\n{factory.line(**best.settings)}")
+    print(f"\n{tuning.noise_text()}\n\n{factory.line(**best.settings)}", flush=True)
+    if options.plot is not None:
+        _draw(tuning.trials, best, factory.line(), options.plot)
     return 0
 
 
@@ -292,6 +294,7 @@ def _draw(trials: list[_Trial], best: _Trial | None, title: str, path: Path) -> 
 def _bytes(text: str) -> int:
     """Parse a number of bytes such as "512M" or "4GiB"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None:
+    nbytes = 0 if match is None else int(float(match[1]) * _UNITS[match[2].upper()])
+    if not nbytes:
         raise ArgumentError(f"--memory {text}: expected a number of bytes, such as 512M or 4GiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return nbytes

@@ -22,7 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", nargs="?", type=Path, help="file written by Pipeline.trace")
     parser.add_argument("--pid", type=int, help="show only the pipelines of this process")
     parser.add_argument("--name", help="show only pipelines of this name")
-    parser.add_argument("--port", type=int, default=0, help="TCP port of the page; default: any free port")
+    parser.add_argument("--port", type=_port, default=0, help="TCP port of the page; default: any free port")
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 1 << 16:
+        raise argparse.ArgumentTypeError(f"expected a TCP port, from 0 to 65535, not {text}")
+    return port
 
 
 def run(options: argparse.Namespace) -> int:

@@ -81,8 +81,10 @@ def load(path: Path) -> Records:
     """
     try:
         return _records_of(json.loads(path.read_text(encoding="utf-8")))
+    except UnicodeDecodeError as error:  # its text would have the whole file
+        raise TraceFileError(f"{path} is not a trace of dali_like: it is not text") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise TraceFileError(f"{path} is not a trace of dali_like: {error!r}") from error
+        raise TraceFileError(f"{path} is not a trace of dali_like: {error!r:.200}") from error
 
 
 def _records_of(trace: dict[str, Any]) -> Records:

@@ -99,6 +99,7 @@ def test_a_function_is_named_by_its_module_or_file(where: str) -> None:
         ("a_program:made", "name the function that makes it"),
         ("no_program:serial", "no module no_program"),
         ("no_program.py:serial", "no such file: no_program.py"),
+        ("a_program:sample", "a_program:sample needs info: pass --with info=..., or name a function that makes a pipeline"),
     ],
 )
 def test_what_is_not_there_is_a_usage_error(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,6 +276,15 @@ def test_bench_refuses_numbers_of_workers_that_are_none(
         cli.main(["bench", "a_program:parallel", "--workers", numbers])
 
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_times_that_are_none_are_refused(command: str, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([command, "a_program:parallel", "--seconds", seconds])
+
+    assert "expected a positive number of seconds" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("program")
@@ -465,6 +475,13 @@ def test_tune_draws_what_it_has_found(measured: Measured, capsys: pytest.Capture
     assert "<svg" in (tmp_path / "tune.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("program", "fonts")
+def test_a_folder_for_the_picture_is_missed_before_measuring(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, out, err = run(capsys, "tune", "a_program:parallel", "--plot", str(tmp_path / "nowhere" / "tune.svg"))
+    assert (status, out) == (2, "")
+    assert f"there is no folder {tmp_path / 'nowhere'}" in err
+
+
 @pytest.mark.usefixtures("program")
 def test_tune_measures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "_choices", lambda settings: [("py_num_workers", [1])])
@@ -480,5 +497,6 @@ def test_sizes_of_memory(text: str, nbytes: int) -> None:
 
 
 def test_other_sizes_are_usage_errors() -> None:
-    with pytest.raises(ArgumentError, match="--memory many: expected"):
-        tune._bytes("many")
+    for text in ("many", "0", "0.1"):
+        with pytest.raises(ArgumentError, match=f"--memory {text}: expected"):
+            tune._bytes(text)

@@ -70,6 +70,7 @@ def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
     [
         (["nothing.json"], "nothing.json: No such file"),
         ([__file__], "test_view.py is not a trace of dali_like"),
+        ([sys.executable], f"{sys.executable} is not a trace of dali_like: it is not text\n"),
         (["--pid", "1"], "process 1 does not show a pipeline"),
     ],
 )
@@ -86,6 +87,14 @@ def test_a_port_that_is_taken_is_a_usage_error(tmp_path: Path, capsys: pytest.Ca
         [port] = re.findall(r":(\d+)/", url)
         assert cli.main(["view", str(tmp_path / "run.json"), "--port", port]) == 2
     assert f"cannot listen on port {port}: Address already in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["-1", "99999999"])
+def test_ports_that_there_are_not_are_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["view", f"--port={port}"])
+
+    assert "expected a TCP port" in capsys.readouterr().err
 
 
 # top
