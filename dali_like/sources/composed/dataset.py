@@ -716,7 +716,7 @@ class ComposedDataset:
         if self._stage.length is None:
             raise TypeError(
                 f"the length of this stream is unknown: {_SHARDED_SINCE}. Count its elements: sum(dataset.count_outputs())"
-                if self._stage.is_sharded
+                if not self._stage.is_endless
                 else "this stream is endless, so it has no length. Describe an end: take(count)"
             )
         return self._stage.length

@@ -240,6 +240,8 @@ def test_wrong_arguments_are_named() -> None:
         len(in_shards())
     with pytest.raises(TypeError, match=r"endless, so it has no length\. Describe an end: take"):
         len(numbers().repeat())
+    with pytest.raises(TypeError, match="endless, so it has no length"):
+        len(in_shards().repeat())
     with pytest.raises(TypeError, match=r"no random access.* Iterate over it"):
         in_shards()[0]
     with pytest.raises(IndexError, match="position -1 is negative"):
