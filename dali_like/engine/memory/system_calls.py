@@ -7,6 +7,7 @@ be imported elsewhere. docs/containers.md lists the effect of each missing call.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -24,6 +25,8 @@ _WRITE_BYTES = 1 << 20
 #: See mmap(2). Python 3.11 does not have it.
 _MAP_NORESERVE = 0x4000
 _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)
+#: See madvise(2). Python does not have it.
+_MADV_POPULATE_READ = 22
 
 USE_THREADS = 'use py_start_method="thread" (multiprocessing_context="thread" of a DataLoader)'
 _ALLOW = "a newer kernel, or a sandbox or seccomp profile that allows the call"
@@ -172,6 +175,17 @@ def advise_on_shortage(fd: int) -> str:
     except OSError:
         return ""
     return f"; they lie in {SHARED_MEMORY_FOLDER}: enlarge that (docker run --shm-size)" if is_in_folder else ""
+
+
+def map_pages(mapping: mmap.mmap, offset: int, nbytes: int) -> None:
+    """Map the pages of a part of a mapping in this process now, by one call, rather than one by one as they are written.
+
+    As far as another process has written the pages, the kernel maps 16 of them by one page fault: writing each first would
+    take a fault each. Kernels before Linux 5.14 refuse the call; then pages are mapped one by one.
+    """
+    begin = offset - offset % mmap.PAGESIZE
+    with contextlib.suppress(OSError):
+        mapping.madvise(_MADV_POPULATE_READ, begin, offset + nbytes - begin)
 
 
 def free_pages(mapping: mmap.mmap, offset: int, nbytes: int, remove: int | None = _MADV_REMOVE) -> bool:

@@ -31,6 +31,7 @@ from dali_like.engine.memory.protocol import (
 )
 from dali_like.engine.memory.slot_layout import describe_rows
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import map_pages
 from dali_like.engine.worker.meters import Interval
 from dali_like.engine.worker.out_of_band import Pickled, write_parts
 from dali_like.engine.worker.source import (
@@ -64,6 +65,8 @@ _DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
 #: no other thread runs. Without a GIL, `mmap` would let only one thread copy at a time.
 MOST_PLAIN_BYTES = 1 << 18 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
 
+#: Rows of a task below this size are mapped page by page, as they are written: the call would not pay.
+_LEAST_MAPPED_BYTES = 1 << 16
 
 #: Words of the header, as plain integers: these index faster than members of the enum.
 _PROVISIONAL, _EPOCH, _ITERATION, _FIRST_SAMPLE, _BATCH_SIZE = map(
@@ -158,6 +161,7 @@ class SlotView:
         keys = self._keys.get(task)
         if keys is None:
             samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
+            self._map_pages(samples)
             keys = self._keys[task] = [self._output_keys(output, samples) for output in range(len(self.targets))]
         return keys
 
@@ -165,6 +169,13 @@ class SlotView:
         """From the next task on, let NumPy copy all samples, since some are not contiguous."""
         self._set_targets(0)
         self._keys.clear()
+
+    def _map_pages(self, samples: range) -> None:
+        """Map the pages of samples' rows, since this process is about to write them for the first time."""
+        for offset, expected in zip(self.offsets, self.expected, strict=True):
+            nbytes = len(samples) * expected[Word.NBYTES]
+            if offset != UNKNOWN and nbytes >= _LEAST_MAPPED_BYTES:
+                map_pages(self._map, self.offset + offset + samples.start * expected[Word.NBYTES], nbytes)
 
     def _set_targets(self, most_plain_bytes: int) -> None:
         self.targets = [

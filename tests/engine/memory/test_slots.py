@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dali_like.engine.memory import system_calls
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DTYPE_CODES, PAGE_BYTES, Status
 from dali_like.engine.memory.ring import Lease, Ring, Slot
@@ -201,6 +204,29 @@ def test_views_know_how_many_keys_they_keep() -> None:
     view.expect_gaps()
     view.keys_of(0)
     assert view.num_keys == 0
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_pages_of_rows_that_other_processes_have_written_are_mapped_together(
+    is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, the first write of each page takes a page fault."""
+    if is_refused:  # as before Linux 5.14, which does not know the advice
+        monkeypatch.setattr(system_calls, "_MADV_POPULATE_READ", 9999)
+    samples, pages_of_sample = 8, 64
+    rows = OutputSchema(DTYPE_CODES[np.dtype(np.uint8)], 1, (pages_of_sample * PAGE_BYTES,))
+    slot = Ring(SharedSpace.create(), SlotLayout(samples, samples, PAGE_BYTES, (rows,))).acquire(0)
+    content = bytes(samples * pages_of_sample * PAGE_BYTES)
+    os.pwrite(slot.space.fd.fileno(), content, slot.offset + slot.slot_layout.rows[0])  # as if by another process
+    view = SlotView(slot.space, slot.offset, slot.header.tolist())
+
+    view.keys_of(0)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    view.rows[0][...] = 2
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+    assert (faults >= samples * pages_of_sample) is is_refused, faults
+    assert (faults <= samples) is not is_refused, faults
 
 
 # Slots that have been given back
