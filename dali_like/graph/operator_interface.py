@@ -238,5 +238,4 @@ def scratch(name: Hashable, shape: tuple[int, ...], dtype: Any) -> Array:
     block = _scratch.blocks.get(name)
     if block is None or block.nbytes < nbytes:
         block = _scratch.blocks[name] = np.empty(nbytes, np.uint8)
-    array: Array = block[:nbytes].view(dtype).reshape(shape)
-    return array
+    return np.ndarray(shape, dtype, block)

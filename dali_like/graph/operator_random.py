@@ -46,7 +46,8 @@ class _Local(threading.local):
         self.bits = np.random.Philox(key=0)
         self.generator = np.random.Generator(self.bits)
         self.state: Any = dict(self.bits.state)
-        self.words = self.state["state"]
+        self.key = self.state["state"]["key"]
+        self.counter = self.state["state"]["counter"]
 
 
 @functools.cache  # created on first use: NumPy imports its generators then
@@ -57,7 +58,7 @@ def _local() -> _Local:
 def generator_at(key: RandomKey, epoch: int, index: int) -> np.random.Generator:
     """Return this thread's generator, at the start of a sample's numbers; valid until the next call."""
     local = _local()
-    local.words["key"][:] = key
-    local.words["counter"][:] = (0, 0, index, epoch)
+    local.key[0], local.key[1] = key
+    local.counter[2], local.counter[3] = index, epoch
     local.bits.state = local.state  # also empties the buffer of numbers already drawn
     return local.generator

@@ -150,8 +150,8 @@ _JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})  # TEM, RSTn and SOI 
 
 def _jpeg_segments(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
     """Yield (marker, position, payload) of the segments up to and including the first scan header."""
-    position = 2
-    while position + 4 <= len(data) and data[position] == 0xFF:
+    position, last = 2, len(data) - 4
+    while position <= last and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == 0xFF:  # fill byte
             position += 1
@@ -160,7 +160,7 @@ def _jpeg_segments(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
         elif marker in _JPEG_BARE_MARKERS:
             position += 2
         else:
-            end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+            end = position + 2 + (data[position + 2] << 8 | data[position + 3])
             yield marker, position, data[position + 4 : end]
             if marker == _JPEG_SCAN:
                 return

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dali_like.images.header import file_facts
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB
 
 if TYPE_CHECKING:
@@ -34,12 +33,16 @@ _LIBRARY = "libturbojpeg.so.0"
 
 # From turbojpeg.h
 _INIT_DECOMPRESS = 1
-_SUBSAMPLING, _WIDTH, _HEIGHT, _FAST_DCT = 4, 5, 6, 10
+_SUBSAMPLING, _WIDTH, _HEIGHT, _COLORS, _FAST_DCT = 4, 5, 6, 8, 10
+_COLORS_GRAY, _COLORS_CMYK = 2, (3, 4)
 _PIXEL_FORMATS = {RGB: 0, BGR: 1, GRAY: 6}
 #: Width of the blocks that are stored together, for 4:4:4, 4:2:2, 4:2:0, gray, 4:4:0, 4:1:1 and 4:4:1.
 _BLOCK_WIDTHS = (8, 16, 16, 8, 8, 32, 8)
 #: Pixels beside a window that its pixels depend on: subsampled colors are interpolated between columns.
 _CONTEXT_COLUMNS = 2
+
+
+_JPEG_START = b"\xff\xd8\xff"
 
 
 class JpegWindow(NamedTuple):
@@ -92,6 +95,11 @@ def find_turbojpeg() -> ctypes.CDLL | None:
     return library
 
 
+def _address(array: NDArray[np.uint8]) -> int:
+    address: int = array.__array_interface__["data"][0]  # `array.ctypes` takes longer
+    return address
+
+
 class _Decompressor:
     """A decompressor of TurboJPEG, for one thread."""
 
@@ -108,19 +116,31 @@ class _Decompressor:
     def decode(
         self,
         encoded: NDArray[np.uint8],
+        output_type: DALIImageType,
         window: JpegWindow,
-        pixel_format: int,
         memory: Callable[[tuple[int, int, int]], NDArray[np.uint8]],
+        limit_bytes: int,
         fast_idct: bool,
     ) -> NDArray[np.uint8] | None:
         """Decode a window; None if the file needs another decoder, or is damaged."""
-        library, handle, data, size = self._library, self._handle, encoded.ctypes.data, encoded.size
+        library, handle, data, size = self._library, self._handle, _address(encoded), encoded.size
         if library.tj3DecompressHeader(handle, data, size):
             return None
-        subsampling = library.tj3Get(handle, _SUBSAMPLING)
-        if not 0 <= subsampling < len(_BLOCK_WIDTHS):
+        get = library.tj3Get
+        subsampling, colors = get(handle, _SUBSAMPLING), get(handle, _COLORS)
+        image_width, image_height = get(handle, _WIDTH), get(handle, _HEIGHT)
+        if output_type == ANY_DATA:
+            output_type = GRAY if colors == _COLORS_GRAY else RGB
+        pixel_format = _PIXEL_FORMATS.get(output_type)
+        if (
+            not 0 <= subsampling < len(_BLOCK_WIDTHS)
+            or colors in _COLORS_CMYK
+            or pixel_format is None
+            or image_height * image_width * 3 > limit_bytes
+        ):
             return None
-        image_width, image_height = (-(-library.tj3Get(handle, extent) // window.factor) for extent in (_WIDTH, _HEIGHT))
+        if window.factor > 1:
+            image_width, image_height = -(-image_width // window.factor), -(-image_height // window.factor)
         block = max(1, _BLOCK_WIDTHS[subsampling] // window.factor)
         left = max(0, window.left - _CONTEXT_COLUMNS) // block * block
         right = min(image_width, window.left + window.width + _CONTEXT_COLUMNS)
@@ -128,7 +148,7 @@ class _Decompressor:
         region = _Region(left, window.top, right - left, bottom - window.top)
         if region.w < 1 or region.h < 1:  # TurboJPEG would decode the rest of the image
             return None
-        channels = 1 if pixel_format == _PIXEL_FORMATS[GRAY] else 3
+        channels = 1 if output_type == GRAY else 3
         failed = (
             library.tj3Set(handle, _FAST_DCT, fast_idct)
             or library.tj3SetScalingFactor(handle, _Scale(1, window.factor))
@@ -137,7 +157,7 @@ class _Decompressor:
         if failed:
             return None
         image = memory((region.h, region.w, channels))
-        if library.tj3Decompress8(handle, data, size, image.ctypes.data, 0, pixel_format):
+        if library.tj3Decompress8(handle, data, size, _address(image), 0, pixel_format):
             return None  # also after a warning, such as the one about missing data
         return image[:, window.left - left : window.left - left + window.width]
 
@@ -170,20 +190,12 @@ def decode_jpeg_window(
         OSError: see `find_turbojpeg`.
     """
     library = find_turbojpeg()
-    if library is None:
-        return None
-    facts = file_facts(encoded.data)
-    if facts is None or facts.format != "jpeg" or facts.header is None or facts.ink != "none":
-        return None
-    if output_type == ANY_DATA:
-        output_type = GRAY if facts.header.channels == 1 else RGB
-    pixel_format = _PIXEL_FORMATS.get(output_type)
-    if pixel_format is None or facts.header.height * facts.header.width * 3 > limit_bytes:
+    if library is None or encoded[:3].tobytes() != _JPEG_START:
         return None
     decompressor: Any = getattr(_of_thread, "decompressor", None)
     if decompressor is None:
         decompressor = _of_thread.decompressor = _Decompressor(library)
-    pixels: NDArray[np.uint8] | None = decompressor.decode(encoded, window, pixel_format, memory, fast_idct)
+    pixels: NDArray[np.uint8] | None = decompressor.decode(encoded, output_type, window, memory, limit_bytes, fast_idct)
     if pixels is None:
         del _of_thread.decompressor  # after some errors it cannot decode another file
     return pixels

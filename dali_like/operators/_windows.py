@@ -251,9 +251,10 @@ def random_window(
         num_attempts: number of draws. If no window fits, the result is the largest one of the nearest aspect ratio.
     """
     least, most = math.log(ratios[0]), math.log(ratios[-1])
+    random = rng.random  # `rng.uniform` takes four times as long
     for _ in range(num_attempts):
-        area = height * width * rng.uniform(areas[0], areas[-1])
-        ratio = math.exp(rng.uniform(least, most))
+        area = height * width * (areas[0] + (areas[-1] - areas[0]) * random())
+        ratio = math.exp(least + (most - least) * random())
         across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < across <= width and 0 < down <= height:
             break
@@ -265,5 +266,5 @@ def random_window(
             down = max(round(width / ratios[0]), 1)
         shrink = math.sqrt(min(areas[-1] * height * width / (across * down), 1))
         across, down = max(round(across * shrink), 1), max(round(down * shrink), 1)
-    top, left = rng.integers(0, [height - down + 1, width - across + 1]).tolist()
+    top, left = int(rng.integers(height - down + 1)), int(rng.integers(width - across + 1))
     return Window(top, left, down, across)

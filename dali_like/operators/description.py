@@ -191,7 +191,7 @@ class BoundOperator:
         values = {name: to_plain(value) for name, value in self.values.items()}
         return values if self.seed is None else {**values, "seed": self.seed}
 
-    @property
+    @functools.cached_property
     def per_sample(self) -> bool:
         per_sample = self.description.per_sample
         return per_sample if isinstance(per_sample, bool) else per_sample(self.values)
@@ -286,7 +286,7 @@ class BoundOperator:
 
 
 def _checked(output: Any) -> Array:
-    array = np.asarray(output)
+    array = output if output.__class__ is np.ndarray else np.asarray(output)
     _check_dtype(array.dtype)
     return array
 

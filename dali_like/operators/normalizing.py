@@ -108,13 +108,15 @@ def crop_mirror_normalize(
 
     channels = extent[order.of_image[-1]]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
-    fill = _fill(fill_values if out_of_bounds_policy == "pad" else (0.0,), padded, dtype)
     scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
 
     shape = [*(extent[axis] for axis in order.of_image[:-1]), padded]
     out = call.empty(tuple([shape[i] for i in order.from_ordered]), dtype)
     pixels = source.transpose(order.of_image)
     target = out.transpose(order.of_result)
+    fill = None
+    if padded != channels or source.shape != extent:
+        fill = _fill(fill_values if out_of_bounds_policy == "pad" else (0.0,), padded, dtype)
     if source.shape != extent:
         target[...] = fill
         target = _part(target, [place[axis] for axis in order.of_image], mirror=bool(mirror))
@@ -123,7 +125,7 @@ def crop_mirror_normalize(
             np.subtract(pixels[..., ::-1, :] if mirror else pixels, scaling.subtrahends, out=target, dtype=np.float32)
             np.multiply(target, scaling.factors, out=target)
             return out
-        for frame in np.ndindex(pixels.shape[:-3]):
+        for frame in np.ndindex(pixels.shape[:-3]) if pixels.ndim > 3 else ((),):
             _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
 
@@ -186,33 +188,31 @@ def _of_channels(name: str, values: Sequence[float], channels: int) -> Sequence[
     return values if len(values) == channels else tuple(values) * channels
 
 
-def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
+def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array | None, *, mirror: bool) -> None:
     """Normalize an image of shape (height, width, channels), with any strides.
 
     Args:
         out: memory for the result. Additional channels are filled.
+        fill: the value of each channel outside the image; None if there are no additional channels.
     """
     sources = planes(image) if image.strides[2] == image.itemsize else [image[..., i] for i in range(image.shape[2])]
     side_by_side = out.shape[2] > 1 and out.strides[2] == out.itemsize
-    targets = (
-        [*np.empty((len(fill), *out.shape[:2]), out.dtype)] if side_by_side else [out[..., i] for i in range(len(fill))]
-    )
-    for i, target in enumerate(targets):
-        if i >= len(sources):
-            target[...] = fill[i]
-        else:
-            plane = mirrored(sources[i]) if mirror else sources[i]
-            _normalize_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
+    targets = [*(np.empty((out.shape[2], *out.shape[:2]), out.dtype) if side_by_side else out.transpose(2, 0, 1))]
+    for plane, target, subtrahend, factor in zip(sources, targets, *scaling, strict=False):
+        _normalize_plane(mirrored(plane) if mirror else plane, target, subtrahend, factor)
+    if fill is not None:
+        for target, value in zip(targets[len(sources) :], fill[len(sources) :], strict=True):
+            target[...] = value
     if side_by_side:
         merge(targets, out)
 
 
 def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
-    if out.dtype == np.float32:
+    if plane.dtype == np.uint8 and plane.size > 256:
+        look_up(plane, _table(subtrahend, factor, out.dtype), out)
+    elif out.dtype == np.float32:
         np.subtract(plane, subtrahend, dtype=np.float32, out=out)
         np.multiply(out, factor, out=out)
-    elif plane.dtype == np.uint8 and plane.size > 256:
-        look_up(plane, _table(subtrahend, factor, out.dtype), out)
     else:
         values = np.subtract(plane, subtrahend, dtype=np.float32)
         out[...] = convert(np.multiply(values, factor, out=values), out.dtype)

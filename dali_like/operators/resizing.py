@@ -189,6 +189,8 @@ def _regions(
 
 def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits: Sequence[float] | None) -> list[float]:
     """Return the sides of the result, not yet rounded, negative where mirrored."""
+    if limits is None and mode in ("default", "stretch") and all(wanted):
+        return list(wanted)
     scales = [size / side if size and side else None for size, side in zip(wanted, sides, strict=True)]
     known = [abs(scale) for scale in scales if scale is not None]
     if not known:

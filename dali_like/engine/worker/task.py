@@ -65,6 +65,9 @@ _DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
 #: no other thread runs. Without a GIL, `mmap` would let only one thread copy at a time.
 MOST_PLAIN_BYTES = 1 << 18 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
 
+#: Copying an array of this size takes less time than finding out whether that is necessary.
+_FEW_BYTES = 1024
+
 #: Rows of a task below this size are mapped page by page, as they are written: the call would not pay.
 _LEAST_MAPPED_BYTES = 1 << 16
 
@@ -404,9 +407,13 @@ class Task:
                 apart.append(Pickled(block_of_object(value, source, output)))
                 continue
             array = value if isinstance(value, np.ndarray) else as_array(value, source, output)
-            shares = any(np.may_share_memory(array, self.lent[i, j]) for j in range(output) if (i, j) in self.lent)
-            apart.append(array.copy() if shares else array)
+            is_cheap = array.nbytes <= _FEW_BYTES and (i, output) not in self.lent
+            apart.append(array.copy() if is_cheap or self._is_shared(array, i, output) else array)
         return tuple(apart)
+
+    def _is_shared(self, array: NDArray[Any], i: int, output: int) -> bool:
+        """Whether an array may lie in memory that has been lent for an earlier output of the sample."""
+        return any(np.may_share_memory(array, self.lent[i, j]) for j in range(output) if (i, j) in self.lent)
 
     def note_need(self, needed: int, sample: int) -> None:
         """Write the estimated size of the region to the header, for the message about the shortage.

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -251,28 +252,28 @@ def test_any_part_of_it_may_be_returned_where_rows_are_for_the_whole(way: str, m
     assert_batches(make_pipeline(source, way), source, iterations=3 + len(changes))
 
 
-def swapped(info: SampleInfo) -> Any:
-    first, second = filled(info, 3), filled(info, 3, output=1)
+def swapped(info: SampleInfo, size: int) -> Any:
+    first, second = filled(info, size), filled(info, size, output=1)
     return second, first
 
 
-def for_another_output(info: SampleInfo) -> Any:
-    array = filled(info, 3)
+def for_another_output(info: SampleInfo, size: int) -> Any:
+    array = filled(info, size)
     return np.arange(3), array
 
 
-def for_an_earlier_output(info: SampleInfo) -> Any:
-    array = filled(info, 3, output=1)
+def for_an_earlier_output(info: SampleInfo, size: int) -> Any:
+    array = filled(info, size, output=1)
     return array, np.arange(3)
 
 
-def for_both_outputs(info: SampleInfo) -> Any:
-    array = filled(info, 3)
+def for_both_outputs(info: SampleInfo, size: int) -> Any:
+    array = filled(info, size)
     return array, array[::-1]
 
 
-def in_a_circle(info: SampleInfo) -> Any:
-    arrays = [filled(info, 3, output=output) for output in range(3)]
+def in_a_circle(info: SampleInfo, size: int) -> Any:
+    arrays = [filled(info, size, output=output) for output in range(3)]
     return arrays[2], arrays[0], arrays[1]
 
 
@@ -280,11 +281,14 @@ def in_a_circle(info: SampleInfo) -> Any:
 @pytest.mark.parametrize(
     "source", [swapped, for_another_output, for_an_earlier_output, for_both_outputs, in_a_circle], ids=lambda s: s.__name__
 )
+@pytest.mark.parametrize("size", [3, 300])
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_it_may_be_returned_as_another_output(source: Any, container: Any, way: str, make_pipeline: MakePipeline) -> None:
-    pipe = make_pipeline(lambda info: container(source(info)), way, num_outputs=3 if source is in_a_circle else 2)
+def test_it_may_be_returned_as_another_output(
+    source: Any, container: Any, size: int, way: str, make_pipeline: MakePipeline
+) -> None:
+    pipe = make_pipeline(lambda info: container(source(info, size)), way, num_outputs=3 if source is in_a_circle else 2)
 
-    assert_batches(pipe, source)
+    assert_batches(pipe, partial(source, size=size))
 
 
 def test_it_may_be_in_an_object_besides(make_pipeline: MakePipeline) -> None:
