@@ -8,8 +8,8 @@ everything before a cache must be a function of the sample alone. `cached` check
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 NAME = "fn.cache"
 
 
-@dataclass(frozen=True)
-class CacheOperator:
+class CacheOperator(NamedTuple):
     """Returns its inputs and stores them; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
@@ -51,7 +50,7 @@ class CacheOperator:
 
     def with_layouts(self, layouts: Sequence[str]) -> CacheOperator:
         """Return the operator for inputs with other layouts."""
-        return replace(self, layouts=tuple(layouts))
+        return self._replace(layouts=tuple(layouts))
 
     def recall(self, info: SampleInfo) -> Sequence[Any] | None:
         """Return the outputs for a sample from the cache; None without an entry."""
@@ -123,7 +122,7 @@ def bind_caches(
                 _function_before(node, source),
             )
             key_of = external.key_of(batch_size, (entropy, graph.sources.index(source)))
-            bound[node] = replace(operator, cache=cache, key_of=key_of)
+            bound[node] = operator._replace(cache=cache, key_of=key_of)
     return bound
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,8 +52,7 @@ def label_of(operator: Operator) -> str:
     return operator.variable if isinstance(operator, Merge) else operator.name
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """Checks a condition and converts it to a Boolean; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
@@ -89,8 +87,7 @@ class Condition:
         return (np.array(bool(value) != (self.expression == "not")),)
 
 
-@dataclass(frozen=True)
-class Merge:
+class Merge(NamedTuple):
     """Takes the result of the branch that the sample took; a `dali_like.graph.operator_interface.Operator`.
 
     Inputs are the condition, and the results of both branches.

@@ -12,11 +12,10 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.engine.pool.batch import describe_info
 from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
@@ -24,6 +23,9 @@ from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer
 from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
 from dali_like.graph.operator_random import RandomKey
 from dali_like.types import SampleInfo
+
+if TYPE_CHECKING:
+    from dali_like.engine.memory.sample_cache import CacheMemory
 
 #: Identity of a node's data: a producer and the number of one of its outputs.
 Key = tuple[Producer, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
-from dali_like.engine.memory.sample_cache import Grant
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_rows
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
+
+if TYPE_CHECKING:
+    from dali_like.engine.memory.sample_cache import Grant
 
 #: An output of a batch: one array if all samples lie in rows, else a sequence of samples.
 Output = NDArray[Any] | Sequence[NDArray[Any]]

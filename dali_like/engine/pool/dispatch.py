@@ -16,7 +16,6 @@ from typing import NamedTuple
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
-from dali_like.engine.memory.sample_cache import link_grants
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
@@ -238,6 +237,8 @@ class Dispatcher:
         slot = batch.slot
         if not source.caches or not self._shares_caches or slot is None:
             return
+        from dali_like.engine.memory.sample_cache import link_grants  # noqa: PLC0415  # most sources have no cache
+
         batch.grants = tuple(cache.grant(num_tasks, slot.slot_layout.task_size) for cache in source.caches)
         slot.header[Header.CACHE : Header.JOURNAL_PAGE + 1] = link_grants(batch.grants)
 

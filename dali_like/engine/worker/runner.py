@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
-from dali_like.engine.memory.sample_cache import shares_of_task
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.hints import add_hint
@@ -107,6 +106,8 @@ class TaskRunner:
         number_of_source = words[_SOURCE]
         task = Task(self._space, view, self._sources[number_of_source], words, number)
         if words[_CACHE]:
+            from dali_like.engine.memory.sample_cache import shares_of_task  # noqa: PLC0415  # most sources have none
+
             with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], number):
                 return self.compute(task, self.meters[number_of_source], made)
         return self.compute(task, self.meters[number_of_source], made)

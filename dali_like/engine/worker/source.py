@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
-from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.out_of_band import OutOfBandPickle, Pickled, block_of, pickle_parts
 from dali_like.errors import (
@@ -35,6 +34,7 @@ from dali_like.types import to_dali_type
 if TYPE_CHECKING:
     import pickle
 
+    from dali_like.engine.memory.sample_cache import CacheMemory
     from dali_like.engine.worker.requests import RequestHandler
     from dali_like.engine.worker.streams import Stream
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.checks import byte_size, one_of
 from dali_like.errors import ArgumentError
@@ -25,8 +24,7 @@ MISSING: Any = object()
 _MOST_KEYS = 1 << 24
 
 
-@dataclass(frozen=True)
-class CacheOptions:
+class CacheOptions(NamedTuple):
     """Options of a cache, as the user gives them.
 
     Attributes:
