@@ -4,7 +4,8 @@ The other benchmarks of `benchmarks.training` read files in a source that the pr
 method. The modules, in import order:
 
 - `stored`: the photographs as class folders, TFRecords and tar shards
-- `systems`: dali_like, DALI, torch, SPDL and webdataset with such a dataset
+- `chunked`: LitData and MosaicML, which have formats of their own
+- `systems`: these, dali_like, DALI, torch, SPDL and webdataset with such a dataset
 - `run_one`: measures one system on one dataset, in a separate process
 - `__main__`: runs all of them in turn, with goals and tables
 """

@@ -82,8 +82,8 @@ DATASETS = {
             name="resnet_folders",
             kind="folders",
             normalized=True,
-            systems=("dali_like", "dali", "torch", "torchvision", "spdl"),
-            goals=(("dali", 1.3), ("torch", 1.3), ("torchvision", 1.3), ("spdl", 1.1)),
+            systems=("dali_like", "dali", "torch", "torchvision", "spdl", "litdata", "mosaicml"),
+            goals=(("dali", 1.3), ("torch", 1.3), ("torchvision", 1.3), ("spdl", 1.1), ("litdata", 1.3), ("mosaicml", 1.3)),
         ),
         Dataset(
             name="tfrecord_224",
@@ -96,8 +96,8 @@ DATASETS = {
             name="tar_224",
             kind="tar",
             normalized=False,
-            systems=("dali_like", "dali", "webdataset"),
-            goals=(("dali", 1.0), ("webdataset", 1.0)),
+            systems=("dali_like", "dali", "webdataset", "litdata", "mosaicml"),
+            goals=(("dali", 1.0), ("webdataset", 1.3), ("litdata", 1.3), ("mosaicml", 1.3)),
         ),
     )
 }

@@ -5,6 +5,7 @@
 - torchvision: a DataLoader over ``ImageFolder``, with torchvision's transforms
 - spdl: SPDL's pipeline of threads, with the work in OpenCV; batches are arrays
 - webdataset: a DataLoader over ``webdataset.WebDataset``, with the work in OpenCV
+- litdata, mosaicml: a DataLoader over their ``StreamingDataset``, with the work in OpenCV
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.adapters import Loader
 from benchmarks.training.opencv import SEED, recognize
+from benchmarks.training.readers.chunked import CHUNKED, chunked_loader, write_chunks
 from benchmarks.training.readers.stored import Dataset, Stored
 from benchmarks.with_torchvision import import_torchvision
 from benchmarks.workloads import WORKERS
@@ -38,6 +40,7 @@ NEEDED = {
     "torchvision": "torchvision",
     "spdl": "spdl.pipeline",
     "webdataset": "webdataset",
+    **CHUNKED,
 }
 SYSTEMS = tuple(NEEDED)
 _QUEUED = 2
@@ -175,19 +178,28 @@ def _stacked(samples: Sequence[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
 
 
 class TorchLoader:
-    """torch's DataLoader over a dataset of torchvision, of webdataset, or in OpenCV."""
+    """torch's DataLoader, over a dataset of another library or in OpenCV."""
 
     def __init__(self, system: str, dataset: Dataset, stored: Stored) -> None:
         self._data: Any = importlib.import_module("torch.utils.data")
-        (import_torchvision if system == "torchvision" else importlib.import_module)(NEEDED[system])
+        if system == "torchvision":
+            import_torchvision()
+        if system in CHUNKED:
+            write_chunks(system, dataset, stored)
         self._system = system
         self._dataset = dataset
         self._stored = stored
         self._iterator: Iterator[Any] | None = None
 
     def start(self) -> None:
+        self._iterator = itertools.chain.from_iterable(itertools.repeat(self._loader()))
+
+    def _loader(self) -> Any:
+        if self._system in CHUNKED:
+            compute = recognize if self._dataset.normalized else _decoded_and_labeled
+            return chunked_loader(self._system, self._dataset, compute, worker_init_fn=_set_up_worker)
         source, options = self._source()
-        loader = self._data.DataLoader(
+        return self._data.DataLoader(
             source,
             batch_size=self._dataset.batch_size,
             num_workers=WORKERS,
@@ -196,7 +208,6 @@ class TorchLoader:
             persistent_workers=True,
             **options,
         )
-        self._iterator = itertools.chain.from_iterable(itertools.repeat(loader))
 
     def _source(self) -> tuple[Any, dict[str, Any]]:
         """Return the dataset, and further options of the loader."""
@@ -238,7 +249,11 @@ def _web_dataset(stored: Stored) -> Any:
     return dataset.to_tuple("jpg", "cls").map_tuple(_decoded, int).repeat()
 
 
-def _decoded(data: bytes) -> NDArray[Any]:
+def _decoded_and_labeled(_: int, data: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:
+    return _decoded(data), label
+
+
+def _decoded(data: Any) -> NDArray[Any]:
     image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
     assert image is not None
     return np.asarray(cv2.resize(image, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR))
