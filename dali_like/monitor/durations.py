@@ -14,7 +14,7 @@ from dali_like.engine.worker.meters import NUM_BINS, Recorder, edges_ns
 EDGES_S: tuple[float, ...] = tuple((edges_ns() / 1e9).tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Durations:
     """Durations of one kind of event.
 
@@ -27,6 +27,10 @@ class Durations:
 
     total_s: float = 0.0
     counts: tuple[int, ...] = (0,) * NUM_BINS
+
+    def __repr__(self) -> str:
+        """Show the main figures rather than all bins, so that statistics can be printed."""
+        return f"<Durations count={self.count} mean_s={self.mean_s:.3g} p90_s={self.p90_s:.3g} p99_s={self.p99_s:.3g}>"
 
     @cached_property
     def count(self) -> int:

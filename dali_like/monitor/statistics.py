@@ -97,7 +97,7 @@ class LoopStatistics:
     work: Durations = field(default_factory=Durations)
     waited_for_workers_s: float = _adds_up(0.0)
     waited_for_operators_s: float = _adds_up(0.0)
-    recent: tuple[BatchTimes, ...] = ()
+    recent: tuple[BatchTimes, ...] = field(default=(), repr=False)
 
     @property
     def seconds(self) -> float:

@@ -40,3 +40,7 @@ def test_earlier_ones_can_be_left_out() -> None:
     assert after.since(before).count == 2
     assert after.since(before).total_s == pytest.approx(0.02)
     assert after.since(before).median_s == pytest.approx(0.01, rel=0.25)
+
+
+def test_their_text_has_figures_instead_of_bins() -> None:
+    assert repr(Durations.of([0.25] * 4)) == "<Durations count=4 mean_s=0.25 p90_s=0.265 p99_s=0.268>"
