@@ -29,7 +29,7 @@ _YCBCR = np.array(
 )
 #: In parts of the range; DALI takes 256 parts of integers and of floating-point numbers alike.
 _YCBCR_OFFSET = np.array([16, 128, 128], dtype=np.float32) / 256
-_LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+_LUMA = (np.float32(0.299), np.float32(0.587), np.float32(0.114))
 
 
 def in_range_of(pixels: NDArray[Any], dtype: np.dtype[Any], *, to_ycbcr: bool = False) -> NDArray[Any]:
@@ -58,7 +58,9 @@ def gray_of(rgb: NDArray[Any]) -> NDArray[Any]:
     """Return the luma of RGB pixels, of shape (height, width, 1) and the same dtype."""
     gray = np.empty((*rgb.shape[:2], 1), rgb.dtype)
     for band in bands(rgb):
-        luma = rgb[band][:, :, :3].astype(np.float32) @ _LUMA
+        # Not a product of matrices: some processors round that once, others after each step.
+        red, green, blue = (np.multiply(rgb[band][:, :, i], _LUMA[i], dtype=np.float32) for i in range(3))
+        luma = red + green + blue
         gray[band] = (luma if rgb.dtype.kind == "f" else _rounded(luma, rgb.dtype))[:, :, np.newaxis]
     return gray
 
