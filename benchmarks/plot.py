@@ -75,6 +75,8 @@ _NAMES = {
     "limit": "bare loops",
     "ray_data": "Ray Data",
     "webdataset": "WebDataset",
+    "litdata": "LitData",
+    "mosaicml": "MosaicML",
     "decoding": "decoding only",
 }
 _EXTERNAL = {
