@@ -66,7 +66,7 @@ class LocalRequest:
         self.watch: Stopwatch | None = None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Fetcher:
     """Computes batches of a dataset; see `dali_like.engine.worker.requests.RequestHandler`.
 

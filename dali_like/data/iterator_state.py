@@ -14,7 +14,7 @@ from dali_like.data.sampler_iterators import invalid_state
 STATE_VERSION = 2
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class IteratorState:
     """The position of a loader iterator: everything that is needed to resume it. JSON can store all of it.
 

@@ -18,7 +18,6 @@ import signal
 import time
 from collections import defaultdict, deque
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
@@ -156,7 +155,6 @@ class RestartPolicy:
         return True
 
 
-@dataclass
 class FailureCount:
     """The workers that one sample has ended.
 
