@@ -35,6 +35,10 @@ With `random_shuffle`, the order is a permutation of the whole dataset in each e
 `initial_fill` samples: neighbors in the dataset are not neighbors in the epoch. All ranks together deliver each sample once
 per epoch, even if their pipelines have different seeds. A checkpoint resumes at the exact sample.
 
+For images and masks in separate files, use two readers with `shuffle_after_epoch`. As in DALI, its order has a fixed seed:
+readers with equally many samples deliver pairs, in one pipeline or in several. With `random_shuffle`, pairs need the same
+`seed` in both readers.
+
 Without `py_num_workers`, a pipeline with readers starts as many workers as `num_threads`. The workers are forked. If CUDA is
 in use already, and only readers are parallel, they are spawned.
 

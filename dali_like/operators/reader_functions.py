@@ -76,12 +76,13 @@ def arguments_of_all(
         name: name of the reader, for `Pipeline.reader_meta`, for ``reader_name`` of iterators, and in messages.
         device: where the data is wanted: "cpu" or "gpu".
         random_shuffle: deliver the samples in a random order, another one in each epoch.
-        shuffle_after_epoch: the same, and each epoch reads the same shard of the new order.
+        shuffle_after_epoch: the same, but all readers with equally many samples have the same order, whatever the seeds
+            are, so readers of corresponding files deliver pairs. Each epoch reads the same shard of the new order.
         shard_id: the shard to read, from 0 on.
         num_shards: number of shards. Each begins at sample ``size * shard_id // num_shards``.
         stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.
         pad_last_batch: repeat the last sample of the shard, so that all shards have equally many full batches.
-        seed: of the random order. Default: the seed of the pipeline.
+        seed: of the order of `random_shuffle`. Default: the seed of the pipeline.
         prefetch_queue_depth: batches that the workers read ahead, on top of the pipeline's own prefetch_queue_depth.
         preserve: read even if the outputs are unused.
         on_error: "raise", "skip", or a function that returns a replacement; see ``fn.external_source``.

@@ -13,9 +13,11 @@ import pytest
 import dali_like
 
 
-def stream(dali: ModuleType, files: list[str], batch_size: int, num_batches: int, **options: Any) -> Any:
+def stream(
+    dali: ModuleType, files: list[str], batch_size: int, num_batches: int, pipeline_seed: int = 1, **options: Any
+) -> Any:
     """The metadata of a reader, and the numbers of its files in some batches."""
-    pipe = dali.Pipeline(batch_size, 1, None, seed=1, **({"py_num_workers": 0} if dali is dali_like else {}))
+    pipe = dali.Pipeline(batch_size, 1, None, seed=pipeline_seed, **({"py_num_workers": 0} if dali is dali_like else {}))
     with pipe:
         pipe.set_outputs(*dali.fn.readers.file(files=files, name="reader", **options))
     pipe.build()
@@ -53,6 +55,19 @@ def test_metadata_with_shuffling(argument: str, pad: bool, numbered_files: list[
     seen = [stream(dali, numbered_files[:7], 3, 1, **options)[0] for dali in (nvidia.dali, dali_like)]
 
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("dali", [nvidia.dali, dali_like], ids=["real", "ours"])
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_readers_with_shuffle_after_epoch_deliver_pairs_whatever_their_seeds_are(
+    num_shards: int, dali: ModuleType, numbered_files: list[str]
+) -> None:
+    options: dict[str, Any] = {"shuffle_after_epoch": True, "num_shards": num_shards}
+    seeds: list[dict[str, int]] = [{}, {"pipeline_seed": 7}, {"seed": 5}, {"seed": 6, "pipeline_seed": 8}]
+    streams = [stream(dali, numbered_files, 3, 12, **options, **each) for each in seeds]
+
+    assert streams == streams[:1] * 4
+    assert streams[0][1] != sorted(streams[0][1])
 
 
 @pytest.mark.parametrize(

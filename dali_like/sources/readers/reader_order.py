@@ -5,8 +5,10 @@ sample ``size * s // n``. Epoch e of a reader delivers the shard ``(s + e) % n``
 `pad_last_batch`, the last sample of each shard is repeated, so that all shards have equally many full batches.
 
 With shuffling, the order is random in each epoch. A generator shared by all ranks divides the samples of an epoch among the
-shards, so together the ranks deliver each sample once per epoch, whatever their seeds are. Each rank then shuffles its shard
-with its own seed. DALI shuffles within a buffer of `initial_fill` samples instead.
+shards, so together the ranks deliver each sample once per epoch, whatever their seeds are. With `shuffle_after_epoch`, that
+is the order of the samples: it depends on the epoch and the number of samples only, so readers of corresponding files
+deliver pairs, also in several pipelines. With `random_shuffle`, each rank then shuffles its shard with its own seed. DALI
+shuffles within a buffer of `initial_fill` samples instead.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.caching.cached_callback import Key
 from dali_like.sources.permutation import Permutation
 
-#: Seed of the division among shards, the same in each rank.
+#: Seed of the order of `shuffle_after_epoch` and of the division among shards, the same in all ranks and readers.
 _COMMON_SEED = 0x5A4D
 #: Epochs whose permutations are kept: tasks of two epochs may alternate at their border.
 _MOST_EPOCHS = 3
@@ -31,12 +33,12 @@ class ReaderOptions:
 
     Attributes:
         random_shuffle: deliver the samples in a random order, another one in each epoch.
-        shuffle_after_epoch: the same, and stick to the shard.
+        shuffle_after_epoch: the same, but the order has a fixed seed, and each epoch reads the same shard of it.
         shard_id: the shard to read, from 0 on.
         num_shards: the number of shards.
         stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.
         pad_last_batch: repeat the last sample of the shard, so that epochs of all shards have equally many full batches.
-        seed: of the order; negative: the seed of the pipeline.
+        seed: of the order of `random_shuffle`; negative: the seed of the pipeline.
 
     Raises:
         ArgumentError: a value is out of range.
@@ -141,9 +143,10 @@ class ReaderOrder:
         begin = self._begin(shard)
         if not options.shuffles:
             return begin + offset
-        offset = self._permutation(self._begin(shard + 1) - begin, self._seed, epoch)[offset]
-        if num_shards == 1:
-            return offset
+        if options.random_shuffle:
+            offset = self._permutation(self._begin(shard + 1) - begin, self._seed, epoch)[offset]
+            if num_shards == 1:
+                return offset
         # All ranks read epoch e of their streams at the same time.
         return self._permutation(self._size, _COMMON_SEED, epoch)[begin + offset]
 

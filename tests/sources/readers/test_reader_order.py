@@ -59,6 +59,18 @@ def test_the_order_depends_on_the_seed() -> None:
     assert epochs(20, 1, seed=1, num_shards=2) != epochs(20, 1, seed=2, num_shards=2)
 
 
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_the_order_of_shuffle_after_epoch_does_not_depend_on_the_seed(num_shards: int) -> None:
+    options = ReaderOptions(shuffle_after_epoch=True, num_shards=num_shards)
+    orders = [ReaderOrder(20, batch_size, options, seed) for batch_size, seed in ((3, 1), (4, 2))]
+    first, second = ([order.index(position) for position in range(40)] for order in orders)
+    length = 20 // num_shards
+
+    assert first == second
+    assert len(set(first[:length])) == length
+    assert sorted(first[:length]) != first[:length] != first[length : 2 * length], "each epoch should have its own order"
+
+
 def test_any_position_can_be_asked_for() -> None:
     options = ReaderOptions(random_shuffle=True, num_shards=3, shard_id=1)
     order = ReaderOrder(11, 4, options, 5)
