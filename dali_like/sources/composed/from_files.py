@@ -12,6 +12,7 @@ from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
 from dali_like.sources.composed.chunked_files import ChunkedFiles, FilePart
+from dali_like.sources.composed.decompression import is_compressed
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.library_files import ArrayRecordFiles, LanceTable
@@ -20,7 +21,6 @@ from dali_like.sources.composed.sequential_files import (
     CompressedLines,
     CompressedTar,
     IterablePart,
-    is_compressed,
     parse_line,
 )
 from dali_like.sources.composed.span_files import LineFiles, SpanFiles

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import inspect
-import io
 import itertools
 import json
-import lzma
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from dali_like.common.extras import installed, optional
 from dali_like.errors import BrokenFileError, DaliLikeError
 from dali_like.sources.composed.block_file import open_in_blocks
+from dali_like.sources.composed.decompression import decompressed, load_decompressor
 from dali_like.sources.composed.span_files import broken_line
 from dali_like.sources.composed.tar_files import tar_samples
 from dali_like.sources.readers.stored_files import StoredFiles, shown
 from dali_like.sources.readers.webdataset_index import members
 
-__all__ = ["CompressedLines", "CompressedTar", "IterablePart", "Line", "is_compressed", "parse_line"]
+__all__ = ["CompressedLines", "CompressedTar", "IterablePart", "Line", "parse_line"]
 
 #: Bytes that a forward file can go back. A header of tar has 512.
 _MOST_AGAIN = 1024
 #: Bytes of a file that are passed over at a time.
 _PASSED_BYTES = 1 << 20
-_ENDINGS = (".gz", ".tgz", ".bz2", ".xz", ".zst")
-
-
-def is_compressed(path: str) -> bool:
-    """Return whether a file is compressed, by the end of its name."""
-    return path.endswith(_ENDINGS)
 
 
 class Line(NamedTuple):
@@ -70,14 +60,13 @@ class _Compressed:
     path: str
 
     def __post_init__(self) -> None:
-        if self.path.endswith(".zst"):
-            _zstd_file()  # in time: not with the first record
+        load_decompressor(self.path)  # in time: not with the first record
 
     @contextlib.contextmanager
     def _decompressed(self) -> Iterator[BinaryIO]:
         """Yield the open file once, and close it. Errors of decompressors become errors of readers."""
         try:
-            with open_in_blocks(self.files, self.path) as stored, _decompressor(self.path, stored) as file:
+            with open_in_blocks(self.files, self.path) as stored, decompressed(self.path, stored) as file:
                 yield file
         except DaliLikeError:
             raise
@@ -187,24 +176,3 @@ class _ForwardFile:
 
     def tell(self) -> int:
         return self._position
-
-
-def _decompressor(path: str, file: BinaryIO) -> BinaryIO:
-    """Return a file object with the decompressed contents."""
-    if path.endswith((".gz", ".tgz")):
-        kind: Any = gzip.GzipFile
-        return cast(BinaryIO, kind(fileobj=file))
-    kind = bz2.BZ2File if path.endswith(".bz2") else lzma.LZMAFile if path.endswith(".xz") else _zstd_file()
-    return cast(BinaryIO, kind(file))
-
-
-def _zstd_file() -> Any:
-    """Return a function that decompresses a file object.
-
-    Raises:
-        MissingExtraError: no module for it is installed.
-    """
-    if zstd := installed("compression.zstd"):  # from Python 3.14 on
-        return zstd.ZstdFile
-    zstandard = optional("zstandard", "reading files that end in .zst", "zstd")
-    return lambda file: io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))

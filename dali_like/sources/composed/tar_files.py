@@ -35,7 +35,10 @@ class TarFiles(SpanFiles):
         file = io.BytesIO(record)
         path, number, offset = self.place_of(index)
         try:
-            found = ((name, ext, record[m.offset_data : m.offset_data + m.size]) for name, ext, m in members(path, file))
+            found = (
+                (name, ext, record[member.offset_data : member.offset_data + member.size])
+                for name, ext, member in members(path, file, is_whole=False)
+            )
             samples = list(tar_samples(found))
         except BrokenFileError as error:
             raise _broken(path, number, offset, str(error)) from error

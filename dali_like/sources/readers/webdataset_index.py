@@ -7,10 +7,13 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from dali_like.common.notices import warn
 from dali_like.errors import BrokenFileError
 from dali_like.sources.readers.stored_files import shown
 
 _BLOCK_BYTES = 512
+#: The zeros at the end of an archive take up to two records of 20 blocks.
+_END_BYTES = 40 * _BLOCK_BYTES
 _VERSIONS = ("v1.1", "v1.2")
 _REMEDY = "Write the index again with wds2idx, or leave index_paths out"
 #: First bytes of compressed files, and the program that decompresses them.
@@ -65,13 +68,18 @@ def scan_archive(path: str, file: BinaryIO) -> list[list[Component]]:
     return samples
 
 
-def members(path: str, file: BinaryIO) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
+def members(path: str, file: BinaryIO, *, is_whole: bool = True) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
     """Go through the files of a tar archive that belong to samples; see `scan_archive`.
+
+    Args:
+        path: of the archive, for messages.
+        file: the archive.
+        is_whole: whether it is a whole archive. It should then end with blocks of zeros, and a warning says if it does not.
 
     Yields:
         The name of the sample, the extension, and the header.
     """
-    for member in _headers(path, file):
+    for member in _headers(path, file, is_whole):
         if not member.isreg():
             continue
         if member.issparse():
@@ -86,7 +94,7 @@ def members(path: str, file: BinaryIO) -> Iterator[tuple[str, str, tarfile.TarIn
             yield name, ext, member
 
 
-def _headers(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def _headers(path: str, file: BinaryIO, is_whole: bool) -> Iterator[tarfile.TarInfo]:
     start = file.read(_BLOCK_BYTES)
     for magic, program in _COMPRESSED.items():
         if start.startswith(magic):
@@ -107,9 +115,22 @@ def _headers(path: str, file: BinaryIO) -> Iterator[tarfile.TarInfo]:
         ) from error
     # The module takes a damaged header for the end of the archive.
     file.seek(archive.offset)
-    if any(file.read(_BLOCK_BYTES)):
+    end = file.read(_END_BYTES)
+    if any(end[:_BLOCK_BYTES]):
         raise BrokenFileError(
             f"{shown(path)} is damaged: there is no header of a file at byte {archive.offset}", path, archive.offset
+        )
+    if not end and is_whole:
+        warn(
+            f"{shown(path)} may be truncated: at byte {archive.offset} it ends without the zeros that end a tar archive. "
+            "Its samples up to there are read. Compare the archive with its origin",
+            UserWarning,
+        )
+    elif any(end):
+        warn(
+            f"{shown(path)} has an end at byte {archive.offset}, and more data behind it, which is left out. If archives "
+            "were appended with cat, pass them as separate files, or join them with tar --concatenate",
+            UserWarning,
         )
 
 

@@ -296,7 +296,7 @@ class TestCompressed:
 
     def test_a_missing_decompressor_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write_compressed(tmp_path / "1.jsonl.zst", b"1\n")
-        monkeypatch.setattr("dali_like.sources.composed.sequential_files.installed", lambda module: None)
+        monkeypatch.setattr("dali_like.sources.composed.decompression.installed", lambda module: None)
         monkeypatch.setitem(sys.modules, "zstandard", None)
         with pytest.raises(MissingExtraError, match=r"pip install 'zstandard"):
             ComposedDataset.from_jsonl(path)
