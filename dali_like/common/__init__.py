@@ -1,4 +1,4 @@
-"""Shared helpers: argument checks, optional imports, deferred Ctrl-C, warnings, DLPack capsules.
+"""Shared helpers: argument checks, pickling by value, optional imports, deferred Ctrl-C, warnings, DLPack capsules.
 
 The lowest layer, with `dali_like.errors` and `dali_like.types`; imports nothing else of the package.
 """

@@ -1,8 +1,8 @@
-"""Pickling by value of objects that workers cannot import: cloudpickle, with additions. It runs in the main process.
+"""Pickling by value of sources, with parts that workers cannot import. It runs in the main process.
 
 Objects that workers can import by name travel as names. Lambdas, local functions and classes, and everything defined in
 ``__main__`` or in a notebook's cell travel with their code and the globals that they use. cloudpickle does that for
-functions and classes, and leaves the rest to pickle. This module adds:
+functions and classes, and leaves the rest to pickle. `pickling_by_value` keeps file names of code. This module adds:
 
 - functions under ``functools.cache``, ``lru_cache`` or ``singledispatch``, and ``typing.NewType``: they travel by value;
   caches are empty there;
@@ -31,6 +31,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from dali_like.common.pickling_by_value import ByValuePickler
 from dali_like.engine.backends.inherited import InheritedObjects
 from dali_like.errors import PicklingError
 
@@ -96,7 +97,7 @@ def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> 
         pickler.dump(value)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
+class _Pickler(ByValuePickler):
     note_module: Callable[[str], object] | None = None
     inherited: InheritedObjects | None = None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
-
 from dali_like.common.checks import flag, not_negative, positive
+from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentTypeError, DatasetCheckError
 from dali_like.sources.composed.dataset import ComposedDataset
@@ -118,7 +118,7 @@ def _ranks(dataset: ComposedDataset, num_ranks: Sequence[int] | None) -> list[in
 
 def _check_random_access(dataset: ComposedDataset, reference: dict[int, Any], seed: int) -> None:
     """Ask a pickled copy for all positions, again, and in another order."""
-    copy: ComposedDataset = cloudpickle.loads(cloudpickle.dumps(dataset))
+    copy: ComposedDataset = pickle.loads(dumps_by_value(dataset))
     positions = list(reference)
     for way, order in (
         ("of a pickled copy", positions),

@@ -11,14 +11,14 @@ import contextlib
 import copy
 import json
 import os
+import pickle
 import random
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import cloudpickle
-
+from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
@@ -72,7 +72,7 @@ class Reference:
     """
 
     def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
-        self._iterator = iter(cloudpickle.loads(cloudpickle.dumps(dataset)))
+        self._iterator = iter(pickle.loads(dumps_by_value(dataset)))
         if epoch:
             self._iterator.load_state_dict(_initial_state(dataset, epoch))
         self._keep_errors = keep_errors
@@ -147,7 +147,7 @@ class SimulatedRank(Rank):
         self._states = shard_states(merged, owned)
         self._older = dict(self._states)
         self._random = random.Random(f"{seed} {rank.id} {self._position}")
-        self._description = cloudpickle.dumps(dataset)
+        self._description = dumps_by_value(dataset)
         self._workers: list[Elements | None] = [None] * max(part.num_workers, 1)
 
     def next_batch(self) -> list[Any]:
@@ -196,7 +196,7 @@ class SimulatedRank(Rank):
         number = self._random.randrange(len(self._workers))
         worker = self._workers[number]
         if worker is None:
-            worker = self._workers[number] = cloudpickle.loads(self._description).elements()
+            worker = self._workers[number] = pickle.loads(self._description).elements()
         return worker
 
 

@@ -187,9 +187,9 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
 
 
 def _dumps_by_value(value: Any) -> bytes:
-    import cloudpickle  # noqa: PLC0415  # most programs need no cloudpickle
+    from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # most programs need no cloudpickle
 
-    return bytes(cloudpickle.dumps(value))
+    return dumps_by_value(value)
 
 
 def _is_like(copy: Any, error: BaseException) -> bool:

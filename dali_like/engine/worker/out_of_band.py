@@ -91,23 +91,18 @@ def _dumps_plain(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
 
 def _dumps(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
     """Pickle objects, memoryviews among them. Classes and functions go by name."""
-    return _dumps_by(pickle.Pickler, value, reducers, keep)
+    with io.BytesIO() as file:
+        pickler = pickle.Pickler(file, protocol=5, buffer_callback=keep)
+        pickler.dispatch_table = {**copyreg.dispatch_table, memoryview: _reduce_view, **reducers}
+        pickler.dump(value)
+        return file.getvalue()
 
 
 def _dumps_by_value(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
     """Pickle objects. Classes and functions that have no importable name go by value."""
-    import cloudpickle  # noqa: PLC0415  # most programs need no cloudpickle
+    from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # most programs need no cloudpickle
 
-    return _dumps_by(cloudpickle.Pickler, value, reducers, keep)
-
-
-def _dumps_by(kind: Any, value: Any, reducers: Reducers, keep: _Keep) -> bytes:
-    with io.BytesIO() as file:
-        pickler = kind(file, protocol=5, buffer_callback=keep)
-        known = getattr(pickler, "dispatch_table", copyreg.dispatch_table)
-        pickler.dispatch_table = {**known, memoryview: _reduce_view, **reducers}
-        pickler.dump(value)
-        return file.getvalue()
+    return dumps_by_value(value, keep, {memoryview: _reduce_view, **reducers})
 
 
 def _reduce_view(view: memoryview) -> tuple[Any, ...]:

@@ -250,9 +250,9 @@ def _pickle_formatter(formatter: logging.Formatter | None) -> bytes:
     if formatter is None:
         return pickle.dumps(None)
     try:
-        import cloudpickle  # noqa: PLC0415  # needed only with a formatter
+        from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # needed only with a formatter
 
-        return bytes(cloudpickle.dumps(formatter))
+        return dumps_by_value(formatter)
     except Exception:  # a user's class may raise anything; the text matters more than its format
         return pickle.dumps(None)
 

@@ -145,6 +145,19 @@ def test_types_that_are_registered_for_pickling_are_pickled_so(monkeypatch: pyte
     assert write([Registered(3)], slot, {Registered: lambda value: (str, (value.number,))}).load() == ["3"]
 
 
+def test_reducers_are_used_beside_what_goes_by_value() -> None:
+    slot = make_slot()
+    view = memoryview(np.arange(6, dtype=np.int16).reshape(2, 3))
+
+    function, number, travelled = write(
+        [lambda: 5, Registered(3), view], slot, {Registered: lambda value: (str, (value.number,))}
+    ).load()
+
+    assert function() == 5
+    assert number == "3"
+    assert (travelled.shape, travelled.format) == (view.shape, view.format)
+
+
 def test_what_cannot_be_pickled_at_all_is_an_error() -> None:
     slot = make_slot()
     with pytest.raises(SampleTypeError, match=r"an object that a worker has to send cannot be pickled: .*generator"):
