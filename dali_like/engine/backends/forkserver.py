@@ -46,7 +46,7 @@ import struct
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
 
@@ -66,6 +66,7 @@ from dali_like.engine.worker.worker import (
     START_FAILED,
     Channels,
     answer_with_stack,
+    forget_stack,
     leave_message,
     run_worker,
 )
@@ -147,25 +148,29 @@ def spawned(boot: Boot) -> NoReturn:
     _reset_signals()
     for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
         os.set_inheritable(fd, False)  # programs that callbacks start must not inherit them
+    control = Descriptor(boot.control_fd)
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
     channels = Channels(
-        tasks=boot.tasks_fd,
-        own_tasks=boot.own_tasks_fds,
-        done=boot.done_fd,
+        tasks=Descriptor(boot.tasks_fd),
+        own_tasks=tuple(map(Descriptor, boot.own_tasks_fds)),
+        done=Descriptor(boot.done_fd),
         space=space,
         num_workers=boot.num_workers,
         measures=boot.measures,
     )
     _close_stdin()
     log_as_in(boot.logging)
-    _announce(boot.control_fd, FORKSERVER)
-    bundle = SourceBundle(*boot.bundle_fds)
+    _announce(control, FORKSERVER)
+    bundle = SourceBundle(*map(Descriptor, boot.bundle_fds))
     bundle.import_modules()
-    serve(boot.main_pid, boot.control_fd, channels, bundle, boot.threads)
+    serve(boot.main_pid, control, channels, bundle, boot.threads)
 
 
-def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[Source], threads: int | None) -> NoReturn:
+def forked(
+    main_pid: int, control: Descriptor, channels: Channels, sources: Sequence[Source], threads: int | None
+) -> NoReturn:
     """Run a forkserver in a fork of the main process. The caller has closed all other descriptors."""
+    forget_stack()  # the main process may be a worker of another pool
     _reset_signals()
     _close_stdin()
     _announce(control, FORKSERVER)
@@ -173,11 +178,15 @@ def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[So
 
 
 def serve(
-    main_pid: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle, threads: int | None
+    main_pid: int,
+    control: Descriptor,
+    channels: Channels,
+    sources: Sequence[Source] | SourceBundle,
+    threads: int | None,
 ) -> NoReturn:
     """Start workers on request, report their ends, and end with the main process."""
     try:
-        main = os.pidfd_open(main_pid)
+        main = Descriptor(os.pidfd_open(main_pid))
     except ProcessLookupError:
         os._exit(0)
     if os.getppid() != main_pid:
@@ -201,24 +210,35 @@ def serve(
         os._exit(status)
 
 
+class _Child(NamedTuple):
+    """A worker with its number, or the reserve with the number FORKSERVER."""
+
+    worker: int
+    pid: int
+    pidfd: Descriptor
+
+
 class _Forkserver:
     """A forkserver or a reserve: a reserve becomes the forkserver when it starts its first worker."""
 
     def __init__(
-        self, main_pid: int, main: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle
+        self,
+        main_pid: int,
+        main: Descriptor,
+        control: Descriptor,
+        channels: Channels,
+        sources: Sequence[Source] | SourceBundle,
     ) -> None:
         self._main_pid = main_pid
         self._main = main
-        self._control = socket.socket(fileno=control)
-        self._control.settimeout(None)  # the program may have set a default timeout
+        self._control = control
         self._channels = channels
         self._sources = sources
-        #: By pidfd: index and pid of a worker, or FORKSERVER and pid of the reserve.
-        self._children: dict[int, tuple[int, int]] = {}
+        self._children: dict[int, _Child] = {}  # by the number of the pidfd
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
         self._poll.register(control, select.POLLIN)
-        self._arrived: list[int] = []  # descriptors of a source bundle, so far
+        self._arrived: list[Descriptor] = []  # descriptors of a source bundle, so far
         self._stopping = False
         self._deadline: float | None = None  # of the workers' grace period
 
@@ -226,44 +246,53 @@ class _Forkserver:
         """Obey the main process. Returns None at its end, and in a new reserve, what to serve there."""
         while not self._stopping or self._children:
             ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
-            if self._main in ready:
+            if self._main.fileno() in ready:
                 return None
             for fd in ready:
                 if fd == self._control.fileno():
-                    # A plain read would drop descriptors.
-                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+                    message, arrived = self._receive()
                     if not message:
                         return None
                     kind, worker, _, value = MESSAGE.unpack(message)
                     if kind == Message.RESERVE:
                         # Without a descriptor, none was left here: the main process sees that the socket is closed.
-                        if fds and (reserve := self._fork_reserve(fds[0])) is not None:
+                        if arrived and (reserve := self._fork_reserve(arrived[0])) is not None:
                             return reserve
                     else:
-                        self._obey(kind, worker, value, *fds)
+                        self._obey(kind, worker, value, arrived)
                 elif fd in self._children:
                     self._report_end(fd)
             if self._timeout_ms() == 0:
                 self._deadline = None
-                for _, pid in self._children.values():
-                    os.kill(pid, signal.SIGKILL)
+                for child in self._children.values():
+                    os.kill(child.pid, signal.SIGKILL)
         return None
+
+    def _receive(self) -> tuple[bytes, list[Descriptor]]:
+        """Return the next message and its descriptors, which a plain read would drop."""
+        with as_socket(self._control) as control:
+            message, fds, _, _ = socket.recv_fds(control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+        return message, list(map(Descriptor, fds))
+
+    def _send(self, message: bytes) -> None:
+        with as_socket(self._control) as control:
+            control.send(message)
 
     def _timeout_ms(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
 
-    def _obey(self, kind: int, worker: int, value: int, *fds: int) -> None:
+    def _obey(self, kind: int, worker: int, value: int, arrived: Sequence[Descriptor]) -> None:
         if kind == Message.START:
             self._start(worker)
         elif kind == Message.STOP:
             self._stopping = True
             self._deadline = time.monotonic() + value / 1000
         elif kind == Message.SIGNAL:
-            for index, pid in self._children.values():
-                if index == worker:
-                    os.kill(pid, value)
+            for child in self._children.values():
+                if child.worker == worker:
+                    os.kill(child.pid, value)
         elif kind == Message.RENEW:
-            self._arrived += fds
+            self._arrived += arrived
             if not value:
                 self._renew(SourceBundle(*self._arrived))
                 self._arrived = []
@@ -280,7 +309,7 @@ class _Forkserver:
             self._become_worker(index, forkserver)
         self._watch(index, pid)
 
-    def _fork_reserve(self, control: int) -> _Forkserver | None:
+    def _fork_reserve(self, control: Descriptor) -> _Forkserver | None:
         """Fork a reserve, and return it there."""
         try:
             pid = _fork()
@@ -292,23 +321,23 @@ class _Forkserver:
             _name_process(RESERVE_NAME)
             _announce(control, FORKSERVER)
             return _Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
-        os.close(control)
+        control.close()
         if pid > 0:
             self._watch(FORKSERVER, pid)
         return None
 
     def _watch(self, index: int, pid: int) -> None:
-        pidfd = os.pidfd_open(pid)
-        self._children[pidfd] = (index, pid)
+        pidfd = Descriptor(os.pidfd_open(pid))
+        self._children[pidfd.fileno()] = _Child(index, pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
 
     def _close_pidfds(self) -> None:
-        for fd in self._children:
-            os.close(fd)
+        for child in self._children.values():
+            child.pidfd.close()
 
     def _report_failure(self, index: int, error: OSError) -> None:
         leave_message(index, self._channels, pack_exception(error))
-        self._control.send(MESSAGE.pack(Message.ENDED, index, 0, START_FAILED << 8))
+        self._send(MESSAGE.pack(Message.ENDED, index, 0, START_FAILED << 8))
 
     def _renew(self, bundle: SourceBundle) -> None:
         bundle.import_modules()
@@ -324,14 +353,14 @@ class _Forkserver:
         settle_logging()
         return sources
 
-    def _report_end(self, pidfd: int) -> None:
-        index, pid = self._children.pop(pidfd)
+    def _report_end(self, fd: int) -> None:
+        index, pid, pidfd = self._children.pop(fd)
         self._poll.unregister(pidfd)
-        os.close(pidfd)
+        pidfd.close()
         _, status, usage = os.wait4(pid, 0)
         if index != FORKSERVER:  # the main process sees the end of the reserve
             self._note_peak(index, usage.ru_maxrss)
-            self._control.send(MESSAGE.pack(Message.ENDED, index, pid, status))
+            self._send(MESSAGE.pack(Message.ENDED, index, pid, status))
 
     def _note_peak(self, index: int, peak_kib: int) -> None:
         """Write the largest resident memory of a dead worker into its cell, for messages about memory."""
@@ -345,12 +374,12 @@ class _Forkserver:
             _name_process(f"dali_like:{index}")
             self._close_pidfds()
             with contextlib.suppress(ConnectionError):  # the main process has ended
-                _announce(self._control.fileno(), index)
+                _announce(self._control, index)
             self._control.close()
-            for worker, fd in enumerate(self._channels.own_tasks):
+            for worker, pipe in enumerate(self._channels.own_tasks):
                 if worker != index:
-                    os.close(fd)
-            enter_process(index, self._main_pid, self._main)
+                    pipe.close()
+            enter_process(index, self._main_pid, self._main.fileno())
             mark_output(index)
             answer_with_stack(index, self._channels)
             status = run_worker(index, self._channels, self._make_sources)
@@ -364,16 +393,25 @@ class _Forkserver:
             os._exit(status)
 
 
-def _announce(control: int, worker: int) -> None:
+def _announce(control: Descriptor, worker: int) -> None:
     """Send the pidfd of this process to the main process."""
     pidfd = os.pidfd_open(os.getpid())
-    channel = socket.socket(fileno=control)
     try:
-        channel.settimeout(None)  # the program may have set a default timeout
-        socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
+        with as_socket(control) as channel:
+            socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
     finally:
-        channel.detach()
         os.close(pidfd)
+
+
+@contextlib.contextmanager
+def as_socket(descriptor: Descriptor, *, blocking: bool = True) -> Iterator[socket.socket]:
+    """Use a descriptor as a socket inside of the context. The descriptor stays its owner."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor.fileno())
+    try:
+        made.setblocking(blocking)  # also where the program has set a default timeout
+        yield made
+    finally:
+        made.detach()
 
 
 def _fork() -> int:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dali_like.engine.backends.forkserver import MESSAGE, Message
+from dali_like.engine.backends.forkserver import MESSAGE, Message, as_socket
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.system_calls import required
@@ -89,7 +89,7 @@ class ForkserverLink:
         if not self._unsent:
             return
         # If the forkserver has ended, `receive` shows it.
-        with self._as_socket() as ours, contextlib.suppress(BlockingIOError, ConnectionError):
+        with as_socket(self._socket, blocking=False) as ours, contextlib.suppress(BlockingIOError, ConnectionError):
             while self._unsent:
                 message, descriptors = self._unsent[0]
                 socket.send_fds(ours, [message], [descriptor.fileno() for descriptor in descriptors])
@@ -108,7 +108,7 @@ class ForkserverLink:
         return news, has_ended or (self.is_at_end and self._pidfd is None)
 
     def _read(self) -> Iterator[News]:
-        with self._as_socket() as ours:
+        with as_socket(self._socket, blocking=False) as ours:
             while not self.is_at_end:
                 message, fds = self._receive_one(ours)
                 if not fds:
@@ -175,15 +175,6 @@ class ForkserverLink:
         if self._pidfd is not None:
             self._room.hold_one()
         self._unsent.clear()
-
-    @contextlib.contextmanager
-    def _as_socket(self) -> Iterator[socket.socket]:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=self._socket.fileno())
-        try:
-            made.setblocking(False)
-            yield made
-        finally:
-            made.detach()
 
 
 def kill(pidfd: Descriptor) -> None:

@@ -146,14 +146,14 @@ def _run_fork(
     try:
         Descriptor.close_all_but((space.fd, *ends.all))
         channels = Channels(
-            tasks=ends.tasks.fileno(),
-            own_tasks=tuple(pipe.fileno() for pipe in ends.own_tasks),
-            done=ends.done.fileno(),
+            tasks=ends.tasks,
+            own_tasks=ends.own_tasks,
+            done=ends.done,
             space=space,
             num_workers=options.num_workers,
             measures=options.measures,
         )
-        forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
+        forked(main_pid, ends.control, channels, sources, options.threads)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

@@ -86,13 +86,13 @@ class SourceBundle:
     """A received bundle, in the forkserver and in workers. It owns its descriptors.
 
     Args:
-        fd: the descriptor of the bundle.
+        descriptor: the descriptor of the bundle.
         inherited: descriptors of the objects in its sources; see `dali_like.engine.backends.inherited`.
     """
 
-    def __init__(self, fd: int, *inherited: int) -> None:
-        self._fd = Descriptor(fd)
-        self._inherited = tuple(map(Descriptor, inherited))
+    def __init__(self, descriptor: Descriptor, *inherited: Descriptor) -> None:
+        self._descriptor = descriptor
+        self._inherited = inherited
 
     def import_modules(self) -> None:
         """Import the modules of the sources in the forkserver, so that workers need not.
@@ -101,14 +101,14 @@ class SourceBundle:
         threads that a module starts at its import. Of NumPy, SciPy, PyTorch, OpenCV and scikit-learn, only OpenBLAS starts
         threads then; it ends them before a fork, and starts new ones on demand.
         """
-        for name in _read_index(self._fd.fileno()).modules:
+        for name in _read_index(self._descriptor.fileno()).modules:
             if name not in sys.modules:
                 _try_import(name)
 
     def unpack(self) -> list[Source]:
         """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
-        view = memoryview(mmap.mmap(self._fd.fileno(), 0, access=mmap.ACCESS_COPY))
-        packed = _read_index(self._fd.fileno()).sources
+        view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_COPY))
+        packed = _read_index(self._descriptor.fileno()).sources
         with inheriting(self._inherited):
             sources = [source.unpack(view) for source in packed]
         self.close()
@@ -116,7 +116,7 @@ class SourceBundle:
 
     def close(self) -> None:
         """Close the descriptors. Unpickled sources stay valid."""
-        for descriptor in (self._fd, *self._inherited):
+        for descriptor in (self._descriptor, *self._inherited):
             descriptor.close()
 
 

@@ -49,13 +49,12 @@ _LAST_GRACE_S = 2.0
 class _Shared:
     """State shared by a `ThreadWorkers` and its threads. It does not refer to the former, which can become garbage."""
 
-    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], send_stop: Callable[[], None]) -> None:
-        self.channels = channels
+    def __init__(self, channels: Channels, send_stop: Callable[[], None]) -> None:
+        self.channels = channels  # keeps the pipes open while a thread may use them
         self.pid = os.getpid()
         self.ends = EndQueue()
         self.threads: set[_WorkerThread] = set()
         self.send_stop = send_stop
-        self._pipes = pipes  # keeps them open while a thread may use them
         _not_stopped.add(self)
 
 
@@ -187,11 +186,10 @@ class ThreadWorkers:
         done: Descriptor,
         send_stop: Callable[[], None],
     ) -> None:
-        shared, *own = (pipe.fileno() for pipe in tasks)
         channels = Channels(
-            tasks=shared,
-            own_tasks=tuple(own),
-            done=done.fileno(),
+            tasks=tasks[0],
+            own_tasks=tuple(tasks[1:]),
+            done=done,
             space=space,
             num_workers=options.num_workers,
             measures=options.measures,
@@ -200,7 +198,7 @@ class ThreadWorkers:
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # a thread moves a task from the pipe to its cell at once
         self._sources = sources
-        self._shared = _Shared(channels, (*tasks, done), send_stop)
+        self._shared = _Shared(channels, send_stop)
         ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
+from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import (
     CELL_PID,
     CELL_SAMPLE,
@@ -44,6 +45,10 @@ from dali_like.engine.worker.task import NoMemoryError, RegionFullError
 #: Systems without any have no worker processes, and threads get no signal.
 STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 1
 
+#: In a worker process: the file for its stack, and whether crashes write to it, too.
+_stack_file: Descriptor | None = None
+_shows_crashes = False
+
 #: Exit status of a worker that could not start. Its message area holds the exception.
 START_FAILED = 70
 
@@ -61,9 +66,9 @@ class Channels(NamedTuple):
         measures: whether workers write the time of their tasks to their cells, for a tuner.
     """
 
-    tasks: int
-    own_tasks: tuple[int, ...]
-    done: int
+    tasks: Descriptor
+    own_tasks: tuple[Descriptor, ...]
+    done: Descriptor
     space: SharedSpace
     num_workers: int
     measures: bool = False
@@ -111,7 +116,7 @@ def run_worker(
     # The main thread of a process has the id of the process.
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = threading.get_native_id().to_bytes(WORD_BYTES, "little")
     take = guard(_make_take(index, channels, cell))
-    write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
+    write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done.fileno(), space.map
     run = runner.run
     while take():
         ticket, page, task = unpack(buffer, cell)
@@ -143,11 +148,11 @@ def _read_only(*_: object, **__: object) -> NoReturn:
 
 
 def _make_take(index: int, channels: Channels, cell: int) -> Take:
-    tasks, fd, size = channels.tasks, channels.space.fd.fileno(), TASK.size
+    tasks, fd, size = channels.tasks.fileno(), channels.space.fd.fileno(), TASK.size
     splice: Callable[..., int] = getattr(os, "splice", _read_only)
     if not channels.own_tasks:
         return lambda: splice(tasks, fd, size, offset_dst=cell)
-    own = channels.own_tasks[index]
+    own = channels.own_tasks[index].fileno()
     poll = select.poll()
     poll.register(own, select.POLLIN)
     poll.register(tasks, select.POLLIN)
@@ -190,14 +195,30 @@ def report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple
 
 def answer_with_stack(index: int, channels: Channels) -> None:
     """Make this worker process write its Python stack into its message area, on STACK_SIGNAL and when it crashes."""
+    global _stack_file, _shows_crashes  # noqa: PLW0603
     try:
-        fd = os.open(f"/proc/self/fd/{channels.space.fd.fileno()}", os.O_WRONLY | os.O_CLOEXEC)
+        _stack_file = Descriptor(os.open(f"/proc/self/fd/{channels.space.fd.fileno()}", os.O_WRONLY | os.O_CLOEXEC))
     except OSError:  # no /proc, or no descriptor left: reports of hangs then have no stack
         return
+    fd = _stack_file.fileno()
     os.lseek(fd, message_offset(index, channels.num_workers) + WORD_BYTES, os.SEEK_SET)
     faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
-    if not faulthandler.is_enabled():  # else the program has chosen a file for it
+    _shows_crashes = not faulthandler.is_enabled()  # else the program has chosen a file for it
+    if _shows_crashes:
         faulthandler.enable(file=fd, all_threads=False)
+
+
+def forget_stack() -> None:
+    """Undo `answer_with_stack` in a process that a callback of a worker has forked."""
+    global _stack_file, _shows_crashes  # noqa: PLW0603
+    if _stack_file is None:
+        return
+    faulthandler.unregister(STACK_SIGNAL)
+    if _shows_crashes:
+        faulthandler.disable()
+        _shows_crashes = False
+    _stack_file.close()
+    _stack_file = None
 
 
 def leave_message(index: int, channels: Channels, message: bytes) -> None:

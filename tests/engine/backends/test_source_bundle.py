@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline
 from dali_like.engine.backends import source_bundle as bundle
+from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.errors import ClosedError, OutOfMemoryError, PicklingError, WorkerStartError
@@ -214,7 +215,7 @@ def test_sources_of_one_pipeline_have_arrays_of_their_own() -> None:
 
     sources = [source, source._replace(name="the other", callback=second, worker_setup=second.read_all)]
     (packed,) = bundle.pack(sources, bundle.pickle_sources(sources, dumps))
-    arrived = bundle.SourceBundle(os.dup(packed.fileno())).unpack()
+    arrived = bundle.SourceBundle(Descriptor(os.dup(packed.fileno()))).unpack()
 
     assert [(each.name, each.callback(None).tolist()) for each in arrived] == [
         ("the source", [0, 1, 2, 3]),
