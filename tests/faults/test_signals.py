@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
@@ -88,3 +90,44 @@ def test_a_program_that_ignores_the_ends_of_children_has_its_workers_replaced(
         pipe.close()
 
     assert numbers == list(range(len(numbers)))
+
+
+def signals_of_a_program(info: SampleInfo) -> NDArray[np.uint8]:
+    """The signals that a program ignores or blocks if a callback starts it: with subprocess's resets, and without."""
+    command = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    outputs = [subprocess.run(command, restore_signals=resets, stdout=-1, check=True).stdout for resets in (True, False)]
+    return np.frombuffer(b"".join(outputs), np.uint8)
+
+
+def interrupted(info: SampleInfo) -> NDArray[np.int64]:
+    """The exit statuses of a program and of a fork of the worker that get SIGINT; how the worker handles it."""
+    os.kill(os.getpid(), signal.SIGINT)  # without effect
+    with subprocess.Popen(["sleep", "60"]) as program:
+        program.send_signal(signal.SIGINT)
+    if (fork := os.fork()) == 0:
+        status = 1
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            status = 7
+        finally:
+            os._exit(status)
+    return np.array([program.returncode, os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])])
+
+
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["handled", "ignored"])
+def test_programs_of_workers_ignore_and_block_the_same_signals_as_those_of_the_program(
+    handler: Any, start_method: str, make_pipeline: MakePipeline
+) -> None:
+    with handled(signal.SIGINT, handler):
+        (batch,) = make_pipeline(signals_of_a_program, start_method).run()
+
+        assert bytes(batch.at(0)).decode() == bytes(signals_of_a_program(SampleInfo(0, 0, 0, 0))).decode()
+
+
+def test_programs_and_forks_of_workers_end_by_sigint_and_workers_do_not(
+    start_method: str, make_pipeline: MakePipeline
+) -> None:
+    (batch,) = make_pipeline(interrupted, start_method).run()
+
+    assert batch.at(0).tolist() == [-signal.SIGINT, 7]

@@ -380,6 +380,7 @@ class _Forkserver:
                 if worker != index:
                     pipe.close()
             enter_process(index, self._main_pid, self._main.fileno())
+            os.register_at_fork(after_in_child=_restore_interrupts)
             mark_output(index)
             answer_with_stack(index, self._channels)
             status = run_worker(index, self._channels, self._make_sources)
@@ -436,15 +437,29 @@ def _exit_status(stop: SystemExit) -> int:
 
 
 def _reset_signals() -> None:
-    """Reset the signal handlers and masks of the main process. Ignore Ctrl-C, which the main process handles."""
+    """Reset the signal handlers and masks of the main process. Ctrl-C has no effect: the main process handles it."""
+    ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not ignores_interrupts:
+        # A handler, because programs that callbacks start would inherit SIG_IGN, and could not be stopped by SIGINT.
+        signal.signal(signal.SIGINT, _ignore_interrupt)
+        signal.siginterrupt(signal.SIGINT, False)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a write error shows a closed pipe
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _ignore_interrupt(*_: object) -> None:
+    """Handle SIGINT in forkservers and workers."""
+
+
+def _restore_interrupts() -> None:
+    """Let a process that a callback has forked handle SIGINT as Python does."""
+    if signal.getsignal(signal.SIGINT) is _ignore_interrupt:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _close_stdin() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import marshal
 import os
 import pickle
 import signal
@@ -25,14 +26,17 @@ from dali_like.engine.worker.output import LoggingSetup, flush_streams, logging_
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.thread_limits import find_libraries, thread_variables
 from dali_like.engine.worker.worker import Channels
+from dali_like.errors import UnsupportedSystemError
 
 #: The program of the fresh interpreter. It does not import the main module of the user's program: pickles of sources carry
 #: the needed parts by value. So programs need no ``if __name__ == "__main__"``.
+#: Before it has the program's `sys.path`, it imports only built-in modules: -P keeps the current folder out of the path, but
+#: the path of the program may have other modules under the names of those in the standard library.
 _PROGRAM = (
-    "import os, pickle, sys; file = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(file); "
+    "import marshal, sys; file = open({fd}, 'rb'); sys.path[:] = marshal.load(file); "
+    "import pickle; sys.argv[:] = pickle.load(file); "
     "from dali_like.engine.backends.forkserver import spawned; boot = pickle.load(file); file.close(); spawned(boot)"
 )
-
 
 #: Signals to block: all but the signals of crashes, which cannot be delayed.
 _BLOCKABLE = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
@@ -57,13 +61,15 @@ class SpawnSetup(NamedTuple):
     A replacement starts with the same setup as the first forkserver, whatever the program has changed meanwhile.
 
     Attributes:
-        path, argv: `sys.path` and `sys.argv`.
+        executable: the interpreter.
+        path, argv: `sys.path`, of which imports use the texts only, and `sys.argv`.
         flags: flags of the interpreter.
         environment: environment variables.
         folder: the current folder; None: it has been removed.
         logging: the setup of the `logging` module.
     """
 
+    executable: str
     path: list[str]
     argv: list[str]
     flags: list[str]
@@ -73,9 +79,19 @@ class SpawnSetup(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> SpawnSetup:
-        """Return the setup of this process."""
+        """Return the setup of this process.
+
+        Raises:
+            UnsupportedSystemError: there is no interpreter to start.
+        """
         return cls(
-            list(sys.path), list(sys.argv), _interpreter_flags(), dict(os.environ), _current_folder(), logging_setup()
+            executable=_interpreter(),
+            path=[str(entry) for entry in sys.path if isinstance(entry, str)],
+            argv=list(sys.argv),
+            flags=_interpreter_flags(),
+            environment=dict(os.environ),
+            folder=_current_folder(),
+            logging=logging_setup(),
         )
 
 
@@ -186,11 +202,12 @@ def _spawn(
     boot_fd = anonymous_file("dali_like_boot")
     try:
         with open(boot_fd, "wb", closefd=False) as file:
-            pickle.dump((setup.path, setup.argv), file)
+            marshal.dump(setup.path, file)
+            pickle.dump(setup.argv, file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
         kept = (boot_fd, *boot.bundle_fds, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
-        command = [sys.executable, *setup.flags, "-c", _PROGRAM.format(fd=boot_fd)]
+        command = [setup.executable, *setup.flags, "-P", "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
         _launch(command, {**setup.environment, **threads}, setup.folder, kept, pids)
     finally:
@@ -224,7 +241,7 @@ def _block_signals() -> set[int]:
     """Block signals, so that no handler runs between the start of a process and the record of its id. Return the mask
     before.
 
-    The child inherits the mask, so that it ignores Ctrl-C from its first instruction on.
+    The child inherits the mask, so that Ctrl-C has no effect on it from its first instruction on.
     """
     before: set[int] = _set_mask(signal.SIG_BLOCK, ())
     try:
@@ -233,6 +250,23 @@ def _block_signals() -> set[int]:
         _set_mask(signal.SIG_SETMASK, before)
         raise
     return before
+
+
+def _interpreter() -> str:
+    """Return the path of the Python interpreter.
+
+    Raises:
+        UnsupportedSystemError: the program has none: it is frozen, and would start itself, or Python is embedded in it.
+    """
+    if not getattr(sys, "frozen", False) and sys.executable:
+        return sys.executable
+    what = f"sys.executable is {sys.executable!r}"
+    if getattr(sys, "frozen", False):
+        what = f"this program is frozen, so {sys.executable} is the program itself"
+    raise UnsupportedSystemError(
+        f'spawned workers need a Python interpreter to start, and {what}; use py_start_method="fork" or "thread" '
+        '(multiprocessing_context="fork" or "thread" of a DataLoader)'
+    )
 
 
 def _interpreter_flags() -> list[str]:
