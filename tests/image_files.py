@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import io
+import itertools
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -157,6 +159,47 @@ def bmp_of_rgba() -> bytes:
     return b"BM" + struct.pack("<IHHI", 14 + 108 + len(pixels), 0, 0, 14 + 108) + header + pixels
 
 
+def with_scan_parameters(jpeg: bytes, *parameters: int) -> bytes:
+    """A JPEG whose first scan has these: start and end of the spectrum, and bits of successive approximation."""
+    data = bytearray(jpeg)
+    scan = data.index(b"\xff\xda")
+    end = scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big")
+    data[end - 3 : end] = bytes(parameters)
+    return bytes(data)
+
+
+def with_jfif_version(jpeg: bytes, major: int) -> bytes:
+    data = bytearray(jpeg)
+    data[data.index(b"JFIF\0") + 5] = major
+    return bytes(data)
+
+
+def with_adobe_transform(jpeg: bytes, transform: int) -> bytes:
+    """A JPEG with a marker of Adobe, in place of that of JFIF if it has none."""
+    start = jpeg.find(b"Adobe")
+    if start < 0:
+        end = 4 + int.from_bytes(jpeg[4:6], "big")
+        jpeg, start = jpeg[:2] + b"\xff\xee\0\x0eAdobe\0\x64" + bytes(5) + jpeg[end:], 6
+    return jpeg[: start + 11] + bytes([transform]) + jpeg[start + 12 :]
+
+
+def with_restart_numbers(jpeg: bytes, number: Callable[[int], int]) -> bytes:
+    """A JPEG whose restart markers have these numbers, given their number in order."""
+    numbers = itertools.count()
+    scan = jpeg.index(b"\xff\xda")
+    return jpeg[:scan] + re.sub(rb"\xff[\xd0-\xd7]", lambda _: bytes([0xFF, 0xD0 + number(next(numbers)) % 8]), jpeg[scan:])
+
+
+def with_bytes_behind_scans(jpeg: bytes, inserted: bytes, *scans: int) -> bytes:
+    """A JPEG with other bytes behind the data of some scans."""
+    ends = [end.start() for end in re.finditer(rb"\xff(?=[\xc4\xd9\xda])", jpeg)]
+    begin = jpeg.index(b"\xff\xda")
+    ends = [end for end in ends if end > begin and jpeg[end - 1] != 0xFF]
+    for scan in sorted(scans, reverse=True):
+        jpeg = jpeg[: ends[scan]] + inserted + jpeg[ends[scan] :]
+    return jpeg
+
+
 class _Recipe(NamedTuple):
     encode: Callable[[], bytes]
     pixels: NDArray[np.uint8] | None = None
@@ -253,6 +296,25 @@ _RECIPES = {
     "tiff_cmyk": _Recipe(lambda: with_pillow(CMYK_IMAGE, "TIFF"), np.asarray(CMYK_IMAGE.convert("RGB"))),
 }
 FILES = tuple(_RECIPES)
+#: JPEGs with harmless irregularities: the name of the file, and how it is changed.
+IRREGULAR_JPEGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "end of the spectrum 0": ("jpeg_420", lambda jpeg: with_scan_parameters(jpeg, 0, 0, 0)),
+    "successive approximation": ("jpeg_444", lambda jpeg: with_scan_parameters(jpeg, 0, 63, 17)),
+    "JFIF 2": ("jpeg_gray", lambda jpeg: with_jfif_version(jpeg, 2)),
+    "JFIF 2, progressive": ("jpeg_progressive", lambda jpeg: with_jfif_version(jpeg, 2)),
+    "Adobe transform 2 of three components": ("jpeg_420", lambda jpeg: with_adobe_transform(jpeg, 2)),
+    "Adobe transform 1 of inks": ("jpeg_ycck", lambda jpeg: with_adobe_transform(jpeg, 1)),
+    "Adobe transform 9 of inks": ("jpeg_ycck", lambda jpeg: with_adobe_transform(jpeg, 9)),
+    "restart markers from 3 on": ("jpeg_restarts", lambda jpeg: with_restart_numbers(jpeg, lambda number: number + 3)),
+    "restart markers of one number": ("jpeg_restarts", lambda jpeg: with_restart_numbers(jpeg, lambda number: 0)),
+    "bytes between two scans": ("jpeg_progressive", lambda jpeg: with_bytes_behind_scans(jpeg, b"\1" * 5, 1)),
+    "stuffed bytes between scans": ("jpeg_progressive", lambda jpeg: with_bytes_behind_scans(jpeg, b"\xff\0" * 9, 2)),
+    "bytes behind three scans": ("jpeg_progressive", lambda jpeg: with_bytes_behind_scans(jpeg, b"\1" * 300, 0, 3, 4)),
+    "spectrum and bytes at the end": (
+        "jpeg_422",
+        lambda jpeg: with_bytes_behind_scans(with_scan_parameters(jpeg, 0, 0, 0), b"\1" * 9, 0),
+    ),
+}
 #: RGB from a little below 0 to a little above 1.
 FLOAT_PIXELS = (RGB_PIXELS.astype(np.float32) / 200 - 0.1).astype(np.float32)
 #: Files with floating-point samples, and their pixels. Only the experimental decoders take them.

@@ -12,6 +12,7 @@ these two differ in other pixels, `tests/parity/test_image_decoder.py` states th
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from dali_like.common.extras import optional
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleTypeError
 from dali_like.images.header import FileFacts, ImageHeader, PlainTiff, file_facts, jpeg_blocks, jpeg_is_complete
+from dali_like.images.jpeg_repairs import without_irregularity
 from dali_like.images.value_ranges import bands, gray_of, in_range_of
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -33,6 +35,8 @@ __all__ = ["ImageHeader", "decode_image", "decode_jpeg_smaller", "decoded_shape"
 # libjpeg's message for extra bytes after the last block of a complete image. libjpeg reports the first irregularity, and
 # nothing follows the end marker, so the image has no other defect. DALI decodes such files, too.
 _BYTES_LEFT_OVER = "extraneous bytes before marker 0xd9"
+#: Largest number of times that a JPEG with irregularities is decoded.
+_MOST_DECODINGS = 24
 # TurboJPEG's message for sampling factors that it has no name for; OpenCV's libjpeg decodes them.
 _UNNAMED_SAMPLING = "subsampling"
 
@@ -181,12 +185,16 @@ def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, 
         return False
     simplejpeg = _extra("simplejpeg")
     least = {"min_height": smaller[0], "min_width": smaller[1]}
+
+    def decode(file: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if simplejpeg.decode_jpeg_header(file, **least)[:2] != smaller:
+            raise ValueError("the decoder has no such factor")
+        return _simplejpeg_pixels(file, colorspace, out, **least)
+
     try:
-        if simplejpeg.decode_jpeg_header(encoded, **least)[:2] != smaller:
-            return False
-        simplejpeg.decode_jpeg(encoded, colorspace, buffer=out, **least)
-    except ValueError as error:
-        return _BYTES_LEFT_OVER in str(error)  # reported after all pixels are decoded
+        _decode_regular_jpeg(encoded, decode)
+    except ValueError:
+        return False
     return True
 
 
@@ -199,27 +207,63 @@ def _decode_jpeg(
     fast_idct: bool,
 ) -> NDArray[np.uint8]:
     """Decode a JPEG in stored orientation; return `into` if the pixels were written there."""
-    simplejpeg = _extra("simplejpeg")
     gray = output_type == GRAY or (output_type == ANY_DATA and header.channels == 1)
     colorspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
     if facts.ink != "none":
         colorspace, into = "CMYK", None
-    pixels: NDArray[np.uint8]
     try:
-        pixels = simplejpeg.decode_jpeg(encoded, colorspace, fastdct=fast_idct, buffer=into)
+        pixels = _decode_regular_jpeg(encoded, lambda file: _simplejpeg_pixels(file, colorspace, into, fastdct=fast_idct))
     except ValueError as error:
-        if _BYTES_LEFT_OVER in str(error):
-            if into is not None:
-                return into  # reported after all pixels are decoded
-            pixels = simplejpeg.decode_jpeg(encoded, colorspace, fastdct=fast_idct, strict=False)
         # OpenCV may silently fill up a truncated JPEG, so check for its end marker.
-        elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
+        if _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
             return _decode_with_opencv(encoded, facts, header, output_type, into)
-        else:
-            raise _error(encoded, facts, str(error)) from None
+        raise _error(encoded, facts, str(error)) from None
     if facts.ink != "none":
         return _cmyk_to(output_type, pixels, inverted=facts.ink == "inverted")
     return pixels if into is None else into
+
+
+def _simplejpeg_pixels(
+    encoded: NDArray[np.uint8], colorspace: str, into: NDArray[np.uint8] | None, **options: Any
+) -> NDArray[np.uint8]:
+    """Decode a JPEG, into `into` if it is given.
+
+    Raises:
+        ValueError: the first irregularity, but bytes after the image.
+    """
+    simplejpeg = _extra("simplejpeg")
+    try:
+        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(encoded, colorspace, buffer=into, **options)
+    except ValueError as error:
+        if _BYTES_LEFT_OVER not in str(error):
+            raise
+        if into is not None:
+            return into  # reported after all pixels are decoded
+        pixels = simplejpeg.decode_jpeg(encoded, colorspace, strict=False, **options)
+    return pixels
+
+
+def _decode_regular_jpeg(
+    encoded: NDArray[np.uint8], decode: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+) -> NDArray[np.uint8]:
+    """Return the result of a decoder that raises after any irregularity. Harmless ones are removed before.
+
+    Raises:
+        ValueError: the first irregularity, if one of them is serious.
+    """
+    first: ValueError | None = None
+    files: Iterator[NDArray[np.uint8]] = iter([encoded])
+    for _ in range(_MOST_DECODINGS):
+        file = next(files, None)
+        if file is None:
+            break
+        try:
+            return decode(file)
+        except ValueError as error:
+            first = first or error
+            files = itertools.chain(without_irregularity(file, str(error)), files)
+    assert first is not None
+    raise first
 
 
 def _decode_with_opencv(
