@@ -103,13 +103,18 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-def result_of(path: str) -> str:
-    """Compute the example of an operator, and return its outputs as text."""
+def pipeline_of(path: str) -> dali_like.Pipeline:
+    """Return a pipeline of the example of an operator."""
     pipe = dali_like.Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipe:
         outputs = eval(CALLS[path], {"fn": fn, "np": np, "types": types, "__name__": __name__, **_names()})  # written above
         pipe.set_outputs(*(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
-    with pipe:
+    return pipe
+
+
+def result_of(path: str) -> str:
+    """Compute the example of an operator, and return its outputs as text."""
+    with pipeline_of(path) as pipe:
         arrays = [np.asarray(batch.at(0)) for batch in pipe.run()]
     return ", ".join(np.array2string(array, separator=", ", precision=3, suppress_small=True) for array in arrays)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import for_each_axis
@@ -31,7 +32,7 @@ Position: TypeAlias = Annotated[float, between(0, 1)]
 Filling: TypeAlias = Annotated[Floats, SOME]
 #: Axes to cut, as numbers or as letters.
 Axes: TypeAlias = Annotated[Ints, DISTINCT]
-AxisNames: TypeAlias = Annotated[str, DISTINCT]
+AxisNames: TypeAlias = Annotated[SavedText, DISTINCT]
 #: Start or end of a window, as fractions of the extents.
 Parts: TypeAlias = Annotated[Floats, FINITE]
 #: Size of a window, in elements or as fractions of the extents.

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of
@@ -124,7 +125,7 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True)
-def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Stack arrays of the same shape along a new dimension.
 
     Args:
@@ -153,7 +154,7 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_joined_layout, check=_check_cat, strided=True)
-def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Join arrays along an existing dimension.
 
     Args:
@@ -202,7 +203,7 @@ def one_hot(
     *,
     num_classes: Annotated[int, at_least(0)] = 0,
     axis: Annotated[int, at_least(-1)] | None = None,
-    axis_name: str | None = None,
+    axis_name: SavedText | None = None,
     dtype: np.dtype[Any] = _FLOAT,
     on_value: float = 1.0,
     off_value: float = 0.0,
@@ -308,7 +309,7 @@ def constant(
     idata: Ints | None = None,
     shape: Ints | None = None,
     dtype: np.dtype[Any] | None = None,
-    layout: str = "",
+    layout: SavedText = "",
 ) -> Array:
     """Return the same array for every sample; see also `dali_like.types.Constant`.
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.common.stability import warn_deprecated
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
@@ -154,7 +155,7 @@ def random_bbox_crop(
     all_boxes_above_threshold: bool = True,
     allow_no_crop: bool = True,
     aspect_ratio: Annotated[Floats, count(2, 6)] = (1.0, 1.0),
-    bbox_layout: str | None = None,
+    bbox_layout: SavedText | None = None,
     bbox_prune_threshold: Annotated[float, between(0, 1)] | None = None,
     crop_shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     input_shape: PerSample[Annotated[Ints, at_least(1)]] | None = None,
@@ -162,7 +163,7 @@ def random_bbox_crop(
     num_attempts: Annotated[int, at_least(1)] = 1,
     output_bbox_indices: bool = False,
     scaling: Annotated[Floats, count(2), at_least(0), ASCENDING] = (1.0, 1.0),
-    shape_layout: str | None = None,
+    shape_layout: SavedText | None = None,
     threshold_type: _Measure = "iou",
     thresholds: Annotated[Floats, SOME, between(0, 1)] = (0.0,),
     total_num_attempts: int = -1,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._boxes import check_coordinates, check_labels, check_rows, parse_layout
@@ -109,12 +110,12 @@ def bbox_rotate(
     *,
     angle: PerSample[Annotated[float, FINITE]],
     input_shape: PerSample[Annotated[Ints, at_least(0)]],
-    bbox_layout: str = "xyXY",
+    bbox_layout: SavedText = "xyXY",
     bbox_normalized: bool = True,
     keep_size: bool = False,
     mode: _Mode = "expand",
     remove_threshold: Annotated[float, between(0, 1)] = 0.1,
-    shape_layout: str = "HW",
+    shape_layout: SavedText = "HW",
     size: PerSample[Annotated[Floats, count(2)]] | None = None,
 ) -> Any:
     """Rotate bounding boxes with their image, and remove those that leave it.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.conversion import convert
@@ -98,7 +99,7 @@ def coord_flip(
     center_x: PerSample[float] = 0.5,
     center_y: PerSample[float] = 0.5,
     center_z: PerSample[float] = 0.5,
-    layout: str = "",
+    layout: SavedText = "",
 ) -> Array:
     """Mirror points.
 

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.common.class_names import class_name
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operator_interface import Array, OperatorCall
@@ -76,6 +77,8 @@ class Description:
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
         replace_inputs: function of the nodes of the inputs and the arguments that returns the nodes to use instead.
+        writes: whether the operator does more than return outputs, such as writing files. Pipelines from untrusted texts
+            cannot have it.
         travels: for operators of the user's: a function, and its arguments, that make this description again in a worker.
             None: the worker has the operator by its name.
     """
@@ -96,6 +99,7 @@ class Description:
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
     in_order: bool = False
+    writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
     travels: tuple[Any, ...] | None = None
     replace_inputs: Callable[[Sequence[DataNode], Mapping[str, Any]], Sequence[DataNode]] | None = None
@@ -310,6 +314,7 @@ def describe(
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
     in_order: bool = False,
+    writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
@@ -328,7 +333,7 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, in_order, for_frames: see `Description`.
+        per_sample, strided, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -363,6 +368,7 @@ def describe(
         per_sample=per_sample,
         strided=strided,
         in_order=in_order,
+        writes=writes,
         for_frames=for_frames,
         travels=travels,
         replace_inputs=replace_inputs,
@@ -401,7 +407,7 @@ def register(description: Description) -> None:
 
 def _common(*, preserve: bool) -> dict[str, Parameter]:
     return {
-        "device": make_parameter("device", str | None, None),
+        "device": make_parameter("device", SavedText | None, None),
         "name": make_parameter("name", str | None, None),
         "preserve": make_parameter("preserve", bool, preserve),
         "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),

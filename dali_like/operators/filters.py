@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._convolving import convolve, convolve_volume, spatial_axes, stacked_shape
@@ -245,7 +246,7 @@ def erase(
     shape: PerSample[Annotated[Floats, FINITE]] = (),
     fill_value: PerSample[Floats] = (0.0,),
     axes: Ints | None = None,
-    axis_names: str | None = None,
+    axis_names: SavedText | None = None,
     normalized: bool = False,
     normalized_anchor: bool = False,
     normalized_shape: bool = False,

@@ -19,7 +19,7 @@ from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, OperatorNode, device_of_result, output_nodes
 from dali_like.graph.stepping import current_stepper
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
-from dali_like.operators.description import BoundOperator, Description, descriptions, internal_descriptions
+from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import ON_GPU, MixedImage
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
@@ -235,12 +235,6 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
 def _noted(description: Description, apply: Apply) -> Apply:
     """Return ``apply``, which notes the use of an experimental operator."""
     return unstable(description.name)(apply) if description.path.startswith("experimental.") else apply
-
-
-def internal_function(name: str) -> Callable[..., Any] | None:
-    """Return the function of an internal operator, given its name for messages; None if there is none."""
-    description = internal_descriptions().get(name.removeprefix("fn."))
-    return None if description is None else make_function(description)
 
 
 def signature_of(description: Description) -> inspect.Signature:

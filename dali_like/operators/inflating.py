@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from dali_like.common.extras import optional
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import DecodeError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import operator
@@ -35,8 +36,8 @@ def inflate(
     chunk_sizes: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     chunk_offsets: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     algorithm: Literal["LZ4"] = "LZ4",
-    layout: str = "",
-    sequence_axis_name: str = "F",
+    layout: SavedText = "",
+    sequence_axis_name: SavedText = "F",
 ) -> Array:
     """Decompress arrays that were compressed with LZ4, as a whole or in chunks. Requires the package lz4.
 

@@ -19,7 +19,7 @@ def _check_dump(given: Any) -> None:
         raise ArgumentError(f"input_layout must be 'HWC', not {given['input_layout']!r}: apply fn.transpose first")
 
 
-@operator(check=_check_dump)
+@operator(check=_check_dump, writes=True)
 def dump_image(call: OperatorCall, input: Array, *, suffix: str = "", input_layout: str = "HWC") -> Array:
     """Write images to files in the current directory, for debugging, and return them.
 

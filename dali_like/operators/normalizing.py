@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
@@ -71,7 +72,7 @@ def crop_mirror_normalize(
     scale: float = 1.0,
     shift: float = 0.0,
     pad_output: bool = False,
-    output_layout: str = "CHW",
+    output_layout: SavedText = "CHW",
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Array:
     """Crop, mirror and normalize images, and change their layout and dtype, in one step.
@@ -258,7 +259,7 @@ def normalize(
     data: Any,
     *,
     axes: Ints | None = None,
-    axis_names: str | None = None,
+    axis_names: SavedText | None = None,
     mean: PerSample[FloatArray] | None = None,
     stddev: PerSample[FloatArray] | None = None,
     batch: bool = False,

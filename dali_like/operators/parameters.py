@@ -18,10 +18,11 @@ an IntEnum            a member, or its number                                   
 ``PerSample[X]``      as for ``X``, or a `DataNode` with one for each sample        as for ``X``, for the sample
 ``PerFrame[X]``       likewise, or one for each frame: see ``fn.per_frame``         as for ``X``, for the frame
 ``Annotated[X, R]``   as for ``X``, if a `Rule` such as ``between(0, 1)`` allows    as for ``X``
-anything else         anything; such an operator cannot be serialized               the same
+anything else         anything                                                      the same
 ====================  ============================================================  =============================
 
-An integer may be passed as a float. None for any argument counts as not given.
+An integer may be passed as a float. None for any argument counts as not given. Serialized pipelines hold no texts, and
+nothing of the kind "anything else", unless the annotation says so: see `dali_like.common.saved_arguments`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.checks import flag, is_int
+from dali_like.common.saved_arguments import Mark
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
@@ -136,6 +138,7 @@ class Parameter:
         optional: whether None is allowed.
         per_sample: whether a node is allowed.
         per_frame: whether a node may have a value for each frame.
+        saved: whether a serialized pipeline may hold the argument; see `dali_like.common.saved_arguments`.
         rules: restrictions on values of its type.
         check: converts a value that is neither None nor a node. It raises ArgumentError with a message that continues after
             the name of the argument.
@@ -148,6 +151,7 @@ class Parameter:
     optional: bool
     per_sample: bool
     per_frame: bool
+    saved: bool
     rules: tuple[Rule, ...]
     check: Callable[[Any], Any]
     of_sample: Callable[[Array], Any]
@@ -209,11 +213,13 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
     """Make a parameter from its name, annotation and default."""
     optional = per_sample = per_frame = False
     rules: list[Rule] = []
+    marks: list[Mark] = []
     while True:
         if typing.get_origin(hint) is Annotated:
             per_sample |= _PER_SAMPLE in hint.__metadata__
             per_frame |= _PER_FRAME in hint.__metadata__
             rules += [rule for rule in hint.__metadata__ if isinstance(rule, Rule)]
+            marks += [mark for mark in hint.__metadata__ if isinstance(mark, Mark)]
             hint = hint.__origin__
         elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
             optional = True
@@ -230,10 +236,18 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
         optional=optional,
         per_sample=per_sample,
         per_frame=per_frame,
+        saved=marks[0].value if marks else _is_harmless(hint),
         rules=tuple(rules),
         check=check,
         of_sample=of_sample,
     )
+
+
+def _is_harmless(hint: Any) -> bool:
+    """Return whether values of this type name nothing outside of the pipeline."""
+    if hint in (int, float, bool, Ints, Floats, FloatArray, np.dtype[Any]) or typing.get_origin(hint) is Literal:
+        return True
+    return isinstance(hint, type) and issubclass(hint, enum.IntEnum)
 
 
 def _check_of(hint: Any) -> Callable[[Any], Any]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from dali_like.common.class_names import class_name
+from dali_like.common.saved_arguments import SAVED, SavedText
 from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
 from dali_like.graph.nodes import source_nodes
 from dali_like.operators.deprecations import renamed_arguments
@@ -42,15 +43,14 @@ T = TypeVar("T")
 _NEWER = {"webdataset"}
 
 
-#: Arguments that a serialized pipeline does not keep. Its nodes know where they are wanted. A stranger's text must not name
-#: a cache, because the contents of a cache can run code.
-_NOT_SAVED = {"device", "preserve", "remote_options"}
+#: Arguments that a serialized pipeline does not need: its nodes know where they are wanted.
+_NOT_NEEDED = {"device", "preserve"}
 
 
 def arguments_of_all(
     *,
-    name: str | None = None,
-    device: str | None = "cpu",
+    name: SavedText | None = None,
+    device: SavedText | None = "cpu",
     random_shuffle: bool = False,
     shuffle_after_epoch: bool = False,
     shard_id: Annotated[int, at_least(0)] = 0,
@@ -60,7 +60,7 @@ def arguments_of_all(
     seed: int = -1,
     prefetch_queue_depth: Annotated[int, at_least(1)] = 1,
     preserve: bool = False,
-    on_error: Any = "raise",
+    on_error: Annotated[Any, SAVED] = "raise",
     remote_options: Any = None,
     bytes_per_sample_hint: Any = 0,
     dont_use_mmap: bool = False,
@@ -101,8 +101,12 @@ def reader_descriptions() -> Mapping[str, Description]:
 
 def own_reader_descriptions() -> Mapping[str, Description]:
     """Return the descriptions of the readers that belong to this package, and not to users."""
-    described = reader_descriptions().items()
-    return {path: each for path, each in described if each.function.__module__.startswith("dali_like.")}
+    return {path: each for path, each in reader_descriptions().items() if is_own_reader(each)}
+
+
+def is_own_reader(description: Description) -> bool:
+    """Return whether a reader belongs to this package, and not to users."""
+    return description.function.__module__.startswith("dali_like.")
 
 
 @functools.cache
@@ -146,13 +150,16 @@ def _arguments_of_all() -> Mapping[str, Parameter]:
     return parameters_of(arguments_of_all)
 
 
-def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
+def apply_reader(
+    description: Description, inputs: Sequence[Any], given: Mapping[str, Any], *, stores_indexes: bool = True
+) -> Any:
     """Add a reader to the graph.
 
     Args:
         description: of the reader.
         inputs: none.
         given: the arguments; None and NO_TYPE count as not given.
+        stores_indexes: whether the reader stores the indexes that it builds, for later runs.
 
     Returns:
         A node; a list of nodes for a reader with several outputs; or a dict of nodes, if these have names.
@@ -172,7 +179,7 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     common = {name: values.get(name, parameter.default) for name, parameter in description.common.items()}
     if common["device"] not in ("cpu", "gpu"):
         raise DeviceError(f'{description.name}: device={common["device"]!r}: a reader delivers to the "cpu" or to the "gpu"')
-    stream = _named(description, lambda: _stream_of(cls, values, common))
+    stream = _named(description, lambda: _stream_of(cls, values, common, stores_indexes=stores_indexes))
     stream.reader.has_operator_behind = bool(for_behind)
     nodes = source_nodes(make_external_source(stream, stream.reader.num_outputs, _source_options(stream.reader, common)))
     if behind is not None and for_behind:
@@ -186,14 +193,15 @@ def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping
     return nodes[0] if stream.reader.num_outputs is None else nodes
 
 
-def _stream_of(cls: Any, values: Mapping[str, Any], common: Mapping[str, Any]) -> ReaderStream:
+def _stream_of(cls: Any, values: Mapping[str, Any], common: Mapping[str, Any], *, stores_indexes: bool) -> ReaderStream:
     order = {name: common[name] for name in ReaderOptions.__dataclass_fields__ if name in common}
     options = ReaderOptions(**order)
     own = parameters_of(cls.__init__)
     reader: Reader = cls(**{name: value for name, value in values.items() if name in own})
     reader.remote_options = common["remote_options"]
+    reader.stores_indexes = stores_indexes
     _ = reader.files  # made here, so that wrong options raise now
-    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_SAVED}
+    again = {name: to_plain(value) for name, value in values.items() if name not in _NOT_NEEDED}
     return ReaderStream(reader, options, again, is_lazy=common["lazy_init"])
 
 

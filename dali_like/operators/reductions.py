@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of, checked_axes
@@ -18,7 +19,7 @@ from dali_like.operators.description import Description, operator
 from dali_like.operators.parameters import DISTINCT, Ints
 
 _Axes: TypeAlias = Annotated[Ints, DISTINCT]
-_AxisNames: TypeAlias = Annotated[str, DISTINCT]
+_AxisNames: TypeAlias = Annotated[SavedText, DISTINCT]
 #: NumPy is slow on a last dimension this short or shorter.
 _FEW_CHANNELS = 16
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.engine.memory.protocol import MAX_NDIM
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
@@ -15,7 +16,7 @@ from dali_like.operators.axes import axis_of, check_below, check_different
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import DISTINCT, FINITE, SOME, Floats, Ints, PerSample, at_least
 
-_Names: TypeAlias = Annotated[str, DISTINCT]
+_Names: TypeAlias = Annotated[SavedText, DISTINCT]
 
 
 def _check_reshape(given: Mapping[str, Any]) -> None:
@@ -70,7 +71,7 @@ def reshape(
     shape: PerSample[Ints] | None = None,
     rel_shape: PerSample[Annotated[Floats, SOME, FINITE]] | None = None,
     src_dims: Annotated[Ints, at_least(-1)] | None = None,
-    layout: str | None = None,
+    layout: SavedText | None = None,
 ) -> Array:
     """Give arrays another shape or layout; the elements stay.
 
@@ -97,7 +98,7 @@ def reinterpret(
     shape: PerSample[Ints] | None = None,
     rel_shape: PerSample[Annotated[Floats, SOME, FINITE]] | None = None,
     src_dims: Annotated[Ints, at_least(-1)] | None = None,
-    layout: str | None = None,
+    layout: SavedText | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Give arrays another type, shape or layout; the bytes stay.
@@ -268,7 +269,12 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_transposed_layout, check=_check_transpose, strided=True)
 def transpose(
-    call: OperatorCall, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
+    call: OperatorCall,
+    input: Array,
+    *,
+    perm: Ints | None = None,
+    transpose_layout: bool = True,
+    output_layout: SavedText = "",
 ) -> Array:
     """Reorder the dimensions of arrays.
 

@@ -727,6 +727,9 @@ class Pipeline:
     ) -> bytes:
         """Return the pipeline as JSON: arguments, operators and constants, and the names of the sources, without its state.
 
+        Arguments that could do harm in the text of a stranger are left out: ``remote_options`` and
+        ``save_preprocessed_annotations`` of readers.
+
         Args:
             define_graph: called for the outputs if there are none; deprecated in DALI.
             filename: a file to write the text to, too; it is overwritten.
@@ -763,13 +766,20 @@ class Pipeline:
         cls,
         serialized_pipeline: str | bytes | None = None,
         filename: str | os.PathLike[str] | None = None,
+        *,
+        trusted: bool = False,
         **arguments: Any,
     ) -> Self:
-        """Make a pipeline from a result of `serialize`, and build it. Loading runs no code: the text may be a stranger's.
+        """Make a pipeline from a result of `serialize`, and build it.
+
+        The text may be a stranger's: neither loading nor running it executes code of the text, unpickles or writes anything.
+        It reads the files and URLs that it names.
 
         Args:
             serialized_pipeline: the text; or
             filename: a file with it.
+            trusted: whether the text may also have operators that write (``fn.dump_image``), operators and readers of your
+                own, and any of their arguments, and whether readers may store indexes. For texts of your own only.
             arguments: arguments of `Pipeline`, which override the ones in the text unless they are None.
 
         Raises:
@@ -788,27 +798,31 @@ class Pipeline:
         pipe = cls()
         if (checkpoint := arguments.pop("checkpoint", None)) is not None:
             pipe._restored = _checkpoint_of(checkpoint)
-        pipe._load(serialized_pipeline, arguments)
+        pipe._load(serialized_pipeline, arguments, trusted=trusted)
         return pipe
 
     @user_frames_first
-    def deserialize_and_build(self, serialized_pipeline: str | bytes) -> None:
+    def deserialize_and_build(self, serialized_pipeline: str | bytes, *, trusted: bool = False) -> None:
         """Become the pipeline of a result of `serialize`, and build it.
 
         Arguments of this pipeline that are not None override the ones in the text.
+
+        Args:
+            serialized_pipeline: the text.
+            trusted: see `deserialize`.
 
         Raises:
             SerializationError: the text is not a serialized pipeline.
             DefinitionError: the pipeline has been built.
         """
-        self._load(serialized_pipeline, vars(self._arguments))
+        self._load(serialized_pipeline, vars(self._arguments), trusted=trusted)
 
-    def _load(self, text: str | bytes | None, given: Mapping[str, Any]) -> None:
+    def _load(self, text: str | bytes | None, given: Mapping[str, Any], *, trusted: bool) -> None:
         if not isinstance(text, (str, bytes, bytearray)):
             raise ArgumentTypeError(f"a serialized pipeline is bytes or a string, not {text!r}")
         from dali_like.pipeline.serialization import loads  # noqa: PLC0415  # lazy: imports all operators
 
-        document = loads(text)
+        document = loads(text, trusted=trusted)
         self.set_outputs(*document.outputs)
         for node in document.sinks:
             self.add_sink(node)

@@ -1,9 +1,12 @@
 """Serialization of pipelines as JSON, and loading of such texts.
 
 The text holds arguments, nodes and outputs. Sources cannot travel in it: inputs of the same names take their places, and the
-user of the loaded pipeline feeds them. Readers travel as their arguments. Loading runs and unpickles nothing: operators and
-readers are looked up by name in ``fn``; everything else is numbers and strings, and all of it is checked. A file from a
-stranger can therefore be loaded. At worst it asks for more memory than there is, or for any file that the user can read.
+user of the loaded pipeline feeds them. Readers travel as their arguments. Loading unpickles nothing: operators and readers
+are looked up by name in their registries; everything else is numbers and strings, and all of it is checked. Operators and
+readers of the library get only arguments whose annotation allows it (`dali_like.common.saved_arguments`). Operators that
+write, and operators and readers of the user's, are refused, and readers store no indexes, unless the caller trusts the text.
+A file from a stranger can therefore be loaded and run. At worst it asks for more memory than there is, or for any file that
+the user can read, or URL.
 
 ::
 
@@ -26,9 +29,8 @@ from __future__ import annotations
 
 import base64
 import functools
-import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -54,7 +56,6 @@ from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.fn import external_source
 from dali_like.graph.arithmetic import OPERATIONS, apply_elementwise
 from dali_like.graph.branches import condition, merge
-from dali_like.graph.cache_operator import NAME as CACHE
 from dali_like.graph.cache_operator import is_cache, without_cache
 from dali_like.graph.conditions import Scope, in_scope
 from dali_like.graph.constants import Constant
@@ -69,7 +70,9 @@ from dali_like.graph.nodes import (
 )
 from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy
 from dali_like.graph.subscripts import subscribe_again
-from dali_like.operators.functions import internal_function
+from dali_like.operators.description import Description, descriptions, internal_descriptions
+from dali_like.operators.functions import apply, make_function
+from dali_like.operators.reader_functions import apply_reader, is_own_reader, reader_descriptions
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 
@@ -172,6 +175,10 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
 
 
 def _plain_arguments(where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a text may hold. The others are for the machine at hand, like those of workers."""
+    found = _described(where)
+    if found is not None and _is_of_library(found):
+        arguments = {name: value for name, value in arguments.items() if name in _saved(found)}
     for name, value in arguments.items():
         try:
             json.dumps(value)
@@ -212,8 +219,12 @@ def _plain(value: Any) -> Any:
 # Reading
 
 
-def loads(text: str | bytes) -> Document:
+def loads(text: str | bytes, *, trusted: bool = False) -> Document:
     """Return the pipeline that a text describes.
+
+    Args:
+        text: of the pipeline.
+        trusted: whether the text may have operators that write, operators and readers of the user's, and any arguments.
 
     Raises:
         SerializationError: the text does not describe a valid pipeline.
@@ -230,7 +241,7 @@ def loads(text: str | bytes) -> Document:
         )
     nodes: list[list[DataNode]] = []
     for i, node in enumerate(_field(document, "nodes", LIST, "the document")):
-        nodes.append(_make(node, nodes, f"node {i}"))
+        nodes.append(_make(node, nodes, f"node {i}", trusted=trusted))
     return Document(
         _read_arguments(_field(document, "arguments", MAPPING, "the document")),
         _read_pairs(_field(document, "outputs", LIST, "the document"), nodes, "outputs"),
@@ -279,7 +290,7 @@ _NODES = {
 }
 
 
-def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataNode]:
+def _make(node: Any, before: Sequence[list[DataNode]], where: str, *, trusted: bool) -> list[DataNode]:
     """Return the outputs of a node."""
     kind = _field(node, "kind", TEXT, where)
     if kind not in _NODES:
@@ -290,14 +301,14 @@ def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataN
         return _read_source(InputSpec(**fields), where)
     if kind.startswith("reader"):
         infos = fields.pop("source_info", [])
-        outputs = _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where)
+        outputs = _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where, trusted=trusted)
         if any(output >= len(outputs) for output in infos):
             raise SerializationError(f"{where}: source_info should be numbers of the {len(outputs)} outputs, not {infos}")
         return [*outputs, *[outputs[output].source_info() for output in infos]]
     if kind == "constant":
         return [_read_constant(where=where, **fields)]
     with in_scope(_read_scope(fields.pop("scope", ()), before, where)):
-        return _read_operator(before=before, where=where, **fields)
+        return _read_operator(before=before, where=where, trusted=trusted, **fields)
 
 
 def _read_scope(pairs: Sequence[Any], before: Sequence[list[DataNode]], where: str) -> Scope:
@@ -335,12 +346,11 @@ def _read_operator(
     argument_inputs: dict[str, Any],
     before: Sequence[list[DataNode]],
     where: str,
+    trusted: bool,
 ) -> list[DataNode]:
     nodes = _read_pairs(inputs, before, f"{where}: inputs")
     tensors = _read_pairs([*argument_inputs.values()], before, f"{where}: argument_inputs")
-    function = _function(name)
-    if function is None:
-        raise SerializationError(f"{where}: there is no operator {name!r}")
+    function = _function(name, where, [*arguments, *argument_inputs], trusted=trusted)
     try:
         made = function(*nodes, **{**arguments, **dict(zip(argument_inputs, tensors, strict=True))})
     except (DaliLikeError, TypeError, ValueError) as error:
@@ -351,25 +361,59 @@ def _read_operator(
     return outputs
 
 
-def _function(name: str) -> Callable[..., Any] | None:
-    """Return the public function of ``fn`` of that name, the method of nodes, or the part of a conditional; or None."""
-    methods: dict[str, Callable[..., Any]] = {
-        "DataNode.shape": DataNode.shape,
-        "DataNode.__getitem__": subscribe_again,
-        "conditional.condition": condition,
-        "conditional.merge": merge,
-    }
-    if name in methods or name in ("fn.external_source", CACHE):  # neither sources nor folders may come from a stranger
-        return methods.get(name)
-    if (internal := internal_function(name)) is not None:
-        return internal
-    first, *parts = name.split(".")
-    if first == "math":
-        return functools.partial(apply_elementwise, *parts) if parts and parts[0] in OPERATIONS else None
-    found: Any = importlib.import_module("dali_like.fn") if first == "fn" else None
-    for part in parts:
-        found = getattr(found, part) if part in getattr(found, "__all__", ()) else None
-    return found if callable(found) else None
+#: What makes nodes that are no operators of ``fn``. All of their arguments are numbers and strings without effect elsewhere.
+_OTHERS: Mapping[str, Callable[..., Any]] = {
+    "DataNode.shape": DataNode.shape,
+    "DataNode.__getitem__": subscribe_again,
+    "conditional.condition": condition,
+    "conditional.merge": merge,
+    **{f"math.{operation}": functools.partial(apply_elementwise, operation) for operation in OPERATIONS},
+}
+_TRUST = "If you trust the origin of the text, pass trusted=True"
+
+
+def _function(name: str, where: str, arguments: Collection[str], *, trusted: bool) -> Callable[..., Any]:
+    """Return the function that makes a node.
+
+    Raises:
+        SerializationError: there is none of that name, or the text must be trusted for it or one of its arguments.
+    """
+    if (other := _OTHERS.get(name)) is not None:
+        return other
+    description = _described(name)
+    if description is None:
+        raise SerializationError(f"{where}: there is no operator {name!r}")
+    if not trusted and not _is_of_library(description):
+        raise SerializationError(f"{where}: {name} is not part of dali_like, and could run any code. {_TRUST}")
+    if not trusted and description.writes:
+        raise SerializationError(f"{where}: {name} writes files. {_TRUST}")
+    if not trusted and (refused := sorted({*arguments} - _saved(description))):
+        unknown = [argument for argument in refused if argument not in description.all_parameters]
+        if unknown:
+            raise SerializationError(f"{where}: {name} refuses its arguments: it has no {', '.join(unknown)}")
+        raise SerializationError(
+            f"{where}: {name} takes {', '.join(refused)} from a program only: a serialized pipeline could open caches, "
+            f"write files or configure libraries with it. {_TRUST}"
+        )
+    is_reader = description.path in reader_descriptions()
+    return make_function(description, functools.partial(apply_reader, stores_indexes=trusted) if is_reader else apply)
+
+
+def _described(name: str) -> Description | None:
+    """Return the operator or reader with this name for messages, a public or an internal one; None if there is none."""
+    path = name.removeprefix("fn.")
+    if path == name:
+        return None
+    return {**descriptions(), **internal_descriptions(), **reader_descriptions()}.get(path)
+
+
+def _is_of_library(description: Description) -> bool:
+    return description.travels is None and is_own_reader(description)
+
+
+def _saved(description: Description) -> set[str]:
+    """Return the names of the arguments that a text may hold."""
+    return {name for name, parameter in description.all_parameters.items() if parameter.saved}
 
 
 def _read_pairs(pairs: list[Any], nodes: Sequence[list[DataNode]], where: str) -> list[DataNode]:

@@ -43,8 +43,6 @@ _CONNECTION_ERRORS = {
     "aiohttp": ("ClientConnectionError", "ClientPayloadError"),
     "botocore.exceptions": ("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseStreamingError"),
 }
-#: Time that a process waits for another writer of the cache, before it does without.
-_CACHE_TIMEOUT_S = 10.0
 
 
 class RemoteFiles:
@@ -68,14 +66,14 @@ class RemoteFiles:
         storage_options: options of fsspec's file system, such as credentials and endpoints.
         attempts: number of attempts, at least 1.
         timeout_s: time limit of one attempt, in seconds.
-        cache_dir: directory of the cache; None: no cache. It must belong to the user: programs that can write there can run
-            code here.
+        cache_dir: directory of the cache; None: no cache. It must belong to the user, and nobody else may enter it (mode
+            700). A missing one is created.
         cache_bytes: size limit of the cache. Each process may exceed it by the file that it is writing.
 
     Raises:
         MissingExtraError: fsspec, tenacity, diskcache or the package that fsspec needs for the URL is not installed.
         ArgumentError: an argument is out of range, fsspec does not know the protocol, only one argument of the cache is
-            given, or the cache is damaged.
+            given, the cache is damaged, or its folder belongs to others or is open to them.
     """
 
     def __init__(
@@ -331,20 +329,10 @@ def _make_system(kind: Any, options: dict[str, Any]) -> Any:
 
 
 def _open_cache(directory: Path) -> Any:
-    diskcache = optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
-    import sqlite3  # noqa: PLC0415
+    optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
+    from dali_like.sources.remote_cache import open_cache  # noqa: PLC0415  # imports diskcache
 
-    cache = diskcache.Cache.__new__(diskcache.Cache)
-    try:
-        # No eviction; so the cache needs no search for files to evict.
-        cache.__init__(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
-    except sqlite3.DatabaseError as error:
-        raise ArgumentError(
-            f"cache_dir: the cache in {directory} cannot be opened ({error}); if it is damaged, delete the folder"
-        ) from error
-    finally:
-        cache.close()  # an open database does not survive a fork; a damaged one is open, too
-    return cache
+    return open_cache(directory)
 
 
 def _status_of(error: Any) -> int | None:

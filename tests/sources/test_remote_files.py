@@ -21,6 +21,7 @@ from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraErr
 from dali_like.remote import RemoteFiles, is_transient
 from dali_like.sources import remote_files
 from examples import remote_source
+from tests.canary import watched
 from tests.conftest import in_both_places
 from tests.http_store import HttpStore, http_store
 
@@ -254,7 +255,7 @@ class TestCache:
     ) -> None:
         import diskcache  # noqa: PLC0415
 
-        monkeypatch.setattr(remote_files, "_CACHE_TIMEOUT_S", 0.01)
+        monkeypatch.setattr("dali_like.sources.remote_cache._TIMEOUT_S", 0.01)
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
 
         with diskcache.Cache(str(tmp_path)) as other, other.transact():
@@ -333,3 +334,38 @@ class TestArguments:
             return pickle.dumps(files)
 
         assert read(pickle.loads(asyncio.run(main())), "02.bin") == CONTENTS["02.bin"]
+
+
+class TestUntrustedCaches:
+    def test_pickles_in_it_are_not_read(self, store: HttpStore, tmp_path: Path) -> None:
+        import diskcache  # noqa: PLC0415
+
+        with diskcache.Cache(str(tmp_path)) as other:
+            other.set(f"{store.url}/01.bin", Path("/"), tag=0)
+        files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
+
+        with watched() as acts:
+            assert read(files, "01.bin") == CONTENTS["01.bin"]
+        assert [act for act in acts if act.startswith("pickle")] == []
+
+    @pytest.mark.parametrize("value", ["text", 3, 1.5, "long text" * 10_000])
+    def test_entries_that_are_not_bytes_count_as_missing(self, value: Any, store: HttpStore, tmp_path: Path) -> None:
+        import diskcache  # noqa: PLC0415
+
+        with diskcache.Cache(str(tmp_path)) as other:
+            other.set(f"{store.url}/01.bin", value, tag=0)
+
+        assert read(RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20), "01.bin") == CONTENTS["01.bin"]
+
+    def test_a_folder_that_others_may_enter_is_refused(self, store: HttpStore, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
+
+        with pytest.raises(
+            ArgumentError, match=r"cache_dir='.*' should be a folder of this user that nobody else may enter"
+        ):
+            RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
+
+    def test_a_missing_folder_is_created_for_the_user_alone(self, store: HttpStore, tmp_path: Path) -> None:
+        RemoteFiles(store.url, cache_dir=tmp_path / "a" / "b", cache_bytes=1 << 20)
+
+        assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700

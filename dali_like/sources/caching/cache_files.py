@@ -15,14 +15,13 @@ import json
 import logging
 import mmap
 import os
-import stat
 import struct
 import time
 import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dali_like.errors import ArgumentError
+from dali_like.common.private_folder import make_private_folder
 
 __all__ = ["CacheFolder", "digest_of"]
 
@@ -57,14 +56,7 @@ class CacheFolder:
         parent = os.path.dirname(self.path)
         os.makedirs(os.path.dirname(parent), exist_ok=True)
         for path in (parent, self.path):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o700)
-            status = os.lstat(path)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                raise ArgumentError(
-                    f"disk={path!r} should be a folder of this user that nobody else may enter; choose another one, or: "
-                    f"chmod 700 {path}"
-                )
+            make_private_folder(path, "disk")
         for folder, _, names in os.walk(self.path):
             for name in names:
                 if name.endswith(".part"):

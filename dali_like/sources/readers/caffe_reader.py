@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.readers.lmdb_reader import LmdbReader
 from dali_like.sources.readers.protobuf import Field, Span, bytes_of, fields, floats_of, integers_of
@@ -44,7 +45,7 @@ class CaffeReader(LmdbReader):
         UINT8. And the label, of shape (1,) and dtype INT32. What a record lacks is empty.
     """
 
-    def __init__(self, *, path: str | tuple[str, ...], image_available: bool = True, label_available: bool = True) -> None:
+    def __init__(self, *, path: SavedTexts, image_available: bool = True, label_available: bool = True) -> None:
         super().__init__(path=path)
         if not (image_available or label_available):
             raise ArgumentClashError("image_available and label_available are both False: there would be no outputs")
@@ -95,7 +96,7 @@ class Caffe2Reader(LmdbReader):
     def __init__(
         self,
         *,
-        path: str | tuple[str, ...],
+        path: SavedTexts,
         image_available: bool = True,
         label_type: int = 0,
         num_labels: int = 1,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.saved_arguments import NOT_SAVED, SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.coco_annotations import (
     CocoOptions,
@@ -63,12 +64,12 @@ class CocoReader(Reader):
     def __init__(
         self,
         *,
-        file_root: str | None = None,
-        annotations_file: str = "",
-        preprocessed_annotations: str = "",
-        save_preprocessed_annotations: bool = False,
+        file_root: SavedText | None = None,
+        annotations_file: SavedText = "",
+        preprocessed_annotations: SavedText = "",
+        save_preprocessed_annotations: Annotated[bool, NOT_SAVED] = False,
         save_preprocessed_annotations_dir: str = "",
-        images: str | tuple[str, ...] | None = None,
+        images: SavedTexts | None = None,
         ltrb: bool = False,
         ratio: bool = False,
         size_threshold: float = 0.1,

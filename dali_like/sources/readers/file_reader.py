@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, StoredFiles, joined, shown
@@ -56,12 +57,12 @@ class FileReader(Reader):
     def __init__(
         self,
         *,
-        file_root: str | None = None,
-        files: str | tuple[str, ...] | None = None,
+        file_root: SavedText | None = None,
+        files: SavedTexts | None = None,
         labels: tuple[int, ...] | None = None,
-        file_list: str | None = None,
-        file_filters: str | tuple[str, ...] = KNOWN_EXTENSIONS,
-        dir_filters: str | tuple[str, ...] | None = None,
+        file_list: SavedText | None = None,
+        file_filters: SavedTexts = KNOWN_EXTENSIONS,
+        dir_filters: SavedTexts | None = None,
         case_sensitive_filter: bool = False,
     ) -> None:
         check_sources(file_root, files, file_list)

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError
 from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter
 from dali_like.sources.readers.reader import Reader, reader
@@ -41,10 +42,10 @@ class FitsReader(Reader):
     def __init__(
         self,
         *,
-        file_root: str | None = None,
-        files: str | tuple[str, ...] | None = None,
-        file_list: str | None = None,
-        file_filter: str = "*.fits",
+        file_root: SavedText | None = None,
+        files: SavedTexts | None = None,
+        file_list: SavedText | None = None,
+        file_filter: SavedText = "*.fits",
         hdu_indices: tuple[int, ...] = (2,),
         dtypes: tuple[int, ...] | None = None,
     ) -> None:

@@ -3,7 +3,8 @@
 An index is stored beside its file, as ``.name.index``, or in the user's cache if that folder is read-only or remote:
 ``$XDG_CACHE_HOME/dali_like``, or ``~/.cache/dali_like``. It holds the size and the time of change of its file. If these
 differ, the index is built again. Indexes of URLs hold the size alone, so files of stores must not change under their name.
-Processes may build and store the same index at the same time: it appears at once, as a whole.
+Processes may build and store the same index at the same time: it appears at once, as a whole. Readers of a pipeline from an
+untrusted text store no indexes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def cached_index(files: StoredFiles, path: str, kind: str, build: Callable[[], b
             return index
     logger.info("building the index of %s", shown(path))
     index = build()
-    for place in places:
+    for place in places if files.stores_indexes else ():
         try:
             _store(place, key, index)
         except OSError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.reader import Reader
@@ -34,7 +35,7 @@ class LmdbReader(Reader):
         path: folders of the databases.
     """
 
-    def __init__(self, *, path: str | tuple[str, ...]) -> None:
+    def __init__(self, *, path: SavedTexts) -> None:
         self._paths = listed(path) or ()
         if not self._paths:
             raise ArgumentError("path must name at least one folder of an LMDB database")

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError
 from dali_like.sources.readers.reader import reader
 from dali_like.sources.readers.records import Record, RecordReader, numbers_of_index, whole_size
@@ -47,7 +48,7 @@ class MXNetReader(RecordReader):
     dtype = np.uint8, np.float32
     ndim = 1, 1
 
-    def __init__(self, *, path: str | tuple[str, ...], index_path: str | tuple[str, ...] | None = None) -> None:
+    def __init__(self, *, path: SavedTexts, index_path: SavedTexts | None = None) -> None:
         super().__init__(path, index_path)
         if len(self._indexes) > 1:
             raise ArgumentError(f"RecordIOReader supports only a single index file; index_path has {len(self._indexes)}")

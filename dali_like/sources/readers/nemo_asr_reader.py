@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.notices import warn
+from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError, DecodeError
 from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio
 from dali_like.sources.readers.reader import Reader, reader
@@ -50,7 +51,7 @@ class NemoAsrReader(Reader):
     def __init__(
         self,
         *,
-        manifest_filepaths: str | tuple[str, ...],
+        manifest_filepaths: SavedTexts,
         sample_rate: float = -1.0,
         quality: float = 50.0,
         downmix: bool = True,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, BrokenFileError
 from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter
 from dali_like.sources.readers.npy_header import NPY_HEADER_BYTES, NpyHeader, parse_npy_header
@@ -42,10 +43,10 @@ class NumpyReader(Reader):
     def __init__(
         self,
         *,
-        file_root: str | None = None,
-        files: str | tuple[str, ...] | None = None,
-        file_list: str | None = None,
-        file_filter: str = "*.npy",
+        file_root: SavedText | None = None,
+        files: SavedTexts | None = None,
+        file_list: SavedText | None = None,
+        file_filter: SavedText = "*.npy",
         cache_header_information: bool = False,
         dont_use_mmap: bool = False,
         register_buffers: bool = True,

@@ -82,8 +82,10 @@ class Reader(ABC):
     behind: ClassVar[str] = ""
     # The name in ``fn``, such as "readers.file". Set by the decorator.
     path: ClassVar[str] = ""
-    # Set behind ``__init__``: arguments of `RemoteFiles`, and whether there is an operator behind.
+    # Set behind ``__init__``: arguments of `RemoteFiles`, whether built indexes are stored, and whether there is an operator
+    # behind.
     remote_options: Mapping[str, Any] | None = None
+    stores_indexes: bool = True
     has_operator_behind: bool = False
 
     def prepare(self) -> None:  # noqa: B027  # some readers have nothing to prepare
@@ -141,7 +143,7 @@ class Reader(ABC):
     @functools.cached_property
     def files(self) -> StoredFiles:
         """The only way to files."""
-        return StoredFiles(self.remote_options)
+        return StoredFiles(self.remote_options, stores_indexes=self.stores_indexes)
 
 
 def _holds_url(value: Any) -> bool:

@@ -51,11 +51,11 @@ class ReaderStream:
     @property
     def class_name(self) -> str:
         """Name of the reader's class in ``ops``, without modules."""
-        return class_name(self.reader.path.rpartition(".")[2])
+        return class_name(type(self.reader).path.rpartition(".")[2])
 
     def label(self, name: str | None) -> str:
         """Return the name of the reader in messages."""
-        return f"fn.{self.reader.path}" + (f" {name!r}" if name else "")
+        return f"fn.{type(self.reader).path}" + (f" {name!r}" if name else "")
 
     @property
     def size(self) -> int:
@@ -69,7 +69,7 @@ class ReaderStream:
             self.reader.prepare()
             size = len(self.reader)
             if not size:
-                raise ArgumentError(f"fn.{self.reader.path}: No files found. Check the paths and filters")
+                raise ArgumentError(f"fn.{type(self.reader).path}: No files found. Check the paths and filters")
             self.options.check_size(size)
             self._size = size
         return self._size
@@ -156,6 +156,6 @@ class _FileCallback(_PlainCallback):
             return self._with_infos(index, finished.value)
         coroutine.close()
         raise DefinitionError(
-            f"fn.{self._reader.path}: read() awaits something, although the attributes of the reader have no URLs: give the "
-            "class is_remote = True"
+            f"fn.{type(self._reader).path}: read() awaits something, although the attributes of the reader have no URLs: "
+            "give the class is_remote = True"
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentError, BrokenFileError, DecodeError
 from dali_like.images.decode import decode_image
 from dali_like.sources.readers.reader import Reader, reader
@@ -37,7 +38,7 @@ class SequenceReader(Reader):
     layout = "FHWC"
 
     def __init__(
-        self, *, file_root: str, sequence_length: int, step: int = 1, stride: int = 1, image_type: DALIImageType = RGB
+        self, *, file_root: SavedText, sequence_length: int, step: int = 1, stride: int = 1, image_type: DALIImageType = RGB
     ) -> None:
         for name, value in (("sequence_length", sequence_length), ("step", step), ("stride", stride)):
             if value < 1:

@@ -59,12 +59,16 @@ class StoredFiles:
     Args:
         options: arguments of `RemoteFiles` for URLs, but for the URL: ``storage_options``, ``cache_dir`` and so on.
         most_open: number of local files that a process keeps open for reading parts of them.
+        stores_indexes: whether the indexes that readers build of these files are stored, for later runs.
 
     Raises:
         ArgumentError: an option is unknown, or out of range. The latter is raised at the first use of a URL.
     """
 
-    def __init__(self, options: Mapping[str, Any] | None = None, *, most_open: int = _MOST_OPEN) -> None:
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, *, most_open: int = _MOST_OPEN, stores_indexes: bool = True
+    ) -> None:
+        self.stores_indexes = stores_indexes
         self._options = _checked(options)
         self._stores: dict[str, RemoteFiles] = {}
         self._most_open = most_open

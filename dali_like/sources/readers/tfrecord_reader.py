@@ -6,12 +6,13 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import installed
+from dali_like.common.saved_arguments import SAVED, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, BrokenFileError
 from dali_like.sources.readers.reader import reader
 from dali_like.sources.readers.records import Record, RecordReader, numbers_of_index, whole_size
@@ -63,9 +64,9 @@ class TFRecordReader(RecordReader):
     def __init__(
         self,
         *,
-        path: str | tuple[str, ...],
-        features: Any,
-        index_path: str | tuple[str, ...] | None = None,
+        path: SavedTexts,
+        features: Annotated[Any, SAVED],
+        index_path: SavedTexts | None = None,
         dont_use_mmap: bool = False,
         use_o_direct: bool = False,
     ) -> None:

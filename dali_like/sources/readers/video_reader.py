@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.notices import warn
+from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError, DecodeError
 from dali_like.images.video import PadMode, VideoDecoder, check_fill_value, check_image_type, padded_numbers
 from dali_like.sources.readers.file_reader import listed
@@ -357,9 +358,9 @@ class VideoFramesReader(VideoFilesReader):
         self,
         *,
         sequence_length: int,
-        filenames: str | tuple[str, ...] = (),
-        file_root: str = "",
-        file_list: str = "",
+        filenames: SavedTexts = (),
+        file_root: SavedText = "",
+        file_list: SavedText = "",
         labels: tuple[int, ...] | None = None,
         file_list_format: Literal["timestamps", "frames"] = "timestamps",
         file_list_rounding: Rounding = "start_down_end_up",
@@ -475,9 +476,9 @@ class VideoReader(VideoFilesReader):
         self,
         *,
         sequence_length: int,
-        filenames: str | tuple[str, ...] = (),
-        file_root: str = "",
-        file_list: str = "",
+        filenames: SavedTexts = (),
+        file_root: SavedText = "",
+        file_list: SavedText = "",
         labels: tuple[int, ...] | None = None,
         file_list_frame_num: bool = False,
         file_list_include_preceding_frame: bool = False,

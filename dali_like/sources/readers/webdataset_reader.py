@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.notices import warn
+from dali_like.common.saved_arguments import SAVED, SavedText, SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.index_cache import cached_index
@@ -50,12 +51,12 @@ class WebdatasetReader(Reader):
     def __init__(
         self,
         *,
-        paths: str | tuple[str, ...],
-        ext: str | tuple[str, ...],
-        index_paths: str | tuple[str, ...] | None = None,
-        missing_component_behavior: str = "",
+        paths: SavedTexts,
+        ext: SavedTexts,
+        index_paths: SavedTexts | None = None,
+        missing_component_behavior: SavedText = "",
         case_sensitive_extensions: bool = True,
-        dtypes: Any = None,
+        dtypes: Annotated[Any, SAVED] = None,
     ) -> None:
         self._names = FileNames(listed(paths) or ())
         self._indexes = listed(index_paths) or ()
