@@ -716,9 +716,11 @@ def warp_affine(
         matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
         inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
         size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
-        fill_value: value outside the image. Default: the nearest edge pixel.
+        fill_value: value outside the image, rounded to the dtypes of image and result, or for INTERP_NN to that of the
+            result only. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default. Images of FLOAT may become UINT8, INT16 or INT32, too.
+            Integers are rounded and saturate.
     """
 
 @overload
@@ -765,9 +767,11 @@ def rotate(
         axis: axis of rotation (x, y, z), for volumes.
         size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
         keep_size: whether to keep the size of the image, if `size` is not given.
-        fill_value: value outside the image. Default: the nearest edge pixel.
+        fill_value: value outside the image, rounded to the dtypes of image and result, or for INTERP_NN to that of the
+            result only. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default. Images of FLOAT may become UINT8, INT16 or INT32, too.
+            Integers are rounded and saturate.
     """
 
 @overload
@@ -1505,8 +1509,9 @@ def crop(
         rounding: how positions between pixels are rounded: "round" or "truncate".
         out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all channels, or one for each.
-        dtype: data type of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
+        dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
+            integers are cut off. Default: that of the input.
     """
 
 @overload
@@ -1577,8 +1582,9 @@ def slice(
         normalized_shape: the same for `shape_input`.
         out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all channels, or one for each.
-        dtype: data type of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
+        dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
+            integers are cut off. Default: that of the input.
     """
 
 @overload

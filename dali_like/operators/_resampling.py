@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.graph.operator_interface import Array, scratch
-from dali_like.operators._windows import store
+from dali_like.operators.conversion import convert
 from dali_like.types import (
     INTERP_CUBIC,
     INTERP_GAUSSIAN,
@@ -97,7 +97,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
         return
     if not left:
-        store(image, out)
+        convert(image, out.dtype, out)
         return
     are_bytes = image.dtype == np.uint8 and all(chosen[i] in _NONNEGATIVE for i in left)
     # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
@@ -107,14 +107,14 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     image = _scale(image, last, axes[last], chosen[last], filters.antialias)
     if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
         image = _rounded(image, out.dtype, are_bytes)
-    store(_swap(image, last, f"swapped back {last}"), out)
+    convert(_swap(image, last, f"swapped back {last}"), out.dtype, out)
 
 
 def _resample_few(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], antialias: bool, out: Array) -> None:
     """Scale a small image by one product for each axis. Blocks and swapped axes would only cost calls."""
     left = [i for i in (0, 1) if kinds[i] != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if not left:
-        store(image, out)
+        convert(image, out.dtype, out)
         return
     are_bytes = image.dtype == out.dtype == np.uint8 and all(kinds[i] in _NONNEGATIVE for i in left)
     values: Any = image.astype(np.float32)
@@ -126,7 +126,7 @@ def _resample_few(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterp
     if are_bytes and out.flags.c_contiguous:
         _cv2().convertScaleAbs(values.reshape(len(out), -1), dst=out.reshape(len(out), -1))
     else:
-        store(_rounded(values, out.dtype, are_bytes) if out.dtype.kind in "iu" else values, out)
+        convert(_rounded(values, out.dtype, are_bytes) if out.dtype.kind in "iu" else values, out.dtype, out)
 
 
 @functools.lru_cache(512)

@@ -17,6 +17,7 @@ from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import for_each_axis
+from dali_like.operators.conversion import convert
 from dali_like.operators.parameters import ASCENDING, DISTINCT, FINITE, SOME, Floats, Ints, above, at_least, between, count
 
 #: Treatment of a window that reaches beyond the array.
@@ -71,7 +72,7 @@ def cut(
     Args:
         policy: treatment of parts outside the array: "error", "pad" with the fill values, or "trim_to_shape".
         fill_values: one for all channels, or one for each (of a layout that has "C").
-        dtype: data type of the result. Default: that of the array.
+        dtype: data type of the result, for `_store`. Default: that of the array.
     """
     part, extents, place = overlap(array, start, shape, policy)
     if part.shape == extents and dtype in (None, array.dtype):
@@ -80,7 +81,7 @@ def cut(
     if part.shape != extents:
         fill(out, fill_values, call.layout)
     if part.size:
-        store(part, out[place])
+        _store(part, out[place])
     return out
 
 
@@ -112,7 +113,7 @@ def overlap(
 
 
 def fill(out: Array, values: Sequence[float], layout: str) -> None:
-    """Fill an array with one value, or one for each channel."""
+    """Fill an array with one value, or one for each channel. As in C, integers are truncated and wrap around."""
     filling = np.asarray(values)
     if filling.size == 1:
         filling = filling.reshape(())
@@ -121,18 +122,25 @@ def fill(out: Array, values: Sequence[float], layout: str) -> None:
         if filling.size != channels:
             raise ArgumentError(f"fill_values has {filling.size} values for {channels} channels; pass one, or one each")
         filling = filling.reshape([-1 if letter == "C" else 1 for letter in layout])
-    store(np.broadcast_to(filling, out.shape), out, truncate=True)
+    if filling.dtype.kind == "f":
+        filling = filling.astype(np.float32)
+    if out.dtype.kind in "iu":
+        filling = convert(np.trunc(filling), np.dtype(np.int64)).astype(out.dtype)
+    np.copyto(out, convert(filling, out.dtype))
 
 
-def store(values: Array, out: Array, *, truncate: bool = False) -> None:
-    """Write values into an array; integers saturate and are rounded, or truncated."""
-    if values.dtype != out.dtype and out.dtype.kind in "iu":
-        limits = np.iinfo(out.dtype)
-        if values.dtype.kind == "f":
-            values = np.trunc(values) if truncate else np.rint(values)
-        if not np.can_cast(values.dtype, out.dtype):
-            values = np.clip(values, limits.min, limits.max)
-    np.copyto(out, values, casting="unsafe")
+def _store(values: Array, out: Array) -> None:
+    """Write values into an array; numbers beyond its range saturate, and fractions of integers are cut off.
+
+    The operators for windows do so in DALI, unlike others, which round; see `convert`.
+    """
+    if values.dtype.kind == "f" and out.dtype.kind in "iu":
+        values = np.trunc(values)  # `convert` finds nothing left to round
+    elif values.dtype != out.dtype and out.dtype in (np.float16, np.float32):
+        limits = np.finfo(out.dtype)
+        if out.dtype == np.float16 or values.dtype == np.float64:
+            values = np.clip(values, float(limits.min), float(limits.max))
+    convert(values, out.dtype, out)
 
 
 # Windows given by start and end

@@ -1,6 +1,6 @@
 """Numeric conversion between dtypes, with the rules of DALI's `fn.cast` and of operators with a ``dtype`` argument.
 
-Values saturate. Fractions are rounded to the nearest integer, and float32 to the nearest float16, both with halves away from
+Values saturate. Fractions are rounded to the nearest integer, and numbers to the nearest float16, both with halves away from
 zero. NaN becomes the integer 0. A Boolean is True if the rounded value is not 0.
 """
 
@@ -35,17 +35,17 @@ def convert_unguarded(array: Array, dtype: np.dtype[Any], out: Array | None = No
     elif array.dtype.kind in "iu" and dtype.kind in "iu":
         np.copyto(out, _limited(array, dtype), casting="unsafe")
     else:
-        both = array.dtype == np.float32 and dtype == np.float16
-        np.copyto(out, _beyond_halves(array) if both else array, casting="unsafe")
+        narrows = dtype == np.float16 and array.dtype.itemsize > 1 and array.dtype != np.float16
+        np.copyto(out, _beyond_halves(array) if narrows else array, casting="unsafe")
     return out
 
 
 def _beyond_halves(array: Array) -> Array:
-    """Return float32 numbers, moved slightly away from zero where they lie halfway between two float16 numbers.
+    """Return numbers as float32, moved slightly away from zero where they lie halfway between two float16 numbers.
 
     NumPy rounds such numbers to even. Subnormal numbers, which have fewer digits, are still rounded to even.
     """
-    bits = array.view(np.uint32)
+    bits = array.astype(np.float32, copy=False).view(np.uint32)
     beyond: Array = (bits + ((bits & 0x1FFF) == 0x1000)).view(np.float32)
     return beyond
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import opencv
-from dali_like.operators._windows import round_half_up, store
+from dali_like.operators._windows import round_half_up
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, at_least, count
 from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN, DALIInterpType
@@ -151,7 +152,7 @@ def _displaced(
     row, column = top.astype(np.int64), left.astype(np.int64)
     upper = at(row, column) * (1 - right) + at(row, column + 1) * right
     lower = at(row + 1, column) * (1 - right) + at(row + 1, column + 1) * right
-    store(upper * (1 - below) + lower * below, out)
+    convert(upper * (1 - below) + lower * below, out.dtype, out)
     return out
 
 

@@ -30,7 +30,6 @@ from dali_like.operators._windows import (
     fill,
     in_single,
     slice_window,
-    store,
 )
 from dali_like.operators.axes import axes_of, for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
@@ -162,8 +161,9 @@ def crop(
         rounding: how positions between pixels are rounded: "round" or "truncate".
         out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all channels, or one for each.
-        dtype: data type of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
+        dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
+            integers are cut off. Default: that of the input.
     """
     sizes, positions = (crop_w, crop_h, crop_d), (crop_pos_x, crop_pos_y, crop_pos_z)
     window = None if crop is None else tuple(crop)
@@ -222,8 +222,9 @@ def slice(
         normalized_shape: the same for `shape_input`.
         out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all channels, or one for each.
-        dtype: data type of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
+        dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
+            integers are cut off. Default: that of the input.
     """
     if axes is None and axis_names is None:
         axes, axis_names = (None, "WH") if call.layout else ((1, 0), None)
@@ -372,5 +373,5 @@ def paste(
     )
     out = call.empty((*shape, channels), image.dtype)
     fill(out, fill_value, "HWC")
-    store(image, out[top : top + height, left : left + width])
+    out[top : top + height, left : left + width] = image
     return out

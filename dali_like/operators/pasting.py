@@ -10,7 +10,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._windows import store
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FloatArray, Ints, PerFrame, PerSample, at_least
 
@@ -166,7 +166,8 @@ def _paste(image: Array, canvas: Array, given: Mapping[str, Sequence[float]]) ->
         ):
             raise SampleError(f"the region at {start} of size {shape} is not inside the {name} of size {whole[:2]}")
     part = image[begin[0] : begin[0] + shape[0], begin[1] : begin[1] + shape[1]]
-    store(part, canvas[place[0] : place[0] + shape[0], place[1] : place[1] + shape[1]])
+    target = canvas[place[0] : place[0] + shape[0], place[1] : place[1] + shape[1]]
+    convert(part, canvas.dtype, target)
 
 
 def _pixels(name: str, given: Mapping[str, Sequence[float]], whole: Sequence[int], rounded: Any) -> tuple[int, int] | None:

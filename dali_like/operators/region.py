@@ -11,6 +11,7 @@ from dali_like.errors import ArgumentClashError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._windows import Policy, cut, slice_window
 from dali_like.operators.axes import checked_axes
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least
 
@@ -59,5 +60,5 @@ def region(
     begins, shapes = [0] * data.ndim, list(data.shape)
     for axis, (begin, end) in zip(axes, spans, strict=True):
         begins[axis], shapes[axis] = begin, end - begin
-    filling = float(np.rint(fill_value)) if data.dtype.kind in "iu" else fill_value
-    return cut(call, data, begins, shapes, out_of_bounds_policy, (filling,))
+    filling = convert(np.full(1, fill_value, np.float32), data.dtype).tolist()
+    return cut(call, data, begins, shapes, out_of_bounds_policy, filling)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._windows import round_half_up, store
+from dali_like.operators._windows import round_half_up
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
@@ -21,6 +22,7 @@ from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 _LAYOUTS = "HWC FHWC DHWC FDHWC"
 #: Number of channels to warp next, by the number that remain. OpenCV takes up to four, but interpolates two less exactly.
 _CHANNELS_AT_ONCE = {2: 1, 6: 3}
+_RESULTS_OF_FLOAT = frozenset(map(np.dtype, ("uint8", "int16", "int32")))
 #: Gray levels to add before OpenCV rounds, so that halves are rounded up.
 _HALVES_UP = 1e-4
 
@@ -86,9 +88,11 @@ def warp_affine(
         matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
         inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
         size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
-        fill_value: value outside the image. Default: the nearest edge pixel.
+        fill_value: value outside the image, rounded to the dtypes of image and result, or for INTERP_NN to that of the
+            result only. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default. Images of FLOAT may become UINT8, INT16 or INT32, too.
+            Integers are rounded and saturate.
     """
     rank = _rank(call.layout)
     rows = np.asarray(matrix if matrix_input is None else matrix_input, np.float64)
@@ -130,9 +134,11 @@ def rotate(
         axis: axis of rotation (x, y, z), for volumes.
         size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
         keep_size: whether to keep the size of the image, if `size` is not given.
-        fill_value: value outside the image. Default: the nearest edge pixel.
+        fill_value: value outside the image, rounded to the dtypes of image and result, or for INTERP_NN to that of the
+            result only. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or the type of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default. Images of FLOAT may become UINT8, INT16 or INT32, too.
+            Integers are rounded and saturate.
     """
     rank = _rank(call.layout)
     extents = image.shape[-rank - 1 : -1]
@@ -202,12 +208,19 @@ def _warp(
     dtype: np.dtype[Any] | None,
 ) -> Array:
     """Map an image, or each of several images, by a transform from the result to the image."""
-    if dtype not in (None, image.dtype, np.float32):
-        raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
+    result = image.dtype if dtype is None else dtype
+    if result not in (image.dtype, np.float32) and (image.dtype != np.float32 or result not in _RESULTS_OF_FLOAT):
+        raise SampleError(
+            f"dtype must be FLOAT or that of the input, {image.dtype}, or for FLOAT also UINT8, INT16 or INT32, not {result}"
+        )
     if not image.size:
         raise SampleError(f"an image of shape {image.shape} cannot be mapped")
     first = image.ndim - len(size) - 1
-    out = call.empty((*image.shape[:first], *size, image.shape[-1]), image.dtype if dtype is None else dtype)
+    out = call.empty((*image.shape[:first], *size, image.shape[-1]), result)
+    if kind == INTERP_NN:
+        image = convert(image, result)
+    if fill_value is not None:
+        fill_value = convert(convert(np.array(fill_value, np.float32), result), image.dtype).item()
     warp = _nearest if kind == INTERP_NN else _linear if len(size) == 2 else _linear_volume
     for picture, place in zip(image.reshape(-1, *image.shape[first:]), out.reshape(-1, *out.shape[first:]), strict=True):
         warp(picture, transform, fill_value, place)
@@ -248,11 +261,7 @@ def _gather(elements: Array, extents: Sequence[int], places: Sequence[Array]) ->
 def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
     positions = _positions(transform, _grid(out.shape[:-1]))
     places = [np.floor(position, out=position).astype(np.int64) for position in positions]
-    filling = None
-    if fill_value is not None:
-        filling = np.empty((), image.dtype)
-        store(np.asarray(fill_value), filling, truncate=True)
-    store(_gather(_elements(image, filling), image.shape[:-1], places), out)
+    np.copyto(out, _gather(_elements(image, fill_value), image.shape[:-1], places))
 
 
 def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
@@ -272,7 +281,7 @@ def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | No
         some = np.ascontiguousarray(image[:, :, first:last])
         border = (0.0 if fill_value is None else fill_value,) * 4
         mapped = cv2.warpAffine(some, shifted, out.shape[1::-1], flags=flags, borderMode=mode, borderValue=border)
-        store(mapped.reshape(*out.shape[:2], -1), out[:, :, first:last])
+        convert(mapped.reshape(*out.shape[:2], -1), out.dtype, out[:, :, first:last])
         first = last
 
 
@@ -319,4 +328,4 @@ def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: flo
                 weight = weight * (part if step else 1 - part)
             places = [place + step for place, step in zip(low, corner, strict=True)]
             total += weight[..., np.newaxis] * _gather(elements, image.shape[:-1], places)
-        store(total, target)
+        convert(total, target.dtype, target)

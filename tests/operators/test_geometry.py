@@ -98,7 +98,7 @@ class TestCropAndSlice:
 
         limited = call_of("crop", "HWC")(large, dtype=np.dtype(np.uint8))
 
-        assert limited.tolist() == [[[255, 0, 4]]]
+        assert limited.tolist() == [[[255, 0, 3]]]
 
 
 class TestPad:

@@ -138,7 +138,7 @@ def test_files(options: dict[str, Any], root: Path) -> None:
         *(
             {"out_of_bounds_policy": policy, "fill_value": fill, **window}
             for policy in ("pad", "trim_to_shape")
-            for fill in (9.5, -1.0)
+            for fill in (8.5, -1.0)
             for window in (
                 {"roi_start": [-1, 0], "roi_end": [2, 2]},
                 {"roi_start": [3, 3], "roi_end": [5, 8]},
