@@ -40,7 +40,10 @@ _MOST_DECODINGS = 24
 # TurboJPEG's message for sampling factors that it has no name for; OpenCV's libjpeg decodes them.
 _UNNAMED_SAMPLING = "subsampling"
 
-#: Samples counted per pixel, for any output type. Decoders temporarily need up to three times as much.
+#: Compressions of TIFF that OpenCV decodes: none, fax, LZW, JPEG, Deflate and PackBits.
+_OPENCV_COMPRESSIONS = frozenset({1, 2, 3, 4, 5, 7, 8, 32773, 32946})
+#: Samples counted per pixel, for any output type; those of the file if it has more. Decoders temporarily need
+#: up to three times as much.
 _PIXEL_SAMPLES = 3
 #: Bits of a sample that are decoded to eight.
 _MOST_BITS = 16
@@ -85,7 +88,8 @@ def decode_image(
 
     `output_type` selects the channels. RGB, BGR and YCbCr have three: gray is repeated, and alpha is dropped without
     blending. GRAY has one. ANY_DATA keeps those of the file: 1 for gray, 3 for color, palettes and CMYK, 4 for color with
-    alpha. Alpha with gray is dropped, as is a color or palette entry declared transparent. YCbCr is converted from RGB by
+    alpha, and all bands of a TIFF that has others, of which RGB takes the first three. Alpha with gray is dropped, as is a
+    color or palette entry declared transparent. YCbCr is converted from RGB by
     ITU-R BT.601, limited range. Of several frames or pages the first is decoded.
 
     Args:
@@ -139,7 +143,7 @@ def decode_image(
 
     if facts.format == "jpeg":
         pixels = _decode_jpeg(encoded, facts, facts.header, decoded_type, into, fast_idct)
-    elif dtype is None:
+    elif dtype is None and (facts.plain_tiff is None or not facts.plain_tiff.has_bands):
         pixels = _decode_with_opencv(encoded, facts, facts.header, decoded_type, into)
     else:
         pixels = _decode_any_depth(encoded, facts, facts.header, decoded_type)
@@ -276,6 +280,8 @@ def _decode_with_opencv(
     """Decode any format to eight bits in stored orientation; return `into` if the pixels were written there."""
     pixels = _opencv_pixels(encoded, facts, header, output_type)
     if pixels is None:
+        if facts.plain_tiff is not None and facts.plain_tiff.compression not in _OPENCV_COMPRESSIONS:
+            return _decode_any_depth(encoded, facts, header, output_type)
         raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
@@ -292,7 +298,7 @@ def _decode_any_depth(
     # OpenCV refuses to make gray of floating-point samples, and mixes up planes of more than eight bits.
     to_gray = facts.format == "tiff" and output_type == GRAY and header.channels >= 3
     decoded_type = RGB if to_gray else output_type
-    by_opencv = plain is None or not plain.is_planar or facts.bits <= 8
+    by_opencv = plain is None or not (plain.has_bands or (plain.is_planar and facts.bits > 8))
     pixels = _opencv_pixels(encoded, facts, header, decoded_type, any_depth=True) if by_opencv else None
     if pixels is not None:
         pixels = _in_order(pixels, decoded_type, None)
@@ -317,7 +323,7 @@ def _opencv_pixels(
 ) -> NDArray[Any] | None:
     """Return pixels in OpenCV's order of channels; None if OpenCV cannot decode the file."""
     cv2 = _extra("cv2")
-    if output_type == GRAY or (output_type == ANY_DATA and header.channels <= 2):
+    if output_type == GRAY or (output_type == ANY_DATA and header.channels == 1):
         flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     elif output_type == ANY_DATA and header.channels == 4:
         flags = cv2.IMREAD_UNCHANGED
@@ -352,17 +358,18 @@ def _in_order(pixels: NDArray[Any], output_type: DALIImageType, into: NDArray[An
 def _decode_plain_tiff(
     encoded: NDArray[np.uint8], facts: FileFacts, plain: PlainTiff, header: ImageHeader, output_type: DALIImageType
 ) -> NDArray[Any]:
-    """Decode a TIFF of RGB or gray that OpenCV does not support: another compression, or planes of more than 8 bits."""
-    imagecodecs = optional("imagecodecs", f"decoding a TIFF with compression {plain.compression}", "formats")
+    """Decode a TIFF that OpenCV does not support: with bands, another compression, or planes of more than 8 bits."""
+    kind = f"{header.channels} channels" if plain.has_bands else f"compression {plain.compression}"
+    imagecodecs = optional("imagecodecs", f"decoding a TIFF with {kind}", "formats")
     try:
         pixels: NDArray[Any] = imagecodecs.tiff_decode(encoded)
-    except (RuntimeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise _error(encoded, facts, f"libtiff says: {error}") from None
     if plain.is_planar:
         pixels = np.moveaxis(pixels, 0, -1)
     pixels = pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
     if output_type == ANY_DATA:
-        return np.ascontiguousarray(pixels[:, :, : 1 if header.channels <= 2 else header.channels])
+        return np.ascontiguousarray(pixels[:, :, : header.channels])
     if header.channels <= 2:
         return np.ascontiguousarray(np.repeat(pixels[:, :, :1], 1 if output_type == GRAY else 3, axis=2))
     return np.ascontiguousarray(pixels[:, :, 2::-1] if output_type == BGR else pixels[:, :, :3])
@@ -408,8 +415,7 @@ def _turn_upright(pixels: NDArray[Any], orientation: int, out: NDArray[Any]) -> 
 
 
 def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: bool) -> tuple[int, int, int]:
-    of_file = 1 if header.channels == 2 else header.channels
-    channels = of_file if output_type == ANY_DATA else 1 if output_type == GRAY else 3
+    channels = header.channels if output_type == ANY_DATA else 1 if output_type == GRAY else 3
     if adjust_orientation and header.orientation >= 5:
         return header.width, header.height, channels
     return header.height, header.width, channels
@@ -417,7 +423,7 @@ def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: 
 
 def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int, itemsize: int) -> None:
     """Check the declared size before allocating memory, because a small file can declare any size."""
-    nbytes = header.height * header.width * _PIXEL_SAMPLES * itemsize
+    nbytes = header.height * header.width * max(_PIXEL_SAMPLES, header.channels) * itemsize
     if nbytes > limit_bytes:
         raise _error(
             encoded,

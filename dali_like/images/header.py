@@ -29,7 +29,8 @@ class ImageHeader(NamedTuple):
         format: "jpeg", "jpeg 2000", "png", "webp", "bmp", "pnm" or "tiff".
         height: in pixels, as stored, before orientation.
         width: likewise.
-        channels: 1 gray, 2 gray with alpha, 3 color, 4 color with alpha. Palettes and CMYK count as color.
+        channels: 1 gray, 3 color, 4 color with alpha; or the number of bands of a TIFF. Palettes and CMYK count as color.
+            Alpha of gray does not count.
         orientation: EXIF or TIFF orientation, 1 to 8; 1 (upright) if there is none.
     """
 
@@ -41,15 +42,17 @@ class ImageHeader(NamedTuple):
 
 
 class PlainTiff(NamedTuple):
-    """A TIFF whose samples are those of gray or RGB.
+    """A TIFF whose samples are those of gray or RGB, or further bands.
 
     Attributes:
         compression: the number of the method.
         is_planar: whether each channel is stored by itself.
+        has_bands: whether there are other channels than gray, RGB and alpha, as in images of satellites.
     """
 
     compression: int
     is_planar: bool
+    has_bands: bool
 
 
 class FileFacts(NamedTuple):
@@ -183,7 +186,7 @@ def _jpeg_facts(data: memoryview) -> FileFacts:
     return FileFacts("jpeg")
 
 
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by color type
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 1, 6: 4}  # by color type
 
 
 def _png_facts(data: memoryview) -> FileFacts:
@@ -234,6 +237,7 @@ def _webp_facts(data: memoryview) -> FileFacts:
 _JP2_SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 _CODESTREAM = b"\xff\x4f\xff\x51"  # start of codestream, and the marker of the image size
 _TILE_PART = 0xFF90
+_JPEG_2000_CHANNELS = {1: 1, 2: 1, 3: 3}  # by components; others: color with alpha
 
 
 def _boxes(data: memoryview, position: int, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -266,7 +270,7 @@ def _jpeg_2000_facts(data: memoryview) -> FileFacts:
         right, bottom, left, top = struct.unpack_from(">4I", data, start + 8)
         (components,) = struct.unpack_from(">H", data, start + 40)
         channels = palette_channels or components
-        header = ImageHeader("jpeg 2000", bottom - top, right - left, min(channels, 4), 1)
+        header = ImageHeader("jpeg 2000", bottom - top, right - left, _JPEG_2000_CHANNELS.get(channels, 4), 1)
         needs_bytes = max(needs_bytes, _codestream_end(data, start))
     except struct.error:
         return FileFacts("jpeg 2000", needs_bytes=max(needs_bytes, start + 42))
@@ -371,10 +375,18 @@ _TIFF_LAYOUTS = {42: _TiffLayout("4xI", "H", "HHI", "I"), 43: _TiffLayout("8xQ",
 _TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and BigTIFF's LONG8
 _WIDTH, _LENGTH, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 258, 262, 274, 277, 338
 _COMPRESSION, _PLANES, _SEPARATE_PLANES = 259, 284, 2
-_PLAIN_TIFFS = (1, 2)  # photometric interpretation: black is 0, RGB
 _SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
-_CMYK = 5
-_TIFF_COLORS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
+_WHITE_IS_ZERO, _BLACK_IS_ZERO, _RGB, _CMYK = 0, 1, 2, 5
+_PLAIN_TIFFS = (_BLACK_IS_ZERO, _RGB)
+_TIFF_COLORS = {
+    _WHITE_IS_ZERO: 1,
+    _BLACK_IS_ZERO: 1,
+    _RGB: 3,
+    3: 3,
+    _CMYK: 3,
+    6: 3,
+    8: 3,
+}  # channels by photometric interpretation
 _UNASSOCIATED_ALPHA, _ASSOCIATED_ALPHA = 2, 1
 
 
@@ -437,9 +449,16 @@ def _tiff_facts(data: memoryview) -> FileFacts:
     height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
     photometric = first(_PHOTOMETRIC, -1)
     colors = _TIFF_COLORS.get(photometric, min(samples, 3))
-    alpha = samples > colors and photometric != _CMYK
+    has_gray_alpha = samples == 2 and first(_EXTRA_SAMPLES, 0) in (_ASSOCIATED_ALPHA, _UNASSOCIATED_ALPHA)
+    has_bands = samples > (4 if photometric == _RGB else 1) and not has_gray_alpha
+    if photometric in _PLAIN_TIFFS and has_bands:
+        channels = samples
+    elif photometric == _WHITE_IS_ZERO and has_bands:
+        return FileFacts("tiff", problem=f"{samples} channels of which 0 is white", needs_bytes=needs_bytes)
+    else:
+        channels = 4 if colors == 3 and samples > 3 and photometric != _CMYK else colors
     orientation = _exif_orientation(data)
-    header = ImageHeader("tiff", height, width, colors + alpha, orientation) if height and width else None
+    header = ImageHeader("tiff", height, width, channels, orientation) if height and width else None
 
     # OpenCV rotates every TIFF according to its tag and blends colors with unassociated alpha; DALI does neither.
     patches = []
@@ -451,5 +470,5 @@ def _tiff_facts(data: memoryview) -> FileFacts:
     bits = first(_BITS, 1)
     plain = None
     if photometric in _PLAIN_TIFFS:
-        plain = PlainTiff(first(_COMPRESSION, 1), first(_PLANES, 1) == _SEPARATE_PLANES and samples > 1)
+        plain = PlainTiff(first(_COMPRESSION, 1), first(_PLANES, 1) == _SEPARATE_PLANES and samples > 1, has_bands)
     return FileFacts("tiff", header, needs_bytes, patches=tuple(patches), bits=bits, plain_tiff=plain)

@@ -227,7 +227,7 @@ def peek_image_shape(
     if header is None:
         decode_image(data)  # raises the reason
         raise DecodeError("the header of the image is damaged")
-    return np.array([header.height, header.width, 1 if header.channels == 2 else header.channels], dtype)
+    return np.array([header.height, header.width, header.channels], dtype)
 
 
 @operator(module="decoders", name="numpy")

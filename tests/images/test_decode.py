@@ -265,7 +265,7 @@ class TestHeader:
         [
             ("jpeg_gray", ImageHeader("jpeg", HEIGHT, WIDTH, 1, 1)),
             ("jpeg_cmyk", ImageHeader("jpeg", HEIGHT, WIDTH, 3, 1)),
-            ("png_gray_alpha", ImageHeader("png", HEIGHT, WIDTH, 2, 1)),
+            ("png_gray_alpha", ImageHeader("png", HEIGHT, WIDTH, 1, 1)),
             ("png_palette_alpha", ImageHeader("png", HEIGHT, WIDTH, 3, 1)),
             ("webp_lossy_alpha", ImageHeader("webp", HEIGHT, WIDTH, 4, 1)),
             ("bmp_palette", ImageHeader("bmp", HEIGHT, WIDTH, 3, 1)),

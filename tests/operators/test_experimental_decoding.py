@@ -111,6 +111,19 @@ class TestTiffsThatOpenCvLacks:
         with pytest.raises(MissingExtraError, match="TIFF with compression 1 needs imagecodecs: pip install"):
             run(lambda data: decoders.image(data, dtype=types.UINT16), [self.FILE])
 
+    def test_with_bands_need_it_too_and_their_shape_has_all_of_them(self, monkeypatch):
+        file = as_file(with_tifffile(np.zeros((4, 5, 6), np.uint8), photometric="minisblack", planarconfig="contig"))
+        ((shapes,),) = run(fn.peek_image_shape, [file])
+        assert tuple(shapes[0]) == (4, 5, 6)
+        monkeypatch.setitem(__import__("sys").modules, "imagecodecs", None)
+        with pytest.raises(MissingExtraError, match="TIFF with 6 channels needs imagecodecs: pip install"):
+            run(fn.decoders.image, [file])
+
+    def test_with_inverted_bands_are_refused(self):
+        file = as_file(with_tifffile(np.zeros((4, 5, 3), np.uint8), photometric="miniswhite", planarconfig="contig"))
+        with pytest.raises(DecodeError, match="3 channels of which 0 is white"):
+            run(fn.decoders.image, [file])
+
     @pytest.mark.parametrize("output_type", [types.RGB, types.BGR, types.ANY_DATA])
     def test_with_it(self, output_type):
         pytest.importorskip("imagecodecs")

@@ -9,6 +9,8 @@ Pixels are the same, except for these:
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,9 @@ pytest.importorskip("nvidia.dali")
 pytest.importorskip("simplejpeg")
 pytest.importorskip("skimage")
 
+from dali_like.errors import DecodeError
+from dali_like.images.decode import decode_image
+from dali_like.types import ANY_DATA, RGB
 from tests.image_files import FILES, FLOAT_FILES, ORIENTED_FILES, RGB_PIXELS, as_file, image_file, with_tifffile
 from tests.parity.conftest import OURS
 from tests.parity.operators import compare, error_of, outputs
@@ -71,6 +76,76 @@ def test_types_and_color_formats(color, is_rounded, dali):
         for name, sample, same in zip(names, one.samples, other.samples, strict=True):
             assert (sample.dtype, sample.shape) == (same.dtype, same.shape), (name, dtype)
             assert np.abs(sample.astype(float) - same).max() <= bound * 1.01, (name, dtype)
+
+
+def bands(count, dtype):
+    """An image with so many channels."""
+    return (np.arange(11 * 13 * count).reshape(11, 13, count) * 7 % np.iinfo(dtype).max).astype(dtype)
+
+
+BANDS = [(count, dtype) for count in (2, 3, 4, 5, 6, 8) for dtype in (np.uint8, np.uint16)]
+
+
+def tiff_of_bands(count, dtype, **options):
+    return as_file(with_tifffile(bands(count, dtype), photometric="minisblack", planarconfig="contig", **options))
+
+
+@pytest.mark.parametrize("color", ["RGB", "BGR", "GRAY", "ANY_DATA"])
+def test_tiffs_with_other_channels_than_those_of_colors(color, dali):
+    """With two of them, only ANY_DATA is compared: DALI makes blue of memory that it has not written."""
+    files = [tiff_of_bands(*each) for each in BANDS if color == "ANY_DATA" or each[0] > 2]
+
+    def define(library, data):
+        types = library.types
+        return [
+            *(
+                library.fn.experimental.decoders.image(data, output_type=getattr(types, color), dtype=getattr(types, dtype))
+                for dtype in ("UINT8", "UINT16")
+            ),
+            library.fn.experimental.peek_image_shape(data, image_type=getattr(types, color)),
+            library.fn.peek_image_shape(data),
+        ]
+
+    ours, theirs = (outputs(library, define, [files]) for library in (OURS, dali))
+
+    for one, other in zip(ours, theirs, strict=True):
+        for sample, same in zip(one.samples, other.samples, strict=True):
+            np.testing.assert_array_equal(sample, same)
+
+
+@pytest.mark.parametrize("color", ["RGB", "GRAY", "ANY_DATA"])
+def test_tiffs_with_other_channels_by_decoders_image(color, dali):
+    files = [tiff_of_bands(count, np.uint8, compression=each) for count in (5, 8) for each in (None, "zlib", "zstd")]
+
+    def define(library, data):
+        return [library.fn.decoders.image(data, output_type=getattr(library.types, color))]
+
+    compare(dali, define, [files], bound=1 if color == "GRAY" else 0)
+
+
+@pytest.mark.parametrize(("count", "dtype"), BANDS)
+def test_planes_of_a_tiff_are_its_channels(count, dtype):
+    """DALI fails, or mixes them up."""
+    stored = bands(count, dtype)
+    file = as_file(
+        with_tifffile(np.ascontiguousarray(stored.transpose(2, 0, 1)), photometric="minisblack", planarconfig="separate")
+    )
+
+    np.testing.assert_array_equal(decode_image(file, ANY_DATA, dtype=np.dtype(dtype)), stored)
+    colors = stored[:, :, :3] if count > 2 else np.repeat(stored[:, :, :1], 3, axis=2)
+    np.testing.assert_array_equal(decode_image(file, RGB, dtype=np.dtype(dtype)), colors)
+    assert decode_image(file, ANY_DATA).shape == stored.shape
+
+
+def test_damaged_tiffs_raise_nothing_but_decode_error():
+    """imagecodecs, which decodes what OpenCV does not, has exceptions of its own."""
+    rng = np.random.default_rng(0)
+    for file in (tiff_of_bands(5, np.uint16), as_file(with_tifffile(RGB_PIXELS[:9, :9]))):
+        for _ in range(1500):
+            damaged = file.copy()
+            damaged[rng.integers(len(file))] = rng.integers(256)
+            with contextlib.suppress(DecodeError):
+                decode_image(damaged, RGB, dtype=np.dtype(np.uint16))
 
 
 ORIENTED = [as_file(ORIENTED_FILES[kind](i)) for kind in ("jpeg", "png", "tiff_rgb_16") for i in (1, 2, 5, 6)]
