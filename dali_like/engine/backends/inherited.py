@@ -1,5 +1,7 @@
 """Primitives of `multiprocessing` in sources: counters, locks, queues and pipes that spawned workers share with the program.
 
+Tensors of PyTorch in shared memory count as such primitives, see `dali_like.engine.backends.inherited_tensors`.
+
 Runs in the main process (pickling) and in workers. `multiprocessing` pickles such objects only while it starts a process,
 because their descriptors cannot go into a pickle. This module simulates such a start. The descriptors travel to the
 forkserver with the source bundle, which keeps them as long as the sources live, and workers inherit them. The pickle names
@@ -18,7 +20,7 @@ import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -90,6 +92,11 @@ class InheritedObjects:
         self._semaphores = synchronize.SemLock
         self._memories = (shared_memory.SharedMemory, shared_memory.ShareableList)
         self._tracker: Any = resource_tracker._resource_tracker
+        self._of_tensors: Mapping[type, Callable[[Any], Any]] = {}
+        if "torch.multiprocessing.reductions" in sys.modules:
+            from dali_like.engine.backends.inherited_tensors import REDUCERS  # noqa: PLC0415  # imports PyTorch
+
+            self._of_tensors = REDUCERS
 
     def __enter__(self) -> InheritedObjects:
         self._outer = self._context.get_spawning_popen()
@@ -104,7 +111,7 @@ class InheritedObjects:
     def duplicate_for_child(self, fd: int) -> _File:
         """Add a descriptor to `descriptors`, and return its name in the pickle."""
         file = _File.of(fd)
-        if file not in self.descriptors:
+        if self._for_spawned and file not in self.descriptors:
             self.descriptors[file] = Descriptor(os.dup(fd))
         return file
 
@@ -119,6 +126,8 @@ class InheritedObjects:
         if isinstance(value, self._memories) and self._tracker._fd is not None:
             tracker = _Inherited(self.duplicate_for_child(self._tracker._fd))
             return _attach, (tracker, *value.__reduce__()[:2])
+        if (of_tensor := self._of_tensors.get(type(value))) is not None:
+            return of_tensor(value)
         reducer = self._reducers.get(type(value))
         if reducer is None or reducer.__module__ not in _MODULES:
             return NotImplemented
