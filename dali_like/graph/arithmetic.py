@@ -362,8 +362,7 @@ def _node(name: str, symbol: str, operand: Any) -> DataNode:
     try:
         if isinstance(operand, Constant):
             return constant_node(operand)
-        dtype = operand.dtype if isinstance(operand, np.generic) else None
-        return constant_node(Constant(operand, dtype))
+        return constant_node(Constant(operand))
     except DaliLikeError as error:
         raise type(error)(f"{name}: {error}") from None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -53,8 +54,10 @@ class Constant(Expression):
 
     Args:
         value: a number, a one-dimensional list or tuple of numbers, or an array.
-        dtype: of the samples. By default Python's numbers become INT32, FLOAT or BOOL, and NumPy's 64-bit types become
-            32-bit, as in DALI; other arrays keep theirs.
+        dtype: of the samples. By default Python's numbers become INT32, FLOAT or BOOL. As in DALI, NumPy's 64-bit types
+            become 32-bit, unless the value is a single number without shape, layout and device. Arrays whose numbers do
+            not fit into 32 bits keep their type; DALI changes the numbers. If an integer `dtype` is given, such single
+            numbers are truncated, and others rounded.
         shape: of each sample. A number fills it; other values must have as many elements.
         layout: a letter for each dimension.
         device: where the data is wanted: "cpu" (the default) or "gpu".
@@ -90,10 +93,17 @@ class Constant(Expression):
         if device not in (None, "cpu", "gpu"):
             raise DeviceError(f'device={device!r} is not a device; pass "cpu" or "gpu"')
         array = _array_of_numbers(value)
+        is_single = not array.ndim and shape is layout is device is None  # for DALI another class of constants
+        is_own = isinstance(value, (np.generic, np.ndarray))  # the type is a choice, and not that of all Python's numbers
         if dtype is not None:
-            array = _convert(array, numpy_dtype(to_dali_type(dtype)))
-        elif isinstance(value, _PLAIN):
-            array = _convert(array, _SHORT_TYPES.get(array.dtype, array.dtype))
+            array = _convert(array, numpy_dtype(to_dali_type(dtype)), "pass a wider dtype=", truncate=is_single)
+        elif isinstance(value, _PLAIN) and not (is_own and is_single):
+            short = _SHORT_TYPES.get(array.dtype, array.dtype)
+            if not is_own or _fits(array, short):
+                wide = to_dali_type(array.dtype).name
+                array = _convert(
+                    array, short, f"pass a wider dtype=, as in types.Constant({reprlib.repr(value)}, types.{wide})"
+                )
         if shape is not None:
             array = _reshape(array, shape)
         self.array = np.array(array, order="C")
@@ -146,7 +156,7 @@ class Constant(Expression):
 
     def cast(self, dtype: Any) -> Constant:
         """Return the same value with another dtype."""
-        return Constant(self.array, dtype, layout=self.layout)
+        return Constant(self.array, dtype, layout=self.layout or None)
 
     # Each returns the same value with another dtype.
     bool = _caster(BOOL)
@@ -206,14 +216,21 @@ def _array_of_numbers(value: Any) -> NDArray[Any]:
     return array.astype(numpy_dtype(to_dali_type(array.dtype)), copy=False)
 
 
-def _convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _convert(array: NDArray[Any], dtype: np.dtype[Any], advice: str, *, truncate: bool = False) -> NDArray[Any]:
     """Return the array with another dtype. Numbers may be rounded, but must not wrap around or become infinite."""
-    if dtype.kind != "b":
-        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-        numbers = array[np.isfinite(array)] if dtype.kind == "f" else array
-        if numbers.size and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
-            raise ArgumentError(f"{array!r} does not fit into {to_dali_type(dtype)}; pass a wider dtype=")
+    if array.dtype.kind == "f" and dtype.kind in "iu":  # halves are rounded away from zero
+        array = np.trunc(array if truncate else array + np.copysign(np.nextafter(0.5, 0), array))
+    if not _fits(array, dtype):
+        raise ArgumentError(f"{reprlib.repr(array.tolist())} does not fit into {to_dali_type(dtype).name}; {advice}")
     return array.astype(dtype)
+
+
+def _fits(array: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    if dtype.kind == "b":
+        return True
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    numbers = array[np.isfinite(array)] if dtype.kind == "f" else array
+    return not numbers.size or bool(limits.min <= numbers.min() and numbers.max() <= limits.max)
 
 
 def _reshape(array: NDArray[Any], shape: Any) -> NDArray[Any]:

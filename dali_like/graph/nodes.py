@@ -431,7 +431,7 @@ def _output_node(index: int, output: Any) -> DataNode:
             "with several outputs one by one, with a star (*) in front"
         )
     try:
-        return constant_node(Constant(output))
+        return constant_node(Constant(output, device="cpu"))
     except ArgumentTypeError as error:
         raise DefinitionError(
             f"Illegal output type. The output {index} is a `{type(output).__qualname__}`. Allowed are DataNodes, numbers, "

@@ -93,7 +93,7 @@ class TestAllPairsOfTypes:
                 for name in allowed(dtype, kind):
                     if name not in COMPARISONS or comparable(dtype, kind):
                         results[f"{name} {i} node first"] = binary(library, name, a, value)
-                        if not isinstance(value, np.generic):
+                        if not isinstance(value, (np.generic, np.ndarray)):
                             results[f"{name} {i} node last"] = binary(library, name, value, divisor if name == "//" else a)
             return results
 
@@ -158,6 +158,9 @@ def constants(library):
     ]
     yield from [(library.types.ScalarConstant(7, library.types.UINT64), np.dtype(np.uint64))]
     yield from [(library.types.Constant([5]), of_int), (library.types.Constant(np.float32([1.5])), of_float), ([2], of_int)]
+    of_int64 = np.dtype(np.int64)
+    yield from [(library.types.Constant(np.int64(6)), of_int64), (library.types.Constant(np.array(6)), of_int64)]
+    yield from [(np.array(4), of_int64), (np.array([4]), of_int), (library.types.Constant(np.array([4])), of_int)]
 
 
 SHAPES = [(), (1,), (3,), (2, 3), (2, 1), (1, 3), (1, 1), (4, 2, 3), (4, 1, 1), (0,), (0, 3), (2, 0), (0, 2, 3)]

@@ -306,7 +306,10 @@ def test_constants_are_the_same(value: Any) -> None:
         {"value": np.array([1, 2]), "dtype": "FLOAT16"},
         {"value": 2, "device": "cpu"},
         {"value": [1, 2], "name": "numbers"},
-        {"value": 2.5, "dtype": "INT32"},
+        *[{"value": value, "dtype": "INT32"} for value in (2.5, 2.6, -2.6, np.float64(2.6), [2.5, 2.6, -2.5])],
+        *[{"value": value, "dtype": "INT32", "device": "cpu"} for value in (2.5, 2.6, -2.6, np.array([2.5, -2.6]))],
+        *[{"value": value} for value in (np.int64(5), np.array(5), np.array([5]), np.float32(5), np.uint64(7))],
+        *[{"value": value, "device": "cpu"} for value in (np.int64(5), np.array(5), np.array([5.5]), np.uint64(7))],
     ],
     ids=str,
 )
@@ -765,9 +768,7 @@ def test_a_pipeline_becomes_another_alike() -> None:
 # Where dali_like differs on purpose
 
 
-@pytest.mark.parametrize(
-    ("value", "theirs"), [(2**31, -(2**31)), (2**40, 0), (np.array(2**32 + 7), 7), (1e300, float("inf"))]
-)
+@pytest.mark.parametrize(("value", "theirs"), [(2**31, -(2**31)), (2**40, 0), ([2**32 + 7], [7]), (1e300, float("inf"))])
 def test_constants_that_do_not_fit_are_refused(value: Any, theirs: Any) -> None:
     """DALI delivers other numbers."""
 

@@ -537,6 +537,10 @@ def _array_of(data: Any) -> NDArray[Any]:
     return array.astype(short.get(array.dtype.kind, array.dtype)) if is_plain else array
 
 
+def _is_plain_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
 def _list_of(tensors: Any, dtype: Any, layout: str | None) -> TensorListCPU:
     if isinstance(tensors, Batch):
         tensors = tensors._list
@@ -544,7 +548,7 @@ def _list_of(tensors: Any, dtype: Any, layout: str | None) -> TensorListCPU:
         tensors = tensors.tolist()
     if hasattr(tensors, "as_cpu"):
         tensors = tensors.as_cpu()
-    if isinstance(tensors, (list, tuple)) and tensors and all(isinstance(one, (bool, int, float)) for one in tensors):
+    if isinstance(tensors, (list, tuple)) and tensors and all(map(_is_plain_number, tensors)):
         tensors = _array_of(tensors)
     if isinstance(tensors, (list, tuple)):
         if not tensors and dtype is None:
