@@ -38,12 +38,14 @@ def audio(
     Args:
         data: encoded files, each a one-dimensional uint8 array.
         sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
-        quality: quality of resampling from 0, the fastest, to 100: "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
+        quality: quality of resampling from 0, the fastest, to 100. To a higher rate, a filter with 3 to 64 lobes; to a lower
+            one, "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
         downmix: return the mean of all channels, in one dimension.
         dtype: data type of the samples: FLOAT with values from -1 to 1, INT16 or INT32.
 
-    Without resampling, the result is DALI's. DALI resamples to a lower rate without a low-pass filter, so that frequencies
-    above half of the new rate turn up at others; soxr removes them. The rest differs by about a thousandth.
+    Without resampling, and at a higher rate, the result is DALI's. DALI resamples to a lower rate without a low-pass filter,
+    so that frequencies above half of the new rate turn up at others; soxr removes them. The rest differs by about a
+    thousandth.
 
     Returns:
         Samples of shape (frames, channels), or (frames,) with `downmix`; and their rate in Hz, a scalar of dtype FLOAT.

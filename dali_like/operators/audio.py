@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators import _sinc
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import PerSample, above, at_least, between, one_of_types
 from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio
+from dali_like.sources.readers.sinc_resampling import resample
 
 _FLOAT = np.dtype(np.float32)
 
@@ -37,12 +37,14 @@ def decode(
     Args:
         data: encoded files, each a one-dimensional uint8 array.
         sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
-        quality: quality of resampling from 0, the fastest, to 100: "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
+        quality: quality of resampling from 0, the fastest, to 100. To a higher rate, a filter with 3 to 64 lobes; to a lower
+            one, "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
         downmix: return the mean of all channels, in one dimension.
         dtype: data type of the samples: FLOAT with values from -1 to 1, INT16 or INT32.
 
-    Without resampling, the result is DALI's. DALI resamples to a lower rate without a low-pass filter, so that frequencies
-    above half of the new rate turn up at others; soxr removes them. The rest differs by about a thousandth.
+    Without resampling, and at a higher rate, the result is DALI's. DALI resamples to a lower rate without a low-pass filter,
+    so that frequencies above half of the new rate turn up at others; soxr removes them. The rest differs by about a
+    thousandth.
 
     Returns:
         Samples of shape (frames, channels), or (frames,) with `downmix`; and their rate in Hz, a scalar of dtype FLOAT.
@@ -113,7 +115,7 @@ def audio_resample(
         rates = (float(np.float32(given[0])), float(np.float32(given[1])))
         length = math.ceil(frames * rates[1] / rates[0])
     out = call.empty((length, *signal.shape[1:]), result)
-    resampled = _sinc.resample(values.reshape(frames, math.prod(signal.shape[1:])), *rates, length, quality)
+    resampled = resample(values.reshape(frames, math.prod(signal.shape[1:])), *rates, length, quality)
     if result.kind != "f":
         resampled *= np.float32(np.iinfo(result).max)
     convert(resampled.reshape(out.shape), result, out)

@@ -68,7 +68,8 @@ def test_resampling_keeps_what_both_rates_can_hold(quality: float, target: float
 
     if float(target).is_integer():
         [(back, _)] = decode(encoded(there, int(target), subtype="FLOAT"), sample_rate=16000.0, quality=quality)
-        np.testing.assert_allclose(back, sound, atol=2e-3)
+        # The filter of 3 lobes lets images of frequencies through.
+        np.testing.assert_allclose(back, sound, atol=2e-2 if quality == 0 else 2e-3)
 
 
 def test_rates_by_sample() -> None:

@@ -82,6 +82,21 @@ def test_resampling_of_what_both_rates_can_hold(rates: tuple[int, float], qualit
         assert power < (0.03 if quality == 0 else 2e-3)
 
 
+@pytest.mark.parametrize("quality", [0.0, 50.0, 100.0])
+@pytest.mark.parametrize("rates", [(16000, 32000.0), (44100, 48000.0), (8000, 16000.5), (8000, 44100.0)], ids=str)
+def test_higher_rates_keep_the_highest_frequencies_of_the_file(rates: tuple[int, float], quality: float, dali: Any) -> None:
+    """DALI adds up positions in single precision, which moves them by thousandths of a sample."""
+    files = [encoded(audio(5000, channels), rates[0], subtype="FLOAT") for channels in (1, 2)]
+
+    compare(
+        dali,
+        lambda library, data: library.fn.decoders.audio(data, sample_rate=rates[1], quality=quality)[0],
+        [files],
+        bound=5e-3,
+        mean=5e-4,
+    )
+
+
 def test_dali_folds_high_frequencies_back_and_we_do_not(dali: Any) -> None:
     tone = np.sin(2 * np.pi * 9000 / 48000 * np.arange(48000)).astype(np.float32)
 

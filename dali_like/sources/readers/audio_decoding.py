@@ -1,7 +1,8 @@
-"""Decode audio with soundfile, mix channels, and resample with soxr, for ``fn.decoders.audio`` and ``fn.readers.nemo_asr``.
+"""Decode audio with soundfile, mix channels, and resample, for ``fn.decoders.audio`` and ``fn.readers.nemo_asr``.
 
-Without resampling, samples are DALI's. With it, signals below half of both sample rates differ by a thousandth of their
-power. Above half of the target rate, DALI folds frequencies back into the signal; soxr removes them.
+Without resampling, samples are DALI's. At a higher rate, they come from DALI's filter, because soxr would damp the
+highest frequencies of the file. At a lower rate, DALI folds frequencies above half of it back into the signal; soxr removes
+them. The rest differs by a thousandth of its power.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import DecodeError
+from dali_like.sources.readers.sinc_resampling import resample
 
 __all__ = ["AudioOptions", "DecodedAudio", "decode_audio"]
 
@@ -116,6 +118,10 @@ def _resampled(samples: Array, rate: float, options: AudioOptions) -> Array:
     count = math.ceil(len(samples) * options.sample_rate / rate)
     if not count:
         return samples[:0]
+    if options.sample_rate > rate:
+        return resample(samples.reshape(len(samples), -1), rate, options.sample_rate, count, options.quality).reshape(
+            count, *samples.shape[1:]
+        )
     soxr = optional("soxr", "Resampling audio", "audio")
     name = "MQ" if options.quality < 50 else "HQ" if options.quality < 75 else "VHQ"
     made: Array = soxr.resample(samples, rate, options.sample_rate, quality=name)

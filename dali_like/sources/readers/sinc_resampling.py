@@ -21,6 +21,8 @@ _Integers = NDArray[np.int64]
 _ENTRIES_PER_LOBE = 32
 #: Ratios of sample rates with more different weights than this are not cached: 44,100 to 16,000 Hz has 160.
 _MOST_PHASES = 1024
+#: Longest period, in frames of input or result, that is resampled as a whole: 160 frames at 48,000 Hz are 147 at 44,100 Hz.
+_MOST_OF_PERIOD = 512
 #: Frames per step: their weights and inputs stay in the cache of the CPU.
 _BLOCK = 2048
 
@@ -39,12 +41,47 @@ def resample(signal: _Floats, rate_in: float, rate_out: float, length: int, qual
     if not out.size:
         return out
     padded = np.pad(signal, ((lobes, lobes + 1), (0, 0)))
+    step = Fraction(rate_in) / Fraction(rate_out)
+    if max(step.numerator, step.denominator) <= _MOST_OF_PERIOD:
+        _resample_periods(padded, step, lobes, out)
+        return out
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * lobes, axis=0)
     for begin in range(0, length, _BLOCK):
         frames = np.arange(begin, min(begin + _BLOCK, length))
         first, weights = _weights(frames, rate_in, rate_out, lobes)
         np.einsum("fcw,fw->fc", windows[first + lobes], weights, out=out[frames[0] : frames[-1] + 1])
     return out
+
+
+def _resample_periods(padded: _Floats, step: Fraction, lobes: int, out: _Floats) -> None:
+    """Resample a signal whose sample rates have a small ratio, by a product of matrices for some periods of it at a time.
+
+    Args:
+        padded: the signal, with zeros before and after it.
+        step: ratio of the rates.
+        lobes: of the filter.
+        out: memory for the result.
+    """
+    weights = _weights_of_period(step, lobes)
+    size = weights.shape[1]
+    num_periods = -(-len(out) // step.denominator)
+    padded = np.pad(padded, ((0, max(0, num_periods * step.numerator + size - len(padded))), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, size, axis=0)[:: step.numerator]
+    for channel in range(out.shape[1]):
+        for begin in range(0, num_periods, together := max(1, _BLOCK // step.denominator)):
+            part = out[begin * step.denominator : (begin + together) * step.denominator, channel]
+            part[:] = (windows[begin : begin + together, channel] @ weights.T).reshape(-1)[: len(part)]
+
+
+@functools.lru_cache(16)
+def _weights_of_period(step: Fraction, lobes: int) -> _Floats:
+    """Return the weights of the inputs of a period, of shape (frames of result, frames of input and filter)."""
+    first, weights = _phases(step, lobes)
+    first = first + lobes
+    rows = np.zeros((step.denominator, int(first[-1]) + 2 * lobes), np.float32)
+    for row, begin, values in zip(rows, first.tolist(), weights, strict=True):
+        row[begin : begin + 2 * lobes] = values
+    return rows
 
 
 def _weights(frames: _Integers, rate_in: float, rate_out: float, lobes: int) -> tuple[_Integers, _Floats]:
@@ -65,13 +102,18 @@ def _phases(step: Fraction, lobes: int) -> tuple[_Integers, _Floats]:
 
 def _weights_at(positions: NDArray[np.float64], lobes: int) -> tuple[_Integers, _Floats]:
     first = np.ceil(positions) - lobes
-    distances = (first - positions)[:, np.newaxis] + np.arange(2 * lobes)
-    return first.astype(np.int64), np.interp(distances, *_table(lobes)).astype(np.float32)
+    # Weights of a frame are entries of the table at distances of a lobe, so their places between two entries are equal.
+    entries = (first - positions + lobes) * _ENTRIES_PER_LOBE
+    numbers = np.clip(np.floor(entries).astype(np.int64), 0, _ENTRIES_PER_LOBE - 1)
+    table = _table(lobes)
+    lower = table[numbers]
+    weights = lower + (entries - numbers)[:, np.newaxis] * (table[numbers + 1] - lower)
+    return first.astype(np.int64), weights.astype(np.float32)
 
 
 @functools.lru_cache(16)
-def _table(lobes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return distances and weights."""
+def _table(lobes: int) -> NDArray[np.float64]:
+    """Return the weights at distances of lobes, in columns, and at places between two lobes, in rows."""
     entries = np.arange(-_ENTRIES_PER_LOBE * lobes, _ENTRIES_PER_LOBE * lobes + 1)
-    distances = entries / _ENTRIES_PER_LOBE
-    return distances, np.sinc(distances) * 0.5 * (1 + np.cos(2 * np.pi * entries / len(entries)))
+    table = np.sinc(entries / _ENTRIES_PER_LOBE) * 0.5 * (1 + np.cos(2 * np.pi * entries / len(entries)))
+    return np.stack([table[row::_ENTRIES_PER_LOBE][: 2 * lobes] for row in range(_ENTRIES_PER_LOBE + 1)])
