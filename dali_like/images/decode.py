@@ -20,7 +20,16 @@ import numpy as np
 from dali_like.common.extras import optional
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleTypeError
-from dali_like.images.header import FileFacts, ImageHeader, PlainTiff, file_facts, jpeg_blocks, jpeg_is_complete
+from dali_like.images.header import (
+    FileFacts,
+    ImageHeader,
+    PlainTiff,
+    file_facts,
+    has_more_scans,
+    jpeg_blocks,
+    jpeg_is_complete,
+    most_scans,
+)
 from dali_like.images.jpeg_repairs import without_irregularity
 from dali_like.images.value_ranges import bands, gray_of, in_range_of
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
@@ -162,8 +171,10 @@ def decode_image(
 def may_be_decoded_smaller(encoded: NDArray[np.uint8], factor: int, limit_bytes: int) -> bool:
     """Return whether the limit allows decoding a JPEG at this divisor. Only JPEGs with sequential rows save memory."""
     header = read_header(encoded)
+    if header is None or has_more_scans(encoded.data, most_scans(header.height, header.width)):
+        return False
     divisor = factor**2 if jpeg_blocks(encoded.data) is not None else 1
-    return header is not None and header.height * header.width * _PIXEL_SAMPLES // divisor <= limit_bytes
+    return header.height * header.width * _PIXEL_SAMPLES // divisor <= limit_bytes
 
 
 def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int, out: NDArray[np.uint8]) -> bool:
@@ -431,6 +442,13 @@ def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeade
             f"its header declares {header.height}x{header.width} pixels, which take {nbytes >> 20} MiB; the limit for an "
             f"image is {limit_bytes >> 20} MiB. In a pipeline the limit is max_held_bytes / (py_num_workers + num_threads), "
             f"but at least {LEAST_IMAGE_LIMIT_BYTES >> 20} MiB. If the image is really so large, raise max_held_bytes",
+        )
+    if facts.format == "jpeg" and has_more_scans(encoded.data, scans := most_scans(header.height, header.width)):
+        raise _error(
+            encoded,
+            facts,
+            f"it has more than {scans} scans of {header.height}x{header.width} pixels, which would take very long. If it is "
+            "no attack, write it with fewer scans: jpegtran -copy all -progressive old.jpg > new.jpg",
         )
     if nbytes > _MUCH_BYTES and nbytes > (available := available_bytes()):
         raise OutOfMemoryError(

@@ -19,7 +19,21 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FileFacts", "ImageHeader", "JpegBlocks", "file_facts", "jpeg_blocks", "jpeg_is_complete"]
+__all__ = [
+    "FileFacts",
+    "ImageHeader",
+    "JpegBlocks",
+    "file_facts",
+    "has_more_scans",
+    "jpeg_blocks",
+    "jpeg_is_complete",
+    "most_scans",
+]
+
+#: Scans that any JPEG may have. Cameras and programs write about ten.
+_SCANS = 64
+#: Samples that all scans of a JPEG together may go through, which takes some ten seconds.
+_SAMPLES_OF_SCANS = 1 << 35
 
 
 class ImageHeader(NamedTuple):
@@ -143,7 +157,35 @@ def jpeg_blocks(data: memoryview) -> JpegBlocks | None:
     return None
 
 
+def most_scans(height: int, width: int) -> int:
+    """Return how many scans a JPEG of this size may have, so that a small file cannot take minutes."""
+    return max(_SCANS, _SAMPLES_OF_SCANS // max(1, height * width * 3))
+
+
+def has_more_scans(data: memoryview, most: int) -> bool:
+    """Return whether a JPEG has more scans than `most`: each one goes through all pixels, however short it is."""
+    if len(data) < most * _LEAST_SCAN_BYTES:
+        return False
+    encoded = bytes(data)
+    if encoded.count(b"\xff\xda") <= most:  # thumbnails and data behind the image may have these bytes, too
+        return False
+    scans, position = 0, 2
+    while scans <= most and (found := _JPEG_MARKER.search(encoded, position)):
+        marker, position = encoded[found.end() - 1], found.end()
+        if marker == _JPEG_END:
+            return False
+        scans += marker == _JPEG_SCAN
+        if marker not in _JPEG_BARE_MARKERS:
+            position += max(2, int.from_bytes(encoded[position : position + 2], "big"))
+    return scans > most
+
+
 _EXIF_NAME = b"Exif\0\0"
+#: A marker between segments, or behind the data of a scan, which contain 0xFF only before 0 and restart markers.
+_JPEG_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_JPEG_END = 0xD9
+#: A scan has a marker and a header.
+_LEAST_SCAN_BYTES = 10
 _JPEG_SCAN = 0xDA
 _JPEG_SEQUENTIAL = frozenset({0xC0, 0xC1})
 _JPEG_RESTART_INTERVAL = 0xDD

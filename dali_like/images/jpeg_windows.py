@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dali_like.images.header import has_more_scans, most_scans
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class _Decompressor:
             or colors in _COLORS_CMYK
             or pixel_format is None
             or image_height * image_width * 3 > limit_bytes
+            or has_more_scans(encoded.data, most_scans(image_height, image_width))
         ):
             return None
         if window.factor > 1:

@@ -98,13 +98,21 @@ def _inflated(chunk: Array, size: int, number: int) -> bytes:
         DecodeError: the chunk is damaged, or has another size.
     """
     data, block = chunk.tobytes(), optional("lz4.block", "fn.experimental.inflate", "lz4")
+    is_complete = True
     try:
         if data.startswith(_FRAME):
-            inflated: bytes = optional("lz4.frame", "fn.experimental.inflate", "lz4").decompress(data)
+            frame = optional("lz4.frame", "fn.experimental.inflate", "lz4").LZ4FrameDecompressor()
+            # A byte more than expected tells that the frame is larger, however large it is.
+            inflated: bytes = frame.decompress(data, max_length=size + 1)
+            is_complete = frame.eof or len(inflated) > size
         else:
             inflated = block.decompress(data, uncompressed_size=size)
     except (block.LZ4BlockError, RuntimeError, ValueError, EOFError) as error:
         raise DecodeError(f"chunk {number} of {len(data)} bytes cannot be decompressed to {size}: {error}") from None
+    if not is_complete:
+        raise DecodeError(f"chunk {number} of {len(data)} bytes cannot be decompressed to {size}: the frame is truncated")
     if len(inflated) != size:
-        raise DecodeError(f"chunk {number} has {len(inflated)} bytes after decompression; shape and dtype say {size}")
+        more = "more than " if len(inflated) > size else ""
+        found = f"{more}{min(size, len(inflated))}"
+        raise DecodeError(f"chunk {number} has {found} bytes after decompression; shape and dtype say {size}")
     return inflated

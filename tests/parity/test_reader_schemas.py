@@ -28,8 +28,11 @@ LEFT_OUT: dict[tuple[str, str], str] = {
 }
 #: Arguments of ours that DALI does not have, and why.
 ADDED: dict[tuple[str, str], str] = {
-    (path, "decoder_cache_bytes"): "bounds the memory of open videos"
-    for path in ("readers.video", "readers.video_resize", "experimental.readers.video")
+    ("experimental.readers.fits", "max_file_bytes"): "a limit for files of strangers",
+    **{
+        (path, "decoder_cache_bytes"): "bounds the memory of open videos"
+        for path in ("readers.video", "readers.video_resize", "experimental.readers.video")
+    },
 }
 #: Arguments that may be nodes in DALI's schema only, and why.
 NO_NODES = {("experimental.readers.video", "pad_mode"): "a reader has no inputs"}

@@ -25,6 +25,7 @@ def fits(
     file_filter: str = "*.fits",
     hdu_indices: _Ints = (2,),
     dtypes: _Ints | None = None,
+    max_file_bytes: int = 1073741824,
     name: str | None = None,
     device: str | None = "cpu",
     random_shuffle: bool = False,
@@ -57,6 +58,8 @@ def fits(
         file_filter: shell pattern of file names below `file_root`. Upper and lower case are distinguished.
         hdu_indices: numbers of the HDUs to read, from 1 on. Each is an output.
         dtypes: a data type for each output. As in DALI, it has no effect, because the files determine the data types.
+        max_file_bytes: largest size of a decompressed file, and of a decompressed image in it. A small file can be one of
+            many GiB.
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have

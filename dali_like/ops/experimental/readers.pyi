@@ -29,6 +29,8 @@ class Fits:
         file_filter: shell pattern of file names below `file_root`. Upper and lower case are distinguished.
         hdu_indices: numbers of the HDUs to read, from 1 on. Each is an output.
         dtypes: a data type for each output. As in DALI, it has no effect, because the files determine the data types.
+        max_file_bytes: largest size of a decompressed file, and of a decompressed image in it. A small file can be one of
+            many GiB.
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
@@ -43,6 +45,7 @@ class Fits:
         file_filter: str = ...,
         hdu_indices: _Ints = ...,
         dtypes: _Ints | None = ...,
+        max_file_bytes: int = ...,
         name: str | None = ...,
         device: str | None = ...,
         random_shuffle: bool = ...,
@@ -73,6 +76,7 @@ class Fits:
         file_filter: str = ...,
         hdu_indices: _Ints = ...,
         dtypes: _Ints | None = ...,
+        max_file_bytes: int = ...,
         name: str | None = ...,
         device: str | None = ...,
         random_shuffle: bool = ...,

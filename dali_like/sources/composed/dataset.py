@@ -23,6 +23,7 @@ from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
+from dali_like.sources.composed.sequential_files import MAX_RECORD_BYTES
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
@@ -113,6 +114,7 @@ class ComposedDataset:
         *,
         interleave: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        max_record_bytes: int = MAX_RECORD_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the records of JSON Lines files: the value of each line that is not empty.
@@ -128,6 +130,8 @@ class ComposedDataset:
                 otherwise random access.
             chunk_bytes: size of a read of neighboring records. Two chunks are in memory. Remote files are read ahead:
                 32 MiB more, which all sources of a process share.
+            max_record_bytes: largest size of a record in compressed files, after decompression. A small file can hold a
+                record of many GiB.
             remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs, such as ``cache_dir``.
 
         Raises:
@@ -135,7 +139,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: there are compressed files and others, or an argument is out of range.
         """
-        return cls(composed.from_files.jsonl(paths, interleave, chunk_bytes, remote_options))
+        return cls(composed.from_files.jsonl(paths, interleave, chunk_bytes, max_record_bytes, remote_options))
 
     @classmethod
     @suggest_arguments
@@ -145,6 +149,7 @@ class ComposedDataset:
         *,
         interleave: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        max_record_bytes: int = MAX_RECORD_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the samples of tar archives, as WebDataset has them.
@@ -153,7 +158,8 @@ class ComposedDataset:
         and the bytes of each file by its extension, such as ``"jpg"``. Decode them with `map`.
 
         Args:
-            paths, interleave, chunk_bytes, remote_options: as for `from_jsonl`. Files that end in .tgz are compressed, too.
+            paths, interleave, chunk_bytes, max_record_bytes, remote_options: as for `from_jsonl`. Files that end in .tgz are
+                compressed, too.
 
         Raises:
             MissingFileError: a file does not exist, or no file matches a pattern.
@@ -161,7 +167,7 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: there are compressed files and others, or an argument is out of range.
         """
-        return cls(composed.from_files.tar(paths, interleave, chunk_bytes, remote_options))
+        return cls(composed.from_files.tar(paths, interleave, chunk_bytes, max_record_bytes, remote_options))
 
     @classmethod
     @suggest_arguments

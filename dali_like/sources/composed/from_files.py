@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -38,19 +39,33 @@ _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 _MOST_OPEN = 1
 
 
-def jsonl(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
+def jsonl(
+    paths: Paths,
+    interleave: int | None,
+    chunk_bytes: int,
+    max_record_bytes: int,
+    remote_options: Mapping[str, Any] | None,
+) -> Stage:
     """Return the stage of `ComposedDataset.from_jsonl`."""
     files, found = _listed(paths, remote_options)
+    part = functools.partial(CompressedLines, most_bytes=positive("max_record_bytes", max_record_bytes))
     if _are_compressed(found):
-        return Map(_parts("jsonl", CompressedLines, files, found, interleave), parse_line)
+        return Map(_parts("jsonl", part, files, found, interleave), parse_line)
     return _indexed("jsonl", found, LineFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 
-def tar(paths: Paths, interleave: int | None, chunk_bytes: int, remote_options: Mapping[str, Any] | None) -> Stage:
+def tar(
+    paths: Paths,
+    interleave: int | None,
+    chunk_bytes: int,
+    max_record_bytes: int,
+    remote_options: Mapping[str, Any] | None,
+) -> Stage:
     """Return the stage of `ComposedDataset.from_tar`."""
     files, found = _listed(paths, remote_options)
+    part = functools.partial(CompressedTar, most_bytes=positive("max_record_bytes", max_record_bytes))
     if _are_compressed(found):
-        return _parts("tar", CompressedTar, files, found, interleave)
+        return _parts("tar", part, files, found, interleave)
     return _indexed("tar", found, TarFiles(files, found, positive("chunk_bytes", chunk_bytes)), interleave)
 
 

@@ -18,8 +18,10 @@ from dali_like.sources.composed.tar_files import tar_samples
 from dali_like.sources.readers.stored_files import StoredFiles, shown
 from dali_like.sources.readers.webdataset_index import members
 
-__all__ = ["CompressedLines", "CompressedTar", "IterablePart", "Line", "parse_line"]
+__all__ = ["MAX_RECORD_BYTES", "CompressedLines", "CompressedTar", "IterablePart", "Line", "parse_line"]
 
+#: Default size limit of a record of a compressed file, after decompression.
+MAX_RECORD_BYTES = 1 << 30
 #: Bytes that a forward file can go back. A header of tar has 512.
 _MOST_AGAIN = 1024
 #: Bytes of a file that are passed over at a time.
@@ -58,6 +60,7 @@ def parse_line(line: Line) -> Any:
 class _Compressed:
     files: StoredFiles
     path: str
+    most_bytes: int
 
     def __post_init__(self) -> None:
         load_decompressor(self.path)  # in time: not with the first record
@@ -76,6 +79,13 @@ class _Compressed:
                 self.path,
             ) from error
 
+    def _too_large(self, what: str) -> BrokenFileError:
+        return BrokenFileError(
+            f"{shown(self.path)}: {what} is larger than max_record_bytes={self.most_bytes} after decompression. If it is no "
+            "attack, pass a larger max_record_bytes",
+            self.path,
+        )
+
     def __str__(self) -> str:
         return shown(self.path)
 
@@ -87,6 +97,8 @@ class CompressedLines(_Compressed):
         """Return an iterator over the lines from number `record` on."""
         number = offset = 0
         for text in self._lines():
+            if len(text) > self.most_bytes:
+                raise self._too_large(f"record {number} at byte {offset}")
             if text.strip():
                 if number >= record:
                     yield Line(self.path, number, offset, text)
@@ -95,7 +107,8 @@ class CompressedLines(_Compressed):
 
     def _lines(self) -> Iterator[bytes]:
         with self._decompressed() as file:
-            yield from file
+            while line := file.readline(self.most_bytes + 1):
+                yield line
 
 
 class CompressedTar(_Compressed):
@@ -107,8 +120,13 @@ class CompressedTar(_Compressed):
 
     def _members(self) -> Iterator[tuple[str, str, bytes]]:
         with self._decompressed() as file:
-            forward = cast(BinaryIO, _ForwardFile(file))
+            forward = cast(BinaryIO, _ForwardFile(file, self.most_bytes, lambda: self._too_large("a header")))
+            last_name, sample_bytes = None, 0
             for name, ext, member in members(self.path, forward):
+                sample_bytes = member.size + (sample_bytes if name == last_name else 0)
+                last_name = name
+                if sample_bytes > self.most_bytes:
+                    raise self._too_large(f"the sample of {shown(member.name)}")
                 forward.seek(member.offset_data)
                 data = forward.read(member.size)
                 if len(data) < member.size:
@@ -142,16 +160,26 @@ class IterablePart:
 
 
 class _ForwardFile:
-    """A file that is read in order: decompressors can hardly go back, or not at all. The last bytes can be read again."""
+    """A file that is read in order: decompressors can hardly go back, or not at all. The last bytes can be read again.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Args:
+        file: the file.
+        most_bytes: largest number of bytes that are read at a time.
+        too_large: returns the exception to raise for more.
+    """
+
+    def __init__(self, file: BinaryIO, most_bytes: int, too_large: Callable[[], Exception]) -> None:
         self._file = file
+        self._most_bytes = most_bytes
+        self._too_large = too_large
         self._position = 0
         #: The last bytes that have been read from the file.
         self._recent = b""
         self._end = 0
 
     def read(self, size: int) -> bytes:
+        if size > max(self._most_bytes, _PASSED_BYTES):
+            raise self._too_large()
         again = self._recent[len(self._recent) - (self._end - self._position) :] if self._position < self._end else b""
         data = again[:size]
         if len(data) < size:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.checks import positive
 from dali_like.common.extras import optional
 from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError
@@ -33,6 +36,8 @@ class FitsReader(Reader):
         file_filter: shell pattern of file names below `file_root`. Upper and lower case are distinguished.
         hdu_indices: numbers of the HDUs to read, from 1 on. Each is an output.
         dtypes: a data type for each output. As in DALI, it has no effect, because the files determine the data types.
+        max_file_bytes: largest size of a decompressed file, and of a decompressed image in it. A small file can be one of
+            many GiB.
 
     Returns:
         The image of each HDU, in the order of axes of NumPy: the last axis of the header comes first. Scaled integers have
@@ -48,6 +53,7 @@ class FitsReader(Reader):
         file_filter: SavedText = "*.fits",
         hdu_indices: tuple[int, ...] = (2,),
         dtypes: tuple[int, ...] | None = None,
+        max_file_bytes: int = 1 << 30,
     ) -> None:
         check_sources(file_root, files, file_list)
         if not hdu_indices or min(hdu_indices) < 1:
@@ -63,6 +69,7 @@ class FitsReader(Reader):
         self._accepts = name_filter("file_filter", file_filter, case_sensitive=True)
         self._names = FileNames(())
         self._numbers = hdu_indices
+        self._most_bytes = positive("max_file_bytes", max_file_bytes)
         self.num_outputs = len(hdu_indices) if len(hdu_indices) > 1 else None
 
     def prepare(self) -> None:
@@ -78,29 +85,40 @@ class FitsReader(Reader):
         data = await self.files.read(path)
         fits = _fits()
         try:
-            content = gzip.decompress(data.data) if data[:2].tobytes() == _GZIP else data.data
+            content = self._decompressed(data) if data[:2].tobytes() == _GZIP else data.data
             with fits.open(io.BytesIO(content), memmap=False) as hdus:
-                images = tuple(_image(hdus, number, output, info) for output, number in enumerate(self._numbers))
+                images = tuple(self._image(hdus, number, output, info) for output, number in enumerate(self._numbers))
         except (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError, Warning, fits.VerifyError) as error:
             raise BrokenFileError(
                 f"{shown(path)} of {len(data)} bytes, HDU {' or '.join(map(str, self._numbers))}: {error}", path, len(data)
             ) from error
         return images if len(images) > 1 else images[0]
 
+    def _decompressed(self, data: NDArray[np.uint8]) -> bytes:
+        with gzip.GzipFile(fileobj=io.BytesIO(data.data)) as file:
+            content = file.read(self._most_bytes + 1)
+        if len(content) > self._most_bytes:
+            raise ValueError(self._too_large("the decompressed file"))
+        return content
 
-def _image(hdus: Any, number: int, output: int, info: SampleInfo) -> NDArray[Any]:
-    try:
-        hdu = hdus[number - 1]
-    except IndexError:
-        raise ValueError(f"the file has only {len(hdus)} HDUs") from None
-    if not hdu.is_image:
-        raise ValueError(f"HDU {number} is no image, but a {type(hdu).__name__}")
-    pixels = hdu.data
-    if pixels is None:
-        raise ValueError(f"HDU {number} has no data: pass other hdu_indices")
-    image: NDArray[Any] = info.empty(pixels.shape, pixels.dtype.newbyteorder("="), output)
-    image[...] = pixels
-    return image
+    def _image(self, hdus: Any, number: int, output: int, info: SampleInfo) -> NDArray[Any]:
+        try:
+            hdu = hdus[number - 1]
+        except IndexError:
+            raise ValueError(f"the file has only {len(hdus)} HDUs") from None
+        if not hdu.is_image:
+            raise ValueError(f"HDU {number} is no image, but a {type(hdu).__name__}")
+        if math.prod(hdu.shape) * abs(int(hdu.header.get("BITPIX", 8))) // 8 > self._most_bytes:
+            raise ValueError(self._too_large(f"HDU {number} of shape {hdu.shape}"))
+        pixels = hdu.data
+        if pixels is None:
+            raise ValueError(f"HDU {number} has no data: pass other hdu_indices")
+        image: NDArray[Any] = info.empty(pixels.shape, pixels.dtype.newbyteorder("="), output)
+        image[...] = pixels
+        return image
+
+    def _too_large(self, what: str) -> str:
+        return f"{what} is larger than max_file_bytes={self._most_bytes}. If it is no attack, pass a larger max_file_bytes"
 
 
 def _fits() -> Any:
