@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from dali_like.common.foreign_errors import cause_of, causes_of, is_a, traceback_of, with_traceback
 from dali_like.errors import DaliLikeError
 
 _Params = ParamSpec("_Params")
@@ -70,24 +71,23 @@ def collapse(error: BaseException) -> None:
     """
     if shows_all_frames():
         return
-    pending: list[BaseException | None] = [error]
+    pending = [error]
     seen: set[int] = set()
     while pending:
-        if (part := pending.pop()) is None or id(part) in seen:
+        if id(part := pending.pop()) in seen:
             continue
         seen.add(id(part))
-        part.with_traceback(_collapsed(part))  # an assignment would fail for frozen dataclasses
-        pending += [part.__cause__, part.__context__]
-        if isinstance(part, BaseExceptionGroup):
-            pending += part.exceptions
+        with_traceback(part, _collapsed(part))
+        pending += causes_of(part)
 
 
 def _collapsed(error: BaseException) -> TracebackType | None:
-    entries = [*_entries(error.__traceback__)]
+    entries = [*_entries(traceback_of(error))]
     is_hidden = [_package_of(entry) in _HIDDEN for entry in entries]
     for i in range(1, len(entries)):
         is_hidden[i] |= is_hidden[i - 1] and _package_of(entries[i]) in sys.stdlib_module_names
-    if entries and not isinstance(error, DaliLikeError) and not isinstance(error.__cause__, TracebackText):
+    is_ours = is_a(error, DaliLikeError)
+    if entries and not is_ours and not is_a(cause_of(error), TracebackText):
         is_hidden[-1] = False
     chain: TracebackType | None = None
     for entry, hidden in zip(reversed(entries), reversed(is_hidden), strict=True):
@@ -104,4 +104,5 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _package_of(entry: TracebackType) -> str:
-    return str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    name = dict.get(entry.tb_frame.f_globals, "__name__")  # of a subclass of dict, if `exec` got one
+    return name.partition(".")[0] if type(name) is str else ""

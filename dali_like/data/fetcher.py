@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.messages import (
@@ -31,7 +32,6 @@ from dali_like.data.messages import (
 )
 from dali_like.data.sample_schema import SampleSchema, batch_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
@@ -134,10 +134,10 @@ class Fetcher:
     def describe_keys(self, batch_request: SamplesRequest, sample: int) -> str:
         """Describe a sample of a map-style dataset for messages."""
         if not self.batched:
-            return f"index {batch_request.keys!r}"
+            return f"index {repr_of(batch_request.keys)}"
         if batch_request.as_batch and (self.getitems is not None or sample >= len(batch_request.keys)):
             return _described(batch_request)
-        return f"index {batch_request.keys[sample]!r} (sample {sample} of batch {batch_request.number})"
+        return f"index {repr_of(batch_request.keys[sample])} (sample {sample} of batch {batch_request.number})"
 
     def describe_position(self, wanted: PositionsRequest, index: int) -> str:
         """Describe an element of a composed dataset for messages."""
@@ -425,8 +425,8 @@ class Fetcher:
                 numbers: Iterable[Any] = range(keys[i] + 1, keys[i] + 1 + _MOST_OTHERS)
             else:
                 numbers = itertools.chain(keys[i + 1 :], keys[:i])
-            others = ((f"sample {key!r}", functools.partial(operator.getitem, self.dataset, key)) for key in numbers)
-            return self._replace(f"sample {keys[i]!r}", keys[i], error, request, others)
+            others = ((f"sample {repr_of(key)}", functools.partial(operator.getitem, self.dataset, key)) for key in numbers)
+            return self._replace(f"sample {repr_of(keys[i])}", keys[i], error, request, others)
 
     def _replace(
         self,
@@ -470,7 +470,7 @@ def _described(batch_request: SamplesRequest) -> str:
     """Describe a batch with the indices of its samples: errors of a collation count samples within the batch."""
     if not isinstance(batch_request.keys, Collection):  # a dataset with __getitems__ may support other keys
         return f"batch {batch_request.number}"
-    indices = ", ".join(map(repr, itertools.islice(batch_request.keys, _MOST_INDICES)))
+    indices = ", ".join(map(repr_of, itertools.islice(batch_request.keys, _MOST_INDICES)))
     return f"batch {batch_request.number} (indices {indices}{', ...' if len(batch_request.keys) > _MOST_INDICES else ''})"
 
 

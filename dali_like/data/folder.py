@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Dataset
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import ArgumentError, DecodeError, FolderError
 from dali_like.images.decode import decode_image
 

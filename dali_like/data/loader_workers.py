@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dali_like.common.foreign_errors import with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
@@ -240,8 +241,8 @@ class LoaderWorkers:
             except Exception as error:
                 if error is not batch.outcome:
                     raise
-                error.__traceback__ = None  # its frames would keep the iterator
-                return _with_torch_text(error) if isinstance(error, WorkerDiedError) else error
+                with_traceback(error, None)  # its frames would keep the iterator
+                return _with_torch_text(error) if type(error) is WorkerDiedError else error
 
     def note_schema(self, is_different: bool, messages: Mapping[int, Any]) -> None:
         """Record whether the samples of a batch had a schema other than the expected one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest, as_sequence
 from dali_like.data.iterator_state import IteratorState
@@ -11,7 +12,6 @@ from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.messages import ItemsRequest, SamplesRequest
 from dali_like.data.options import LoaderOptions
 from dali_like.data.sampler_iterators import SamplerIterator
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval
 
 

@@ -23,6 +23,7 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.notices import warn
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest
@@ -36,7 +37,6 @@ from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator, batch_rows
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.request_assembler import Response
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval
 from dali_like.sources.composed.stream import ShardState
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.interrupts import interruptible
 from dali_like.data.fetcher import as_sequence
 from dali_like.data.iterator_state import IteratorState
@@ -29,7 +30,7 @@ from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.pool.turns import Turns
-from dali_like.engine.worker.exceptions import add_note, with_traceback_as_text
+from dali_like.engine.worker.exceptions import with_traceback_as_text
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
 
@@ -100,7 +101,7 @@ class WorkerIterator(LoaderIterator):
             if workers is None or not self._pending:
                 self._raise_end()
             key, outcome = self._take_next(workers)
-            if isinstance(outcome, Response):
+            if type(outcome) is Response:  # an exception's class may define `__class__`
                 try:
                     return self._batch_of(outcome, workers)
                 except Exception as error:
@@ -109,7 +110,7 @@ class WorkerIterator(LoaderIterator):
                         f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers",
                     )
                     raise
-            if not isinstance(outcome, StopIteration):
+            if type(outcome) is not StopIteration:
                 try:
                     raise outcome
                 finally:  # break the cycle through the traceback, which would keep a dropped iterator
@@ -128,7 +129,7 @@ class WorkerIterator(LoaderIterator):
                 place = self._pending.index(batch)
                 del self._pending[place]
                 outcome = workers.take(batch)
-                if not (isinstance(outcome, SampleTypeError) and self._request_as_batch(batch, place, workers)):
+                if not (is_a(outcome, SampleTypeError) and self._request_as_batch(batch, place, workers)):
                     break
             if not self._options.is_iterable:
                 self.state.deliver(batch.key.iteration)
@@ -160,7 +161,7 @@ class WorkerIterator(LoaderIterator):
         self.state.is_over = True
         self.end()
         try:
-            raise error or StopIteration
+            raise StopIteration if error is None else error  # its class may define `__bool__`
         finally:
             del error
 
@@ -191,7 +192,7 @@ class WorkerIterator(LoaderIterator):
         state, worker = self.state, batch.key.worker
         state.steps[worker] += 1
         state.turn = (worker + 1) % self._options.num_workers
-        if not isinstance(batch.outcome, StopIteration):
+        if type(batch.outcome) is not StopIteration:
             state.yielded += 1
         elif worker not in state.ended:
             state.ended.append(worker)
@@ -203,7 +204,7 @@ class WorkerIterator(LoaderIterator):
                 key = self._begin_batch(workers)
             except Exception as error:
                 self._is_exhausted = True
-                if not isinstance(error, StopIteration):
+                if not is_a(error, StopIteration):
                     add_note(error, "raised by the sampler")
                     self._sampler_error = with_traceback_as_text(error, "the sampler")
                 if self._on_last_batch is not None:

@@ -67,12 +67,12 @@ class ComposedState(SourceState):
         self._pool.poll()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
-        if isinstance(batch.outcome, StopIteration):
+        if type(batch.outcome) is StopIteration:
             raise StopIteration
         return self._pool.wait(batch)
 
     def cancel(self, batch: Batch) -> None:
-        if not isinstance(batch.outcome, StopIteration):
+        if type(batch.outcome) is not StopIteration:
             self._pool.cancel(batch)
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.interrupts import interruptible
 from dali_like.common.work_sharing import for_each
 from dali_like.engine.pool.batch import Output, describe_info
@@ -266,7 +267,7 @@ class Computation:
                 try:
                     function(i)
                 except Exception as error:
-                    error.add_note(f"raised by {operator.name} for {describe_info(batch_id.info(i))}")
+                    add_note(error, f"raised by {operator.name} for {describe_info(batch_id.info(i))}")
                     raise
 
             self._for_each(count, call)

@@ -14,6 +14,7 @@ from copy import copy
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
+from dali_like.common.foreign_errors import is_a, traceback_of, with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.worker.exceptions import without_frames
@@ -223,7 +224,7 @@ class Executor:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
                 # Raised when it is this batch's turn. A future cannot hold StopIteration; the lockstep raises that again.
-                if isinstance(error, StopIteration):
+                if is_a(error, StopIteration):
                     return
                 pending = _PendingBatch([], batch_id)
                 pending.future.set_exception(error)
@@ -265,8 +266,8 @@ class Executor:
         try:
             future.set_result(self._compute(pending))
         except Exception as error:
-            traceback = error.__traceback__  # drop this frame: it refers to the future, which refers to the error
-            future.set_exception(error.with_traceback(traceback and traceback.tb_next))
+            traceback = traceback_of(error)  # drop this frame: it refers to the future, which refers to the error
+            future.set_exception(with_traceback(error, traceback and traceback.tb_next))
         pending.future = future
         self._drop_source_outputs()
 
@@ -279,4 +280,4 @@ class Executor:
 def _shortage(pending: _PendingBatch) -> OutOfMemoryError | None:
     """Return the memory error of an iteration if it failed with one, otherwise None."""
     error = pending.future.exception()
-    return without_frames(error) if isinstance(error, OutOfMemoryError) else None
+    return without_frames(error) if type(error) is OutOfMemoryError else None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.interrupts import interruptible
 from dali_like.device.copier import Copier
 from dali_like.device.cuda_streams import source_stream
@@ -25,7 +26,6 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch, position_note
 from dali_like.engine.pool.inline_runner import InlineRunner
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval, Reading
 from dali_like.engine.worker.source import (
     IN_BATCH,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.engine.pool.batch import describe_info
 from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
@@ -118,7 +119,7 @@ class ProgramStep(NamedTuple):
             where = (
                 describe_info(info) if self.operator.per_sample else f"iteration {info.iteration} in epoch {info.epoch_idx}"
             )
-            error.add_note(f"raised by {self.operator.name} for {where}{_files_of(registers)}")
+            add_note(error, f"raised by {self.operator.name} for {where}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
@@ -324,7 +325,7 @@ def make_step(
 def note_origins(error: Exception, origins: Iterable[Callable[[SampleInfo], str]], info: SampleInfo) -> None:
     """Add the files that readers have read a sample from to an error of an operator."""
     if names := [name for origin in origins if (name := origin(info))]:
-        error.add_note(f"the sample is from {' and '.join(names)}")
+        add_note(error, f"the sample is from {' and '.join(names)}")
 
 
 def _files_of(samples: Sequence[Any]) -> str:

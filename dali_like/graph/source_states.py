@@ -12,6 +12,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Output
@@ -179,6 +180,6 @@ class WorkerSourceState(SourceState):
         try:
             self.wait(batch)
         except Exception as error:
-            if batch.outcome is not error and not isinstance(error, StopIteration):
+            if batch.outcome is not error and not is_a(error, StopIteration):
                 raise
         return self._recent.get((batch.key.epoch, batch.key.iteration))

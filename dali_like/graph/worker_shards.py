@@ -104,7 +104,7 @@ class _Epoch:
                 self._requests.popleft().outcome = StopIteration()
                 continue
             made = self._shard_batches.popleft()
-            if isinstance(made.outcome, StopIteration):
+            if type(made.outcome) is StopIteration:
                 self._end(made.key.worker)
             else:
                 self._requests.popleft().outcome = self._outcome_of(made)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
+from dali_like.common.foreign_errors import is_a
 from dali_like.engine.worker.meters import Recorder
 
 #: Number of recent batches that are kept one by one.
@@ -82,7 +83,7 @@ class LoopMeter:
     def fail(self, error: BaseException) -> None:
         """Note that the call raised an error, or ended the epoch."""
         self.pause()
-        if isinstance(error, StopIteration):
+        if is_a(error, StopIteration):
             self.epochs += 1
-        elif isinstance(error, Exception):
+        elif is_a(error, Exception):
             self.errors += 1

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from dali_like.common.extras import optional
+from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, OutputCountError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import operator
@@ -168,7 +169,7 @@ def _call_with_samples(function: Callable[..., Any], inputs: _Batches, count: in
         try:
             results = _as_outputs(_called(function, [batch[i] for batch in inputs]), num_outputs)
         except Exception as error:
-            error.add_note(f"raised for sample {i} of the batch")
+            add_note(error, f"raised for sample {i} of the batch")
             raise
         for output, result in zip(outputs, results, strict=True):
             output.append(result)

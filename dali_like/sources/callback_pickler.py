@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from dali_like.common.foreign_errors import repr_of, text_of, type_name
 from dali_like.engine.backends.inherited import InheritedObjects
 from dali_like.engine.worker.out_of_band import put_large_aside
 from dali_like.engine.worker.source import PickledSource
@@ -130,8 +131,8 @@ def dumps(
     except Exception as error:
         path, culprit = _find_culprit(innards or parts, pickler, dump)
         raise PicklingError(
-            f"{name} cannot be pickled for spawned workers: {path}, a {type(culprit).__qualname__}, refuses: "
-            f"{str(error) or repr(error)}. {remedy}"
+            f"{name} cannot be pickled for spawned workers: {path}, a {type_name(culprit)}, refuses: "
+            f"{text_of(error) or repr_of(error)}. {remedy}"
         ) from error
 
 

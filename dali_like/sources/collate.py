@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.common.foreign_errors import add_note
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "values_of"]

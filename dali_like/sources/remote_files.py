@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.checks import positive
 from dali_like.common.extras import optional
+from dali_like.common.foreign_errors import add_note
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
 
@@ -170,7 +171,7 @@ class RemoteFiles:
         try:
             return await retrying(limited)
         except Exception as error:
-            error.add_note(f"raised by attempt {retrying.statistics['attempt_number']} of {self._attempts} to read {what}")
+            add_note(error, f"raised by attempt {retrying.statistics['attempt_number']} of {self._attempts} to read {what}")
             raise
 
     def _session(self) -> _Session:

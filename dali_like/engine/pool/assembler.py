@@ -9,13 +9,14 @@ import abc
 import struct
 from collections.abc import Sequence
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
-from dali_like.engine.worker.exceptions import add_note, read_message
+from dali_like.engine.worker.exceptions import read_message
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
 from dali_like.engine.worker.task import most_committed
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_rows
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.exceptions import unpack_exception
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
@@ -30,6 +31,34 @@ Outcome = Any
 #: NumPy refuses larger arrays, even without elements.
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
+
+
+class Failure:
+    """Outcome of a batch whose source has raised an exception in a worker, as the worker sent it.
+
+    Rebuilding and describing the exception runs code of the user's classes, which may do anything. So this happens when the
+    batch is delivered, and not while the reports of workers are read.
+
+    Args:
+        message: from `dali_like.engine.worker.exceptions.pack_exception`.
+        describe: returns the place where the exception was raised, for its note.
+        advise: returns further advice for an exception, or None.
+    """
+
+    def __init__(
+        self, message: bytes, describe: Callable[[], str], advise: Callable[[BaseException], str | None] = lambda _: None
+    ) -> None:
+        self._message = message
+        self._describe = describe
+        self._advise = advise
+
+    def rebuild(self) -> Exception:
+        """Return the exception."""
+        error = unpack_exception(self._message)
+        add_note(error, f"raised by {self._describe()}")
+        if (advice := self._advise(error)) is not None:
+            add_note(error, advice)
+        return error
 
 
 class Batch:
@@ -59,7 +88,8 @@ class Batch:
         missing_bytes: memory that its regions need, if the last attempt ran out of memory.
         num_shortages: number of such attempts in a row.
         state: the reported state before the batch; unset if the source reports none.
-        outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while incomplete.
+        outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch), or a `Failure` until it is
+            delivered; None while incomplete.
     """
 
     __slots__ = (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
@@ -20,11 +21,11 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.assignments import Assignments
-from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.batch import Batch, Failure, Outcome
 from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
 from dali_like.engine.pool.workers import WorkerOptions
-from dali_like.engine.worker.exceptions import add_note, read_message, unpack_exception, without_frames
+from dali_like.engine.worker.exceptions import read_message, without_frames
 from dali_like.engine.worker.patched_names import advice
 from dali_like.engine.worker.source import Source
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
@@ -318,21 +319,43 @@ class Dispatcher:
             assembler.ring.release(slot)
             return
         try:
+            batch.outcome = self._outcome_of(batch, slot, assembler)
+        except Exception as error:  # such as MemoryError: it belongs to this batch, and not to the caller's
+            batch.outcome = error
+        if batch.outcome is not None and not is_a(batch.outcome, Exception, Failure):
+            self._ready.add(batch)
+
+    def _outcome_of(self, batch: Batch, slot: Slot, assembler: Assembler) -> Outcome:
+        """Return the outcome of a batch, which takes or releases its slot; None if the batch is queued again."""
+        failure: Exception | Failure | None = None
+        try:
             batch.size = assembler.end_of(batch, slot)
             if batch.failed_sample < min(batch.first_unmade, batch.size):
-                batch.outcome = error = _failure_of(batch, slot, assembler, self._space, self._unit)
-                if self._is_spawned and (note := advice(error)) is not None:
-                    error.add_note(note)
+                failure = self._failure_of(batch, slot, assembler)
         except CorruptionError as error:
-            batch.outcome = error
-        if batch.outcome is not None:
+            failure = error
+        if failure is not None:
             assembler.ring.release(slot)
-        elif batch.first_unmade < batch.size:
-            batch.outcome = self._recompute(batch, slot, assembler)
-        else:
-            batch.outcome = assembler.finish(batch, slot)
-            if not isinstance(batch.outcome, Exception):
-                self._ready.add(batch)
+            return failure
+        if batch.first_unmade < batch.size:
+            return self._recompute(batch, slot, assembler)
+        return assembler.finish(batch, slot)
+
+    def _failure_of(self, batch: Batch, slot: Slot, assembler: Assembler) -> Exception | Failure:
+        """Return the failure of a batch: that of its first failed sample."""
+        if batch.failed_task == _STOPPED:
+            return StopIteration()
+        if batch.fatal is not None and batch.failed_worker < 0:
+            return batch.fatal
+        start = slot.offset + slot.slot_layout.region_offset(batch.failed_task)
+        message = read_message(self._space, start, int(slot.marks[batch.failed_task]))
+        sample, name = batch.failed_sample, assembler.source.name
+        where = f"in worker {batch.failed_worker} ({self._unit} {pid_in_cell(self._space, batch.failed_worker)})"
+        return Failure(
+            message,
+            lambda: f"{name} for {assembler.describe(batch.key, sample)}, {where}",
+            advice if self._is_spawned else lambda _: None,
+        )
 
     def _recompute(self, batch: Batch, slot: Slot, assembler: Assembler) -> DaliLikeError | None:
         """Queue a batch again whose regions were too small, or lacked memory. Return an error if that is futile."""
@@ -528,21 +551,3 @@ def _note_report(batch: Batch, task: int, worker: int, status: int, value: int) 
     elif status == Status.NO_MEMORY:
         batch.lack(value, task)
     batch.open_tasks &= ~(1 << task)
-
-
-def _failure_of(batch: Batch, slot: Slot, assembler: Assembler, space: SharedSpace, unit: str) -> Exception:
-    """Return the exception of a failed batch: that of its first failed sample.
-
-    Args:
-        unit: kind of the workers' ids, for messages.
-    """
-    if batch.failed_task == _STOPPED:
-        return StopIteration()
-    if batch.fatal is not None and batch.failed_worker < 0:
-        return batch.fatal
-    start = slot.offset + slot.slot_layout.region_offset(batch.failed_task)
-    error = unpack_exception(read_message(space, start, int(slot.marks[batch.failed_task])))
-    worker = batch.failed_worker
-    where = f", in worker {worker} ({unit} {pid_in_cell(space, worker)})"
-    add_note(error, f"raised by {assembler.source.name} for {assembler.describe(batch.key, batch.failed_sample)}{where}")
-    return error

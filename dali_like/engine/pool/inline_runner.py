@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.interrupts import interruptible
 from dali_like.engine.memory.protocol import WORD_BYTES, Status
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch, position_note
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Meter
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source

@@ -19,6 +19,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Hashable
 
+from dali_like.common.foreign_errors import repr_of
 from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.memory.protocol import FORKSERVER
@@ -598,7 +599,7 @@ class Recovery:
 
 def _start_error(worker: str, message: bytes) -> WorkerStartError:
     cause = unpack_exception(message)
-    error = WorkerStartError(f"{worker} could not start: {cause!r}")
+    error = WorkerStartError(f"{worker} could not start: {repr_of(cause)}")
     error.__cause__ = cause
     if (note := advice(cause)) is not None:
         error.add_note(note)

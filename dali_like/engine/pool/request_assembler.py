@@ -94,7 +94,7 @@ class RequestAssembler(Assembler):
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:
             message = OutOfBandPickle.of_task(slot, 0).load(copies=True)
-        except Exception:  # raised again when the batch is delivered
+        except (Exception, SystemExit):  # raised again when the batch is delivered
             return
         self._learn(message)
 
@@ -119,7 +119,10 @@ class RequestAssembler(Assembler):
         pass
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        return self._fetcher.describe(key, sample)
+        try:
+            return self._fetcher.describe(key, sample)
+        except Exception:  # keys of a sampler may be any objects, and raise when they are unpickled
+            return super().describe(key, sample)
 
     describe_unfinished = describe
 

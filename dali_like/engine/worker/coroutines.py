@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from dali_like.common.foreign_errors import cause_of, is_a
 from dali_like.common.interrupts import deferred_interrupts
 
 if TYPE_CHECKING:
@@ -127,10 +128,11 @@ async def _make_concurrently(
 
 def original(error: Exception) -> Exception:
     """Return the exception that a coroutine raised. Python turns its StopIteration into a RuntimeError."""
-    if isinstance(error, StopAsyncIteration):
+    if is_a(error, StopAsyncIteration):
         return StopIteration(*error.args)
-    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
-        return error.__cause__
+    cause = cause_of(error)
+    if is_a(error, RuntimeError) and isinstance(cause, StopIteration):
+        return cause
     return error
 
 

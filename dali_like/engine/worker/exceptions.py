@@ -16,8 +16,19 @@ import pickle
 import re
 import traceback
 from types import MemberDescriptorType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from dali_like.common.foreign_errors import (
+    drop_context,
+    is_a,
+    notes_of,
+    repr_of,
+    set_cause,
+    set_notes,
+    text_of,
+    type_name,
+    with_traceback,
+)
 from dali_like.common.tracebacks import TracebackText, collapse, shows_all_frames
 from dali_like.engine.memory.protocol import WORD_BYTES
 from dali_like.engine.memory.space import SharedSpace
@@ -45,7 +56,7 @@ def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
         most_bytes: the limit. To keep it, long texts are shortened, and other large objects are replaced by their `repr`.
     """
     frames, summary = _texts_of(error)
-    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
+    notes = notes_of(error)
     message = pickle.dumps((_packed(error), frames, summary, notes))
     if len(message) <= most_bytes:
         return message
@@ -68,13 +79,14 @@ def unpack_exception(message: bytes) -> Exception:
         raise CorruptionError(f"the message about an exception in a worker cannot be read: {reason!r}") from reason
     try:
         error = _unpack(packed)
-    except Exception as reason:  # the class cannot be imported or rebuilt in this process
-        error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
+    except (Exception, SystemExit) as reason:  # the class cannot be imported or rebuilt in this process
+        text = f"a worker raised an exception that cannot be made here ({repr_of(reason)}); see its traceback above"
+        error = WorkerError(text)
         frames = f"{frames}{summary}"
     if frames:
-        _set(error, "__cause__", TracebackText("a worker", frames))
+        set_cause(error, TracebackText("a worker", frames))
     if notes:
-        _set(error, "__notes__", notes)  # some classes lose their attributes when they are pickled
+        set_notes(error, notes)  # some classes lose their attributes when they are pickled
     return error
 
 
@@ -84,12 +96,15 @@ def _texts_of(error: Exception) -> tuple[str, str]:
     Without `FULL_TRACEBACK`, the traceback is empty if only library code has run, and has two lines for each frame.
     """
     collapse(error)
-    formatted = traceback.TracebackException.from_exception(error)
-    if not shows_all_frames():
-        for frame in formatted.stack:
-            frame.colno = None  # no line with carets
-    message = "".join(formatted.format_exception_only())
-    whole = "".join(formatted.format())
+    try:
+        formatted = traceback.TracebackException.from_exception(error)
+        if not shows_all_frames():
+            for frame in formatted.stack:
+                frame.colno = None  # no line with carets
+        message = "".join(formatted.format_exception_only())
+        whole = "".join(formatted.format())
+    except Exception:  # a property of the class, or the loader of the module's source, raises
+        return "", f"{type_name(error)}: {text_of(error)}\n"
     if not whole.endswith(message):  # an ExceptionGroup, whose lines have a margin
         return f"\n{whole}", ""
     frames = whole.removesuffix(message)
@@ -97,27 +112,19 @@ def _texts_of(error: Exception) -> tuple[str, str]:
     return (f"\n{frames}" if _HEADING in alone else alone), message
 
 
-def add_note(error: Exception, note: str) -> None:
-    """Add a note to an exception, even to one that cannot be changed, such as a frozen dataclass.
-
-    The note names the place where the exception was raised. It replaces the note of an earlier place.
-    """
-    notes = [old for old in getattr(error, "__notes__", []) if not old.startswith("raised by external_source")]
-    _set(error, "__notes__", [*notes, note])
-
-
 def without_frames(error: _Error) -> _Error:
     """Drop the traceback, cause and context of an error that is kept for later: their frames would keep batches alive."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+    set_cause(error, None)
+    drop_context(error)
+    return with_traceback(error, None)
 
 
 def with_traceback_as_text(error: _Error, place: str) -> _Error:
     """Replace the traceback and the causes of an error that is raised later: their frames would keep batches alive."""
     frames, _ = _texts_of(error)
-    _set(error, "__context__", None)
-    _set(error, "__cause__", TracebackText(place, frames) if frames else None)
-    return error.with_traceback(None)
+    drop_context(error)
+    set_cause(error, TracebackText(place, frames) if frames else None)
+    return with_traceback(error, None)
 
 
 def announce_exceptions() -> None:
@@ -161,11 +168,7 @@ def _packed(error: Exception, most_bytes: float = math.inf) -> bytes:
 
 def _text_of(error: Exception) -> bytes:
     """Pack the text of an exception that cannot be pickled."""
-    try:
-        text = str(error)
-    except Exception:  # a user's class may raise anything
-        text = "<exception str() failed>"
-    return pickle.dumps(WorkerError(f"{type(error).__qualname__}: {_shortened(text)}"))
+    return pickle.dumps(WorkerError(f"{type_name(error)}: {_shortened(text_of(error))}"))
 
 
 def _pack(error: BaseException, most_bytes: float) -> bytes:
@@ -211,8 +214,8 @@ def _members(error: BaseException) -> dict[str, Any]:
 
 def _unpack(packed: bytes) -> Exception:
     loaded = pickle.loads(packed)
-    if isinstance(loaded, Exception):
-        return loaded
+    if is_a(loaded, Exception):
+        return cast(Exception, loaded)
     kind, args, state = loaded
     if not issubclass(kind, Exception):
         raise TypeError(f"{kind!r} is not a class of exceptions")
@@ -234,10 +237,10 @@ def _portable(value: Any, most_bytes: float) -> Any:
         packed = _dumps_by_value(value)
         pickle.loads(packed)
     except Exception:  # a user's class may raise anything
-        return _shortened(repr(value))
+        return _shortened(repr_of(value))
     if len(packed) <= most_bytes:
         return value
-    return _shortened(value if isinstance(value, str) else repr(value))
+    return _shortened(text_of(value) if is_a(value, str) else repr_of(value))
 
 
 def _shortened(text: str, most: int = _SHORT) -> str:

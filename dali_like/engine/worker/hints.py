@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.suggestions import with_suggestion
-from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import DaliLikeError
 from dali_like.types import BatchInfo, SampleInfo
 
@@ -29,9 +29,12 @@ _INDICES = rf"too many indices for (array|tensor).*|but {len(SampleInfo._fields)
 
 def add_hint(error: Exception, source: Source) -> None:
     """Add a note to an exception of a source if its callback has probably expected another argument."""
-    if isinstance(error, DaliLikeError):
+    if is_a(error, DaliLikeError):
         return
-    hint = _hint_for_batch(error) if source.batch else _hint_for_sample(error)
+    try:
+        hint = _hint_for_batch(error) if source.batch else _hint_for_sample(error)
+    except Exception:  # from an attribute of a foreign class
+        return
     if hint:
         add_note(error, f"hint: {hint}")
 

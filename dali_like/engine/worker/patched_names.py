@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
+
+from dali_like.common.foreign_errors import is_a, text_of
 
 _OF_MODULE = r"module '([\w.]+)' has no attribute '(\w+)'"
 _OF_PICKLE = r"Can't get attribute '(\w+)' on <module '([\w.]+)'"
@@ -18,9 +21,9 @@ _OF_CLASS = r"(?:type object )?'(\w+)'(?: object)? has no attribute '(\w+)'"
 
 def patched_name(error: BaseException) -> str | None:
     """Return the name that an AttributeError of a worker misses, if this process has it; otherwise None."""
-    if not isinstance(error, AttributeError):
+    if not is_a(error, AttributeError):
         return None
-    text = str(error)
+    text = text_of(error)
     if match := re.match(_OF_MODULE, text):
         module, name = match.groups()
     elif match := re.match(_OF_PICKLE, text):
@@ -28,14 +31,21 @@ def patched_name(error: BaseException) -> str | None:
     else:
         match = re.match(_OF_CLASS, text)
         return None if match is None else next(_of_classes(*match.groups()), None)
-    return f"{module}.{name}" if hasattr(sys.modules.get(module), name) else None
+    return f"{module}.{name}" if _has(sys.modules.get(module), name) else None
 
 
 def _of_classes(kind: str, name: str) -> Iterator[str]:
     for module in list(sys.modules.values()):
-        found: Any = getattr(module, "__dict__", {}).get(kind)
-        if isinstance(found, type) and hasattr(found, name):
+        found: Any = vars(module).get(kind) if isinstance(module, ModuleType) else None
+        if isinstance(found, type) and _has(found, name):
             yield f"{found.__module__}.{kind}.{name}"
+
+
+def _has(owner: Any, name: str) -> bool:
+    try:
+        return hasattr(owner, name)
+    except Exception:  # `__getattr__` of a module or metaclass raises
+        return False
 
 
 def advice(error: BaseException) -> str | None:

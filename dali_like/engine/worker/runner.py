@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
@@ -222,9 +223,9 @@ class TaskRunner:
                         self._cell[0] = i
                         task.put(i, output, value, source)
         except BaseException as error:
-            if isinstance(error, NoMemoryError):
+            if type(error) is NoMemoryError:
                 error.needed = max(error.needed, sum(map(_bytes_of, columns)))
-            if not isinstance(error, Exception) or isinstance(error, (RegionFullError, NoMemoryError)):
+            if not is_a(error, Exception) or is_a(error, RegionFullError, NoMemoryError):
                 self._keep(batch, source)  # it is not wrong: it found no room, or an interrupt came
             raise
         task.end_at(len(columns[0]))
@@ -357,7 +358,7 @@ class TaskRunner:
             self._put(task, i, await callback(sample_info(task, i)), source)
 
         def is_last(error: BaseException) -> bool:
-            return source.on_error == "raise" or isinstance(error, (StopIteration, RegionFullError, NoMemoryError))
+            return source.on_error == "raise" or is_a(error, StopIteration, RegionFullError, NoMemoryError)
 
         def progress(i: int) -> None:
             self._cell[0] = i

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.dlpack import array_of_capsule, is_capsule
+from dali_like.common.foreign_errors import repr_of
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -343,7 +344,9 @@ def load_objects(samples: Iterable[NDArray[Any]], name: str, output: int) -> lis
         except CorruptionError:
             raise
         except Exception as error:  # a user's class may raise anything
-            raise SampleTypeError(f"an object in output {output} of {name} cannot be unpickled here: {error!r}") from error
+            raise SampleTypeError(
+                f"an object in output {output} of {name} cannot be unpickled here: {repr_of(error)}"
+            ) from error
     return objects
 
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
 from typing import Any
 
+from dali_like.common.foreign_errors import is_a
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
@@ -202,7 +203,7 @@ class Stream:
         try:
             return walk.take() if position == walk.position else walk.step(position, walk.take, self.on_skip)
         except BaseException as error:
-            if not (self.once or isinstance(error, Exception)):
+            if not (self.once or is_a(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
             raise
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
@@ -168,7 +169,7 @@ def _compute_batch(
             info = SampleInfo(first.idx_in_epoch + i, first.idx_in_batch + i, first.iteration, first.epoch_idx)
             results[i] = compute(bound, samples, others, info, key)
         except Exception as error:
-            error.add_note(f"raised by {bound.name} for sample {i} of the batch")
+            add_note(error, f"raised by {bound.name} for sample {i} of the batch")
             raise
 
     EvalContext.current().for_each(size, compute_sample)

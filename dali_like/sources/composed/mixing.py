@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.checks import is_int, not_negative
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.stage import (
     Place,

@@ -388,7 +388,7 @@ class _ZipWalk(ShardWalk):
             except StopIteration:
                 raise
             except Exception as error:
-                failure = failure or error
+                failure = error if failure is None else failure  # its class may define `__bool__`
         if failure is not None:
             raise failure
         return tuple(elements)

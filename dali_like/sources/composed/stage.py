@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.common.foreign_errors import add_note
 from dali_like.errors import CheckpointError
 
 __all__ = [

@@ -148,4 +148,4 @@ def test_one_with_too_many_parts_says_what_it_was() -> None:
 def test_one_that_cannot_travel_and_has_no_text_says_what_it_was() -> None:
     kind = type("CannotTravel", (SaysNothing,), {"lock": threading.Lock()})
 
-    assert "CannotTravel: <exception str() failed>" in str(arrived(kind()))
+    assert "CannotTravel: <CannotTravel str() failed>" in str(arrived(kind()))
