@@ -1,9 +1,12 @@
 # Each target makes the virtual environment that it needs under .venv/.
 #
 #   make demo [DATA=folder]   the main job on real photographs, or on the images in your folder
-#   make test                 linters, types and tests, $(JOBS) at a time; ARGS=tests/engine/memory/test_ring.py selects tests
+#   make test                 linters, types and tests, $(JOBS) at a time, then a summary; ARGS=tests/engine/memory/test_ring.py
+#                             selects tests
 #   make test PEERS=1         make test, and the comparisons with the real DALI and PyTorch
 #   make smoke                one test of each kind, in less than a minute; see tests/smoke.txt
+#   make newest               tests with the newest version of each dependency of the package and its extras, without bounds
+#   make oldest               the same with the oldest allowed versions, on Python 3.11
 #   make types                check annotated programs that use the package, with mypy and pyright
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
@@ -35,13 +38,14 @@ TEST_ENV := .venv/$(if $(PEERS),peers,test)
 # folder, 15 ms once it has imported all, 100 ms once it has imported PyTorch, DALI and JAX. So tests with workers run apart from
 # those that import many libraries.
 PARTS := faults engine pipeline sources data others $(if $(PEERS),parity)
+ALL_PARTS := lint $(addprefix test-,$(PARTS))
 tests_pipeline := $(addprefix tests/,pipeline graph plugin monitor messages serving cli)
 tests_sources := tests/sources --ignore=tests/sources/composed --ignore=tests/sources/readers
 tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm gpu containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -50,15 +54,39 @@ ifdef ARGS
 test: lint
 	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
 else
-test: lint $(addprefix test-,$(PARTS))
+test: all-parts
+endif
+
+# All parts are made although some fail. Then a summary follows.
+all-parts:
+	@$(PYTHON) -m tools.make_all $(ALL_PARTS)
+
+parts:
+	@echo $(ALL_PARTS)
+
 # Starting the threads of OpenBLAS is a third of the time of importing NumPy, in each program that a test starts.
 test-%: export OPENBLAS_NUM_THREADS := 1
 test-%: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(or $(tests_$*),tests/$*)
-endif
+
+# Extras that are installed alone, see tools/dependency_versions.py: one program for each.
+extras-apart: $(TEST_ENV)/.ready
+	$(TEST_ENV)/bin/python -m tests.project.try_release . --versions $(notdir $(TEST_ENV))
 
 smoke: .venv/test/.ready
 	.venv/test/bin/python -m pytest -q -m smoke -n 2 $$(cut -d: -f1 tests/smoke.txt | sort -u)
+
+# The index may have newer versions than at the last time.
+newest: UPGRADE = .venv/newest/bin/python $(PIP) --upgrade --upgrade-strategy eager -r .venv/newest/requirements.txt
+ifdef ARGS
+newest oldest: %: .venv/%/.ready
+	$(UPGRADE)
+	.venv/$*/bin/python -m pytest --ignore=tests/browser --ignore=tests/parity $(ARGS)
+else
+newest oldest: %: .venv/%/.ready
+	$(UPGRADE)
+	@$(MAKE) all-parts TEST_ENV=.venv/$* ALL_PARTS="$(filter-out lint test-parity,$(ALL_PARTS)) extras-apart"
+endif
 
 types: .venv/types/.ready
 	.venv/types/bin/python -m pytest tests/typing $(ARGS)
@@ -66,7 +94,7 @@ types: .venv/types/.ready
 dist: .venv/dist/.ready
 	rm -rf dist
 	.venv/dist/bin/python -m build
-	$(PYTHON) tests/project/try_release.py dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
+	$(PYTHON) -m tests.project.try_release dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
@@ -143,6 +171,14 @@ build/containers/debian:
 .venv/peers/.ready: PARTS := --group test --group peers
 .venv/peers/.ready: AFTER = .venv/peers/bin/python $(PIP) --no-deps --target .venv/peers/apart --group torchvision
 .venv/containers/.ready: PARTS := --group containers
+
+.venv/oldest/.ready: PYTHON := python3.11
+.venv/newest/.ready .venv/oldest/.ready: .venv/%/.ready: pyproject.toml tools/dependency_versions.py
+	$(PYTHON) -m venv --clear .venv/$*
+	.venv/$*/bin/python $(PIP) --upgrade "pip>=25.1"
+	.venv/$*/bin/python -m tools.dependency_versions $* > .venv/$*/requirements.txt
+	.venv/$*/bin/python $(PIP) -e . -r .venv/$*/requirements.txt
+	touch $@
 
 # `pip install --group` needs pip 25.1.
 .venv/%/.ready: pyproject.toml

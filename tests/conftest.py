@@ -95,13 +95,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in repeated]
     if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]+", item.nodeid)]:
         raise pytest.UsageError(f"use ids=without_addresses, of conftest, for {addressed[0]}")
-    wanted = set(Path(__file__).with_name("smoke.txt").read_text("utf-8").split())
+    wanted = set(Path(__file__).with_name("smoke.txt").read_text("utf-8").splitlines())
     found = set()
-    for item in items:
+    for item in items:  # a line names a function with all its parameters, or a single test
         name = f"{item.nodeid.partition('::')[0]}::{getattr(item, 'originalname', item.name)}"
-        if name in wanted:
+        if names := wanted & {name, item.nodeid}:
             item.add_marker(pytest.mark.smoke)
-            found.add(name)
+            found |= names
     if config.option.markexpr == "smoke" and wanted != found:
         raise pytest.UsageError(f"smoke.txt names tests that do not exist: {sorted(wanted - found)}")
 

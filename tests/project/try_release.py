@@ -1,10 +1,11 @@
 """Tries the built package as users get it: in empty environments, with each interpreter there is, and with each extra alone.
 
-    python tests/project/try_release.py dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
-        [--user nobody]
+    python -m tests.project.try_release dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
+        [--user nobody] [--versions oldest]
 
-It builds nothing: see `make dist`. Needs a network, and root for ``--user``. The exit status is 1 if something does not
-work.
+It builds nothing: see `make dist`. With ``--versions``, it installs the oldest or the newest allowed version of each
+dependency, and tries the extras that are too large for the environment of `make oldest` or `make newest`. Needs a network,
+and root for ``--user``. The exit status is 1 if something does not work.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+from tools.dependency_versions import APART, CHOICES, requirements_apart
 
 #: With nothing but what the package needs.
 BARE = """
@@ -360,7 +364,9 @@ except errors.DeviceError as error:
 }
 
 
-def try_one(python: str, package: Path, extra: str, program: str, user: str | None = None) -> bool:
+def try_one(
+    python: str, package: Path, extra: str, program: str, user: str | None = None, requirements: Sequence[str] = ()
+) -> bool:
     """Whether a program runs where nothing but the package, and perhaps an extra, has been installed, by a user."""
     what = f"{python}, {package.name}{f'[{extra}]' if extra else ''}"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -373,7 +379,7 @@ def try_one(python: str, package: Path, extra: str, program: str, user: str | No
         of_environment = f"{folder}/bin/python"
         commands = [
             [python, "-m", "venv", folder],
-            [of_environment, "-m", "pip", "install", "--quiet", f"{package}{f'[{extra}]' if extra else ''}"],
+            [of_environment, "-m", "pip", "install", "--quiet", f"{package}{f'[{extra}]' if extra else ''}", *requirements],
             [of_environment, "-c", program],
             [of_environment, "-m", "dali_like", "doctor"],
         ]
@@ -393,14 +399,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", type=Path, nargs="+", help="a wheel, a source distribution, or both")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters")
-    parser.add_argument(
-        "--extras", nargs="*", default=list(OF_EXTRAS), choices=OF_EXTRAS, help="tried with the first of them"
-    )
+    parser.add_argument("--extras", nargs="*", choices=OF_EXTRAS, help="tried with the first of them")
+    parser.add_argument("--versions", choices=CHOICES, help="of all dependencies")
     parser.add_argument("--user", help="an unprivileged user, who installs and runs the package; needs root")
     given = parser.parse_args()
     packages = [package.resolve() for package in given.packages]
-    results = [try_one(python, package, "", BARE, given.user) for python in given.python for package in packages]
-    results += [try_one(given.python[0], packages[0], extra, OF_EXTRAS[extra], given.user) for extra in given.extras]
+    extras = given.extras if given.extras is not None else APART if given.versions else OF_EXTRAS
+
+    def is_right(python: str, package: Path, extra: str, program: str) -> bool:
+        requirements = requirements_apart(given.versions, extra) if given.versions else []
+        return try_one(python, package, extra, program, given.user, requirements)
+
+    results = [is_right(python, package, "", BARE) for python in given.python for package in packages]
+    results += [is_right(given.python[0], packages[0], extra, OF_EXTRAS[extra]) for extra in extras]
     return int(not all(results))
 
 
