@@ -187,8 +187,10 @@ def _rounded(values: _Floats, dtype: np.dtype[Any], are_bytes: bool) -> Array:
 
 
 def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
-    scale = (axis.end - axis.start) / axis.size
-    positions: NDArray[np.int64] = np.floor(axis.start + (np.arange(axis.size) + 0.5) * scale).astype(np.int64)
+    # In single precision and in these steps, as in DALI: at borders of pixels, rounding decides.
+    start, end = np.array([axis.start, axis.end], np.float32)
+    centers = np.arange(axis.size, dtype=np.float32) + np.float32(0.5)
+    positions: NDArray[np.int64] = np.floor(start + centers * ((end - start) / np.float32(axis.size))).astype(np.int64)
     positions.clip(0, extent - 1, out=positions)
     return positions
 

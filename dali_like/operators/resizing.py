@@ -188,10 +188,14 @@ def _regions(
 
 
 def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits: Sequence[float] | None) -> list[float]:
-    """Return the sides of the result, not yet rounded, negative where mirrored."""
+    """Return the sides of the result, not yet rounded, negative where mirrored.
+
+    As in DALI, quotients and products are rounded to single precision, which decides where a side is halfway between two
+    integers.
+    """
     if limits is None and mode in ("default", "stretch") and all(wanted):
         return list(wanted)
-    scales = [size / side if size and side else None for size, side in zip(wanted, sides, strict=True)]
+    scales = [_single(size / side) if size and side else None for size, side in zip(wanted, sides, strict=True)]
     known = [abs(scale) for scale in scales if scale is not None]
     if not known:
         return [size or side for size, side in zip(wanted, sides, strict=True)]
@@ -201,12 +205,12 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
             if limit > 0 and side:
                 factor = min(factor, limit / side)
         return [
-            math.copysign(side * factor, size) if scale is None or abs(scale) != factor else size
+            math.copysign(_single(side * factor), size) if scale is None or abs(scale) != factor else size
             for size, side, scale in zip(wanted, sides, scales, strict=True)
         ]
     rest = math.prod(known) ** (1 / len(known)) if mode == "default" else 1.0
     target = [
-        size if scale is not None or not side else side * rest
+        size if scale is not None or not side else _single(side * rest)
         for size, side, scale in zip(wanted, sides, scales, strict=True)
     ]
     if limits is not None:
@@ -215,6 +219,10 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
             for size, limit in zip(target, limits, strict=True)
         ]
     return target
+
+
+def _single(number: float) -> float:
+    return float(np.float32(number))
 
 
 def _nearest(side: float) -> int:

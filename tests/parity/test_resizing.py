@@ -1,8 +1,9 @@
 """Operators that scale and crop in one step, and that scale arrays, beside the real DALI.
 
-Both filter in floating point, in another order: 1 level, as for ``resize``. The nearest pixel is another one where a
-position lies half way between two: a row or a column of a few images. DALI 1.53 scales only the first array of a batch by
-``tensor_resize``, and mirrors other axes than asked for if channels or frames come first; the comparisons avoid both.
+Both filter in floating point, in another order: 1 level, as for ``resize``. In windows of scaled images, the nearest pixel
+is another one where a position lies halfway between two: a row or a column of a few images. DALI 1.53 scales only the first
+array of a batch by ``tensor_resize``, and mirrors other axes than asked for if channels or frames come first; the
+comparisons avoid both.
 """
 
 from __future__ import annotations
@@ -316,3 +317,43 @@ WRONG = [
 def test_errors(operator: str, sample: np.ndarray, arguments: dict[str, Any], dali: Library) -> None:
     for library in (dali, OURS):
         assert error_of(library, with_rows(operator, [arguments]), [[sample]]) is not None, library
+
+
+@pytest.mark.parametrize(
+    "region", [{}, {"roi_start": [0, 2.25], "roi_end": [1, 28.5]}, {"roi_start": [0, 27], "roi_end": [1, 3]}]
+)
+def test_nearest_pixels_at_borders_are_the_same(region: dict[str, Any], dali: Library) -> None:
+    """Positions between two pixels are computed in single precision: some lie below the border, some above."""
+    widths = [*range(-66, 0), *range(1, 67), 96, 299, 1000]
+
+    def define(library: Library, row: Any, longer: Any, width: Any) -> list[Any]:
+        options = {"resize_x": width, "resize_y": 1, "interp_type": library.types.INTERP_NN, **region}
+        return [library.fn.resize(image, **options) for image in (row, longer)]
+
+    rows = [np.arange(extent, dtype=np.uint16).reshape(1, extent, 1) for extent in (30, 224)]
+    compare(dali, define, [*([row] * len(widths) for row in rows), np.float32(widths)], ["HWC", "HWC"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("resize_shorter", {}),
+        ("resize_longer", {}),
+        ("resize_x", {}),
+        ("resize_y", {"resize_x": 100, "mode": "not_smaller"}),
+        ("resize_x", {"resize_y": 60, "mode": "not_larger"}),
+        ("resize_shorter", {"max_size": 133}),
+    ],
+    ids=str,
+)
+def test_sides_halfway_between_integers_are_the_same(name: str, options: dict[str, Any], dali: Library) -> None:
+    """They are computed in single precision, which rounds 376.49998 to 376.5, and 376.5 to 376.49997."""
+    images = [np.zeros((*shape, 1), np.uint8) for shape in ((60, 40), (48, 32), (33, 50), (45, 30), (77, 53), (64, 427))]
+    wanted = np.arange(1, 128, 2, np.float32)
+
+    def define(library: Library, *nodes: Any) -> list[Any]:
+        *pictures, side = nodes
+        given = {name: side, **options, "interp_type": library.types.INTERP_NN}
+        return [library.fn.resize(picture, **given) for picture in pictures]
+
+    compare(dali, define, [*([image] * len(wanted) for image in images), wanted], ["HWC"] * len(images))
