@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from dali_like.common.user_objects import method_of
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
 
@@ -126,7 +127,7 @@ def statistics_of(
     caches = tuple(cache.statistics() for cache in caches_of(options.dataset))
     dataset = SourceStatistics(
         f"dataset {type(options.dataset).__qualname__}",
-        unit="batch" if options.batched and getattr(options.dataset, "__getitems__", None) else "sample",
+        unit="batch" if options.batched and method_of(options.dataset, "__getitems__") else "sample",
         place="workers" if counts.readings else "main process",
         batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,

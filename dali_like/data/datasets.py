@@ -17,6 +17,7 @@ import numpy as np
 
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import suggest_arguments
+from dali_like.common.user_objects import method_of
 from dali_like.data.generators import NumpyRandomness, as_generator, randomness_of
 from dali_like.errors import ArgumentError, ArgumentTypeError, DatasetError, MissingMethodError, SampleIndexError
 
@@ -331,6 +332,6 @@ def _lengths_of_fractions(fractions: Sequence[float], dataset: Sized) -> list[in
 
 def _samples(dataset: Any, keys: Sequence[Any]) -> list[Any]:
     """Return the samples of several keys, by one call if the dataset supports it."""
-    getitems = getattr(dataset, "__getitems__", None)
-    samples: list[Any] = getitems(keys) if callable(getitems) else [dataset[key] for key in keys]
+    getitems = method_of(dataset, "__getitems__")
+    samples: list[Any] = [dataset[key] for key in keys] if getitems is None else getitems(keys)
     return samples

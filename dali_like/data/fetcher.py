@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note, repr_of
+from dali_like.common.user_objects import method_of
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.messages import (
@@ -30,7 +31,7 @@ from dali_like.data.messages import (
     SamplesAnswer,
     SamplesRequest,
 )
-from dali_like.data.sample_schema import SampleSchema, batch_of, schema_of
+from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import Stopwatch
@@ -79,6 +80,7 @@ class Fetcher:
         on_error: reaction to an exception of the dataset; see `DataLoader`.
         worker_init_fn: called in each worker with its number.
         as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema.
+        has_workers: whether the loader has workers.
     """
 
     dataset: Any
@@ -89,8 +91,9 @@ class Fetcher:
     on_error: str | Callable[[Any, Exception], Any]
     worker_init_fn: Callable[[int], Any] | None
     as_batches: bool
+    has_workers: bool
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
-    _collate_schema: SampleSchema | None = None
+    _nesting: Node | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
@@ -112,7 +115,7 @@ class Fetcher:
     @property
     def getitems(self) -> Callable[[Any], Any] | None:
         """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
-        return (getattr(self.dataset, "__getitems__", None) or None) if self.on_error == "raise" else None
+        return method_of(self.dataset, "__getitems__") if self.on_error == "raise" else None
 
     # In the main process
 
@@ -156,7 +159,7 @@ class Fetcher:
 
     def for_thread(self) -> Fetcher:
         return dataclasses.replace(
-            self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict(), _elements=None
+            self, _schema=(b"", None), _nesting=None, _seeders=(), _walks=OrderedDict(), _elements=None
         )
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
@@ -244,14 +247,19 @@ class Fetcher:
     # In a worker or the main process
 
     def collate(self, samples: Any) -> Any:
-        """Collate samples. The default collation writes them as into rows, if they fit a schema: that is faster."""
+        """Collate samples. In place of the default collation, a schema does it if they fit one: that is faster."""
         if samples.__class__ is not list or not samples or not self.array_backend.is_default(self.collate_fn):
             return self.collate_fn(samples)
-        batch = None if self._collate_schema is None else batch_of(samples, self._collate_schema)
-        if batch is None:
-            self._collate_schema = schema_of(samples[0], self.array_backend)
-            batch = None if self._collate_schema is None else batch_of(samples, self._collate_schema)
-        return self.collate_fn(samples) if batch is None else batch
+        is_new = self._nesting is None
+        if is_new:
+            self._nesting = nesting_of(samples[0], self.array_backend)
+        while self._nesting is not None:
+            try:
+                return self._nesting.collate(samples, False, self.has_workers)
+            except Exception:  # the samples do not fit, or the default collation fails, too, with its own message
+                self._nesting = None if is_new else nesting_of(samples[0], self.array_backend)
+                is_new = True
+        return self.collate_fn(samples)
 
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""

@@ -192,13 +192,23 @@ class BatchIterator(SamplerIterator[list[T_co]]):
         self._begin = begin
         self._batch_size = batch_size
         self._smallest = batch_size if drop_last else 1
+        self._has_failed = False
 
     @functools.cached_property
     def _indices(self) -> SamplerIterator[T_co]:
-        return self._begin()
+        self._has_failed = True  # until it has begun
+        indices = self._begin()
+        self._has_failed = False
+        return indices
 
     def __next__(self) -> list[T_co]:
-        batch = self._indices.take(self._batch_size)
+        if self._has_failed:  # as the generator of PyTorch's sampler, which an error ends
+            raise StopIteration
+        try:
+            batch = self._indices.take(self._batch_size)
+        except Exception:
+            self._has_failed = True
+            raise
         if len(batch) < self._smallest:
             raise StopIteration
         return batch

@@ -6,12 +6,12 @@ Runs in workers, and in the main process of a loader without workers.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dali_like.common.user_objects import is_stateful, log_lost_state
 from dali_like.engine.worker.info import is_worker_thread
-from dali_like.engine.worker.streams import Walk, is_stateful, resume
+from dali_like.engine.worker.streams import Walk, resume
 from dali_like.errors import CheckpointError
 
 
@@ -34,14 +34,7 @@ class DatasetWalk(Walk):
         except Exception as error:
             self.is_silent = True
             stateful: Any = self.items if is_stateful(self.items) else owner
-            if not _wants_arguments(stateful.state_dict):
-                import logging  # noqa: PLC0415  # rarely needed, and slow to import
-
-                logging.getLogger("dali_like").warning(
-                    "%s.state_dict() raised %r; a loader that resumes from a state walks through the dataset instead",
-                    type(stateful).__qualname__,
-                    error,
-                )
+            log_lost_state(stateful, error, "walks through the dataset")
             return None
         if state["state"] is None:
             return None
@@ -75,17 +68,6 @@ def _owner_for_state(dataset: Any) -> Any:
         why = "that threads share" if is_stateful(dataset) else "that has no load_state_dict()"
         raise CheckpointError(f"Invalid state_dict: it has the state of a dataset, and here is one {why}")
     return owner
-
-
-def _wants_arguments(state_dict: Any) -> bool:
-    """Whether ``state_dict`` has required arguments, as that of MosaicML's ``StreamingDataset``: its own loader calls it."""
-    try:
-        inspect.signature(state_dict).bind()
-    except TypeError:
-        return True
-    except ValueError:  # some built-in functions have no signature
-        return False
-    return False
 
 
 def _owner(dataset: Any) -> Any:

@@ -42,7 +42,7 @@ class LoaderIterator(Iterator[Any]):
         self._pins_memory = options.pins_memory
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         #: PyTorch's iterators have this attribute, and some programs read it.
-        self._has_warned = False
+        self._may_be_empty = True
         self._num_yielded = state.yielded + len(state.ahead)
         if (positions := self.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
@@ -65,6 +65,7 @@ class LoaderIterator(Iterator[Any]):
             self._warn_of_empty_epoch()
             raise
         except BaseException as error:
+            self._may_be_empty = False  # there was a batch, or a sampler that could not say whether there is one
             self._loop.fail(error)
             raise
         self._loop.end()
@@ -123,8 +124,8 @@ class LoaderIterator(Iterator[Any]):
 
     def _warn_of_empty_epoch(self) -> None:
         """Warn, once, if the iterator ends without a batch: a ``for`` loop would only do nothing."""
-        if not self._num_yielded and not self._has_warned:
-            self._has_warned = True
+        if not self._num_yielded and self._may_be_empty:
+            self._may_be_empty = False
             warn(f"this epoch is empty: {why_empty(self._options)}", UserWarning)
 
     def _warn_about_length(self) -> None:

@@ -350,7 +350,7 @@ class LoaderWorkers:
             type=SourceType.REQUEST,
             task_size=functools.partial(_part_size if self._is_sharded else _task_size, self.capacity),
             in_order=self.is_bound,
-            caches=fetcher.dataset.cache_memories() if hasattr(fetcher.dataset, "cache_memories") else (),
+            caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )
 
 

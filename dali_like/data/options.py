@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dali_like.common.checks import Check, error_policy, flag, not_negative, or_none, positive
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
+from dali_like.common.user_objects import method_of
 from dali_like.data.datasets import IterableDataset
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.settings import AUTO, first_workers
@@ -74,7 +75,10 @@ class LoaderOptions(NamedTuple):
         renamed = {
             "is_iterable": int(loader._dataset_kind) == 1,
             "batched": loader._auto_collation,
-            "samples_per_batch": None if loader.batch_size is None else loader.batch_sampler.batch_size,
+            # Programs replace the batch sampler by one of their own, which may have no such attribute.
+            "samples_per_batch": None
+            if loader.batch_size is None
+            else getattr(loader.batch_sampler, "batch_size", loader.batch_size),
             "index_sampler": loader._index_sampler,
             "auto": loader._auto,
             "timeout_s": loader.timeout,
@@ -377,7 +381,7 @@ def is_iterable(dataset: Any) -> bool:
 
 def _check_dataset(dataset: Any) -> None:
     """Refuse objects that are not datasets. PyTorch's errors only name a missing method."""
-    has_items = hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
+    has_items = method_of(dataset, "__getitem__") or method_of(dataset, "__getitems__")
     if is_iterable(dataset) or (has_items and not isinstance(dataset, type)):
         return
     what = f"a {type(dataset).__qualname__}"

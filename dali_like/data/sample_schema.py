@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,6 +52,20 @@ class Node(abc.ABC):
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         """Return this part of one sample, as from the dataset."""
 
+    @abc.abstractmethod
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        """Return the batch of this part of several samples that are in no rows. Their shapes need not be those of the node.
+
+        Args:
+            values: the parts, at least one.
+            in_tuple: as for `batch`.
+            contiguous: whether a batch of tensors has contiguous memory, as in rows, whatever that of the samples is.
+
+        Raises:
+            UnfitError: only the default collation handles these values.
+            Exception: the default collation fails, too.
+        """
+
 
 class Leaf(Node):
     """A part with its own row.
@@ -63,6 +77,12 @@ class Leaf(Node):
 
     number = -1
     layout: OutputSchema
+
+    @staticmethod
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Any, NDArray[Any]]:
+        """Return the memory of a batch as the program gets it, and as an array to write to."""
+        place = np.empty(shape, dtype)
+        return place, place
 
 
 class ArrayLeaf(Leaf):
@@ -88,6 +108,17 @@ class ArrayLeaf(Leaf):
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return rows[self.number][i, ...].copy()
+
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        first = values[0]
+        if not _are(np.ndarray, values):
+            raise UnfitError
+        dtype, shape = first.dtype, first.shape
+        if any(value.shape != shape or value.dtype != dtype for value in values):
+            raise UnfitError
+        batch, place = self.allocate((len(values), *shape), dtype)
+        _write(values, place)
+        return batch
 
 
 class ComplexLeaf(ArrayLeaf):
@@ -135,6 +166,13 @@ class NumberLeaf(Leaf):
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return self.kind(rows[self.number][i])
 
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if not _are(self.kind, values):
+            raise UnfitError
+        batch, place = self.allocate((len(values),), DTYPES[self.layout.dtype])
+        place[...] = values
+        return batch
+
 
 class TextLeaf(Node):
     """A str or bytes."""
@@ -155,6 +193,11 @@ class TextLeaf(Node):
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return texts[self.number][i]
 
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if not _are(self.kind, values):
+            raise UnfitError
+        return tuple(values) if in_tuple else list(values)
+
 
 class Container(Node):
     """A tuple or list with a fixed number of parts."""
@@ -163,10 +206,15 @@ class Container(Node):
         self.kind = kind
         self.parts = tuple(parts)
 
-    def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
+    def _columns(self, values: Sequence[Any]) -> Iterable[tuple[Any, ...]] | None:
+        """Return the values of each part; None if one of the containers does not fit."""
         if not _are(self.kind, values) or set(map(len, values)) != {len(self.parts)}:
+            return None
+        return zip(*values, strict=True)
+
+    def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
+        if (columns := self._columns(values)) is None:
             return False
-        columns = zip(*values, strict=True)
         return all(part.put(column, rows, texts) for part, column in zip(self.parts, columns, strict=True))
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
@@ -174,6 +222,11 @@ class Container(Node):
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return self.kind(part.sample(rows, texts, i) for part in self.parts)
+
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if (columns := self._columns(values)) is None:
+            raise UnfitError
+        return [part.collate(column, True, contiguous) for part, column in zip(self.parts, columns, strict=True)]
 
 
 class NamedTuple(Container):
@@ -185,6 +238,9 @@ class NamedTuple(Container):
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return self.kind(*(part.sample(rows, texts, i) for part in self.parts))
 
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        return self.kind(*super().collate(values, in_tuple, contiguous))
+
 
 class Dict(Node):
     """A dict."""
@@ -193,11 +249,16 @@ class Dict(Node):
         self.parts = dict(parts)
         self._keys = tuple(parts)
 
-    def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
+    def _columns(self, values: Sequence[Any]) -> Iterable[tuple[Any, ...]] | None:
+        """Return the values of each part; None if one of the dicts does not fit."""
         # The order of keys matters: a batch has the order of its first sample.
         if not _are(dict, values) or any(tuple(value) != self._keys for value in values):
+            return None
+        return zip(*(value.values() for value in values), strict=True)
+
+    def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
+        if (columns := self._columns(values)) is None:
             return False
-        columns = zip(*(value.values() for value in values), strict=True)
         return all(part.put(column, rows, texts) for part, column in zip(self.parts.values(), columns, strict=True))
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
@@ -205,6 +266,14 @@ class Dict(Node):
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return {key: part.sample(rows, texts, i) for key, part in self.parts.items()}
+
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if (columns := self._columns(values)) is None:
+            raise UnfitError
+        return {
+            key: part.collate(column, False, contiguous)
+            for (key, part), column in zip(self.parts.items(), columns, strict=True)
+        }
 
 
 class Dataclass(Dict):
@@ -222,6 +291,11 @@ class Dataclass(Dict):
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return self._made(super().sample(rows, texts, i))
+
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if not _are(self.kind, values):
+            raise UnfitError
+        return self._made(super().collate(list(map(vars, values)), in_tuple, contiguous))
 
     def _made(self, fields: dict[str, Any]) -> Any:
         value: Any = object.__new__(self.kind)
@@ -262,13 +336,6 @@ class SampleSchema:
         for column, length in zip(texts, before, strict=True):
             del column[length + i :]  # the texts of the first, failed attempt begin with the same
         return i
-
-
-def batch_of(samples: Sequence[Any], schema: SampleSchema) -> Any:
-    """Return the batch of samples that are not in rows; None if one does not fit the schema."""
-    rows = [np.empty((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
-    texts: list[list[Any]] = [[] for _ in range(schema.num_texts)]
-    return schema.root.batch(rows, texts, False) if schema.root.put(samples, rows, texts) else None
 
 
 def _are(kind: type, values: Sequence[Any]) -> bool:
@@ -342,6 +409,14 @@ def schema_of(sample: Any, array_backend: SchemaBackend) -> SampleSchema | None:
     except Exception:  # besides UnfitError: a sample may be any object, and raise anything when it is examined
         return None
     return schema
+
+
+def nesting_of(sample: Any, array_backend: SchemaBackend) -> Node | None:
+    """Return the root of a schema for `Node.collate`; None if a part of the sample does not fit any schema."""
+    try:
+        return _node_of(sample, array_backend, [], [])
+    except (UnfitError, RecursionError):
+        return None
 
 
 class UnfitError(Exception):

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from dali_like.common.json_state import ANYTHING, MAPPING, Schema, field, integer
+from dali_like.common.user_objects import is_stateful, log_lost_state
 from dali_like.errors import CheckpointError
 
 __all__ = ["SamplerIterator", "resumable"]
@@ -92,11 +93,11 @@ def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
     >>> next(letters)
     'c'
     """
-    before = _state_of(sampler) if _has_state(sampler) else None
+    before = _state_of(sampler)
     iterator = iter(sampler)
     if isinstance(iterator, SamplerIterator):
         return iterator
-    if _has_state(iterator):
+    if isinstance(_state_of(iterator), Mapping):
         return _Foreign(iterator)
     return _Counted(sampler, iterator) if before is None else _CountedFrom(sampler, iterator, before)
 
@@ -113,12 +114,15 @@ def changes_sampler(state: Any) -> bool:
     return isinstance(state, Mapping)
 
 
-def _has_state(sampler: Any) -> bool:
-    return hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
-
-
-def _state_of(sampler: Any) -> Any:
-    return copy.deepcopy(sampler.state_dict())
+def _state_of(stateful: Any) -> Any:
+    """Return a copy of the state of a sampler or an iterator; None without a usable one: iterating does not depend on it."""
+    if not is_stateful(stateful):
+        return None
+    try:
+        return copy.deepcopy(stateful.state_dict())
+    except Exception as error:
+        log_lost_state(stateful, error, "skips items of the sampler")
+        return None
 
 
 class _Foreign(SamplerIterator[T_co]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dali_like.common.user_objects import method_of
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.loader_workers import LoaderWorkers
@@ -115,7 +116,7 @@ def make_fetcher(options: LoaderOptions) -> Fetcher:
         and options.batch_size is not None
         and options.seeds_by_task
         and array_backend.is_default(options.collate_fn)
-        and not getattr(options.dataset, "__getitems__", None)
+        and method_of(options.dataset, "__getitems__") is None
     )
     return Fetcher(
         dataset=options.dataset,
@@ -126,4 +127,5 @@ def make_fetcher(options: LoaderOptions) -> Fetcher:
         on_error=options.on_error,
         worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
         as_batches=not by_sample,
+        has_workers=options.num_workers > 0,
     )

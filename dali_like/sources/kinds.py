@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream, is_stateful
+from dali_like.common.user_objects import is_stateful
+from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Padded, Shard

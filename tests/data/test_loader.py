@@ -29,7 +29,7 @@ from dali_like.data import (
     default_collate_fn_map,
 )
 from dali_like.data.array_backends import ArrayBackend
-from dali_like.data.sample_schema import batch_of, schema_of
+from dali_like.data.sample_schema import nesting_of
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import CollateError, CollateTypeError, IteratorPicklingError, WorkerDiedError
 from tests.conftest import is_running, wait_until
@@ -297,10 +297,12 @@ def test_workers_collate_by_functions_that_the_default_collation_has_been_given(
 
 def test_arrays_that_have_been_unpickled_go_into_rows() -> None:
     array = pickle.loads(pickle.dumps(np.arange(3)))
-    schema = schema_of((array, 1), ArrayBackend())
+    nesting = nesting_of((array, 1), ArrayBackend())
 
-    assert schema is not None
-    assert plain(batch_of([(array, 1), (array, 2)], schema)) == plain([np.array([[0, 1, 2]] * 2), np.array([1, 2])])
+    assert nesting is not None
+    assert plain(nesting.collate([(array, 1), (array, 2)], False, True)) == plain(
+        [np.array([[0, 1, 2]] * 2), np.array([1, 2])]
+    )
 
 
 @pytest.mark.parametrize("kind", ["array", "large array", "complex array", "tuple", "nested"])

@@ -236,7 +236,7 @@ def test_a_state_dict_that_fails_is_left_alone_and_reported(caplog: pytest.LogCa
             raise TypeError("no state")
 
     assert_walked_through(Failing(), 0)
-    assert "Failing.state_dict() raised TypeError('no state')" in caplog.text
+    assert "Failing.state_dict() raised TypeError: no state" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like.data.array_backends import ArrayBackend
-from dali_like.data.sample_schema import _TOGETHER_BYTES, SampleSchema, batch_of, schema_of
+from dali_like.data.sample_schema import _TOGETHER_BYTES, SampleSchema, UnfitError, schema_of
 from dali_like.engine.memory.protocol import DTYPES, MAX_NDIM
 
 
@@ -68,6 +68,13 @@ def put(schema: SampleSchema, samples: Sequence[Any]) -> tuple[int, list[NDArray
     count = schema.put(samples, rows, texts)
     assert all(column.pop(0) == "before" for column in texts)
     return count, rows, texts
+
+
+def batch_in_rows(samples: Sequence[Any]) -> Any:
+    """Return the batch of samples by way of rows."""
+    schema = of(samples[0])
+    _, rows, texts = put(schema, samples)
+    return schema.root.batch(rows, texts, False)
 
 
 def unlike(sample: Any) -> Any:
@@ -143,15 +150,15 @@ def test_samples_do_not_keep_the_rows_that_they_come_out_of(sample: NDArray[Any]
     ids=["texts", "in tuples", "in dicts", "in dicts in tuples", "complex arrays", "named tuples"],
 )
 def test_batches_are_those_of_the_default_collation(samples: Sequence[Any], batch: Any) -> None:
-    assert unlike(batch_of(samples, of(samples[0]))) == unlike(batch)
+    assert unlike(of(samples[0]).root.collate(samples, False, True)) == unlike(batch)
+    assert unlike(batch_in_rows(samples)) == unlike(batch)
 
 
 def test_batches_of_dataclasses_are_made_without_calling_them() -> None:
     samples = KINDS["dataclasses"]
-    batch = batch_of(samples, of(samples[0]))
-
-    assert type(batch) is Boxed
-    assert (batch.label, batch.box.tolist()) == (["a", "b"], [[0, 1, 2, 3], [4, 5, 6, 7]])
+    for batch in (of(samples[0]).root.collate(samples, False, True), batch_in_rows(samples)):
+        assert type(batch) is Boxed
+        assert (batch.label, batch.box.tolist()) == (["a", "b"], [[0, 1, 2, 3], [4, 5, 6, 7]])
 
 
 @pytest.mark.parametrize(
@@ -185,7 +192,16 @@ def test_up_to_a_sample_of_another_form_samples_are_written(sample: Any, other: 
     assert count == 2
     assert texts[0] == ["first", "second"]
     assert [unlike(schema.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples[:2]))
-    assert batch_of(samples, schema) is None
+    with pytest.raises((UnfitError, OverflowError)):
+        schema.root.collate(samples, False, True)
+
+
+def test_collation_of_samples_of_another_shape_and_dtype_needs_no_other_schema() -> None:
+    samples = [(np.full(5, i, np.uint8), i) for i in range(3)]
+
+    batch = of((np.zeros(3), 1)).root.collate(samples, False, True)
+
+    assert unlike(batch) == unlike([np.stack([array for array, _ in samples]), np.arange(3)])
 
 
 def in_itself() -> list[Any]:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
+from dali_like.common.user_objects import is_stateful
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch
-from dali_like.engine.worker.streams import Stream, is_stateful
+from dali_like.engine.worker.streams import Stream
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
 from dali_like.graph.source_states import LocalSourceState, WorkerSourceState
 from dali_like.plugin.base_iterator import BaseIterator

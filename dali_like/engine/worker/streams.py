@@ -30,6 +30,7 @@ from types import NoneType
 from typing import Any
 
 from dali_like.common.foreign_errors import is_a
+from dali_like.common.user_objects import is_stateful
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
@@ -38,13 +39,6 @@ _SAVED = {"epoch": (int, NoneType), "position": int, "end": (int, NoneType), "of
 
 #: A request begins with its generation, see `Stream.heed`; the JSON text of a state may follow.
 _GENERATION = struct.Struct("<q")
-
-
-def is_stateful(value: Any) -> bool:
-    """Whether an object has both methods, ``state_dict()`` and ``load_state_dict(state)``."""
-    return not isinstance(value, type) and all(
-        callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
-    )
 
 
 def check_saved(saved: Any, fields: dict[str, Any]) -> None:

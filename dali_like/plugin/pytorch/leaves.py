@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dali_like.data.sample_schema import ArrayLeaf, ComplexLeaf, Leaf, NumberLeaf, Rows, Texts, UnfitError, numpy_leaf
 
@@ -37,7 +41,14 @@ class _AsTensor:
     """Converts the batch of a leaf to a tensor."""
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
-        return torch.from_numpy(super().batch(rows, texts, in_tuple))  # type: ignore[misc]
+        return _tensor_of(super().batch(rows, texts, in_tuple))  # type: ignore[misc]
+
+    @staticmethod
+    def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[torch.Tensor, NDArray[Any]]:
+        """Allocate the memory by PyTorch, so that the tensor can be resized: after ``numpy()`` it could not."""
+        batch = torch.empty(shape, dtype=_dtype_of(dtype))
+        memory = (ctypes.c_byte * (batch.numel() * dtype.itemsize)).from_address(batch.data_ptr())
+        return batch, np.frombuffer(memory, dtype).reshape(shape)
 
 
 class _ArrayAsTensor(_AsTensor, ArrayLeaf):
@@ -81,12 +92,30 @@ class TensorLeaf(Leaf):
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         self.leaf.number = self.number
-        batch = torch.from_numpy(self.leaf.batch(rows, texts, in_tuple))
+        batch = _tensor_of(self.leaf.batch(rows, texts, in_tuple))
         return batch if batch.dtype is self.dtype else batch.view(self.dtype)
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         self.leaf.number = self.number
         return torch.from_numpy(self.leaf.sample(rows, texts, i)).view(self.dtype)
+
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        first = values[0]
+        if set(map(type, values)) != {torch.Tensor} or first.is_nested or first.layout is not torch.strided:
+            raise UnfitError
+        if not contiguous:
+            return torch.stack(values)
+        return torch.stack(values, out=torch.empty((len(values), *first.shape), dtype=first.dtype))
+
+
+def _tensor_of(array: NDArray[Any]) -> torch.Tensor:
+    """Return a view of an array. An empty one has the strides that PyTorch gives to a new tensor."""
+    return torch.from_numpy(array) if array.size else torch.empty(array.shape, dtype=_dtype_of(array.dtype))
+
+
+@functools.cache
+def _dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, dtype)).dtype
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.utils.data as torch_data
+from torch.utils.data._utils import collate
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -47,7 +47,7 @@ def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any)
 _ORIGINAL_FUNCTIONS = {
     kind: function
     for kind, function in default_collate_fn_map.items()
-    if getattr(function, "__module__", "") == torch_data.default_collate.__module__
+    if getattr(function, "__module__", "") == collate.__name__
 }
 #: The replacements of these functions in workers.
 _PRIVATE_FUNCTIONS = {
@@ -67,7 +67,8 @@ class TorchBackend(ArrayBackend):
         return _REDUCERS
 
     def is_default(self, collate_fn: Any) -> bool:
-        return collate_fn is torch_data.default_collate
+        # Not compared with the current attribute: programs replace it, together with the default of PyTorch's loader.
+        return getattr(collate_fn, "__globals__", None) is vars(collate) and collate_fn.__name__ == "default_collate"
 
     def is_collated_specially(self, value: Any) -> bool:
         """Return whether the program has registered its own collation for values of this type."""
