@@ -33,7 +33,6 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "ray": ("ray>=2.40",),
         "remote": ("fsspec[http]>=2024.10", "tenacity>=9", "diskcache>=5.6"),
         "tfrecord": ("google-crc32c>=1.5",),
-        "lmdb": ("lmdb>=1.4",),
         "coco": ("pycocotools>=2.0.7",),
         "fits": ("astropy>=6",),
         "progress": ("tqdm>=4.66",),

@@ -233,18 +233,6 @@ with pipeline() as pipe:
     samples, rates = pipe.run()
     assert (samples.as_array().shape, rates.as_array().tolist()) == ((1, 80, 1), [8000])
 """,
-    "lmdb": """
-import lmdb
-from dali_like import Pipeline, fn
-
-with lmdb.open("database", map_size=1 << 20) as database, database.begin(write=True) as transaction:
-    transaction.put(b"0", b"\\x28\\x07")
-pipe = Pipeline(1, 1, None)
-with pipe:
-    pipe.set_outputs(fn.readers.caffe(path="database", image_available=False))
-with pipe:
-    assert pipe.run()[0].as_array().ravel().tolist() == [7]
-""",
     "coco": """
 import json, pathlib
 from dali_like import Pipeline, fn

@@ -36,7 +36,7 @@ class CaffeReader(LmdbReader):
     """Reads images and labels from LMDB databases of Caffe.
 
     Args:
-        path: folders of the databases. Those with URLs are copied by each worker.
+        path: folders of the databases. They must not change meanwhile.
         image_available: whether to return images.
         label_available: whether to return labels.
 
@@ -79,7 +79,7 @@ class Caffe2Reader(LmdbReader):
     DALI 1.53 refuses sparse labels, with and without weights, because of an error. This reader returns them.
 
     Args:
-        path: folders of the databases. Those with URLs are copied by each worker.
+        path: folders of the databases. They must not change meanwhile.
         image_available: whether the first tensor of a record is an image.
         label_type: 0: one number. 1: the indices of active labels. 2: a vector. 3: the indices of active labels, and in the
             next tensor their weights. 4: there are no labels.
