@@ -218,9 +218,9 @@ class Server:
             peer.connection.close()
         for item in held:
             for number in item.parcel.files if item.parcel is not None else ():
-                if (space := self._packer.files.space(number)) is not None:
-                    space.is_lent = True
-                    _abandoned.append(space)
+                if (file := self._packer.files.file(number)) is not None:
+                    file.is_lent = True
+                    _abandoned.append(file)
         _abandoned.extend(item.batch for item in held)
         self._peers.clear()
         self._open.clear()
@@ -302,11 +302,11 @@ class Server:
             if not peer.connection.send(Kind.FORGET, number):
                 return False
         for number in parcel.files - peer.files:
-            space = files.space(number)
-            assert space is not None  # the batch keeps it
-            file = read_only(space)
-            sent = peer.connection.send(Kind.FILE, number, space.size, fd=file.fileno())
-            file.close()
+            file = files.file(number)
+            assert file is not None  # the batch keeps it
+            readable = read_only(file)
+            sent = peer.connection.send(Kind.FILE, number, file.size, fd=readable.fileno())
+            readable.close()
             if not sent:
                 return False
             peer.files.add(number)

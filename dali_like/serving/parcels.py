@@ -1,6 +1,6 @@
 """Batches as other processes get them: a pickle, and references to arrays in shared memory.
 
-The server packs a batch once. Large arrays that lie in a `SharedSpace` stay where they are; others are copied into an extent
+The server packs a batch once. Large arrays that lie in a `SharedFile` stay where they are; others are copied into an extent
 of the server's own space. This extent, the *parcel*, holds::
 
     | count, size of the pickle, count x (file, offset, size) | pickle | copied arrays |
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import PAGE_BYTES, SAMPLE_ALIGNMENT, align
 from dali_like.engine.memory.ring import Lease, leased_array
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.worker.out_of_band import Reducers, pickle_parts
 from dali_like.errors import OutOfMemoryError
@@ -63,23 +64,23 @@ class Files:
     """The shared files that batches lie in, with numbers. Runs in the server."""
 
     def __init__(self) -> None:
-        self._numbers: weakref.WeakKeyDictionary[SharedSpace, int] = weakref.WeakKeyDictionary()
+        self._numbers: weakref.WeakKeyDictionary[SharedFile, int] = weakref.WeakKeyDictionary()
         self._count = 0
-        #: Numbers of files whose spaces have ended. Finalizers append to it.
+        #: Numbers of files that have ended. Finalizers append to it.
         self.ended: list[int] = []
 
-    def number_of(self, space: SharedSpace) -> int:
-        """Return the number of a space's file."""
-        number = self._numbers.get(space)
+    def number_of(self, file: SharedFile) -> int:
+        """Return the number of a file."""
+        number = self._numbers.get(file)
         if number is None:
-            number = self._numbers[space] = self._count
+            number = self._numbers[file] = self._count
             self._count += 1
-            weakref.finalize(space, self.ended.append, number).atexit = False
+            weakref.finalize(file, self.ended.append, number).atexit = False
         return number
 
-    def space(self, number: int) -> SharedSpace | None:
-        """Return the space with a number; None after its end."""
-        return next((space for space, each in list(self._numbers.items()) if each == number), None)
+    def file(self, number: int) -> SharedFile | None:
+        """Return the file with a number; None after its end."""
+        return next((file for file, each in list(self._numbers.items()) if each == number), None)
 
 
 class Packer:
@@ -89,7 +90,7 @@ class Packer:
         self._reducers = reducers
         self.files = Files()
         self.space = SharedSpace.create()
-        self.number = self.files.number_of(self.space)
+        self.number = self.files.number_of(self.space.file)
         self._free: dict[int, list[int]] = {}
         self._count = 0
         self._last_use: dict[int, int] = {}  # of each size: the number of parcels until then
@@ -144,15 +145,15 @@ class Packer:
 
     def _place_of(self, array: NDArray[np.uint8]) -> Place | None:
         address: int = array.__array_interface__["data"][0]
-        space = SharedSpace.of_address(address)
-        if space is None:
+        file = SharedFile.of_address(address)
+        if file is None:
             return None
-        return Place(self.files.number_of(space), address - space.address, array.nbytes)
+        return Place(self.files.number_of(file), address - file.address, array.nbytes)
 
 
-def read_only(space: SharedSpace) -> Descriptor:
-    """Return a descriptor of a space's file that allows no writing."""
-    return Descriptor(os.open(f"/proc/self/fd/{space.fd.fileno()}", os.O_RDONLY | os.O_CLOEXEC))
+def read_only(file: SharedFile) -> Descriptor:
+    """Return a descriptor of a file that allows no writing."""
+    return Descriptor(os.open(f"/proc/self/fd/{file.fd.fileno()}", os.O_RDONLY | os.O_CLOEXEC))
 
 
 class PrivateMapping:

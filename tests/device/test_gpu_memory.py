@@ -181,9 +181,9 @@ def test_memory_that_is_not_unlocked_outlives_its_space() -> None:
     with pytest.warns(UserWarning, match="refused to unlock"):
         del space
 
-    assert len(space_module._kept_maps) == 1
+    assert len(space_module._kept_files) == 1
     assert [ctypes.c_uint8.from_address(address).value for address in addresses] == [0, 7]
-    space_module._kept_maps.clear()
+    space_module._kept_files.clear()
 
 
 def address_of(array: Any) -> int:

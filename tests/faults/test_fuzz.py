@@ -45,6 +45,7 @@ from dali_like.engine.memory.protocol import (
     cell_offset,
 )
 from dali_like.engine.memory.ring import Ring, Slot
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler
@@ -451,7 +452,7 @@ class Described:
         size = 1 << 20
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC))
         os.ftruncate(fd.fileno(), size)
-        self.space = SharedSpace(fd, size, size)
+        self.space = SharedSpace(SharedFile(fd, size), size)
         self.space.allocate(1 << 18)
         self.ring = Ring(self.space, SlotLayout(SIZE, 2, REGION_BYTES, LAYOUTS))
         self.slot: Slot = self.ring.acquire(0)

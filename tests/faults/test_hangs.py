@@ -19,6 +19,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import CELL_PID, MESSAGE_BYTES, WORD_BYTES, cell_offset, message_offset
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool import hangs
 from dali_like.engine.pool.cells import Cells
@@ -457,7 +458,7 @@ class TestAWorkerThatIsAskedAgainAndAgain:
         size = message_offset(1, 1)
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC))
         os.ftruncate(fd.fileno(), size)
-        space = SharedSpace(fd, size, limit_bytes=size)
+        space = SharedSpace(SharedFile(fd, size), limit_bytes=size)
         area = message_offset(0, 1)
         end = area + WORD_BYTES
         asked = []

@@ -23,6 +23,7 @@ import pytest
 import dali_like
 from dali_like import fn, pipeline_def
 from dali_like.data import DataLoader
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import (
     ArgumentError,
@@ -75,7 +76,7 @@ def _free_abandoned() -> Iterator[None]:
     """Free the memory of batches that consumers held when their server closed. It would be kept until the process ends."""
     yield
     for kept in server_module._abandoned:
-        if isinstance(kept, SharedSpace):
+        if isinstance(kept, SharedFile):
             kept.is_lent = False
     server_module._abandoned.clear()
 
@@ -502,7 +503,7 @@ def test_both_sides_check_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_consumers_cannot_write_to_the_file() -> None:
     space = SharedSpace.create(1 << 20)
-    file = parcels.read_only(space)
+    file = parcels.read_only(space.file)
     with pytest.raises(PermissionError):
         mmap.mmap(file.fileno(), mmap.PAGESIZE)
     with pytest.raises(OSError, match=r"Bad file descriptor"):
@@ -516,7 +517,7 @@ def test_a_consumer_without_address_space_says_so(monkeypatch: pytest.MonkeyPatc
     space = SharedSpace.create(1 << 20)
     monkeypatch.setattr(parcels.mmap, "mmap", refuse)
     with pytest.raises(OutOfMemoryError, match="raise `ulimit -v`"):
-        parcels.PrivateMapping(parcels.read_only(space), space.size)
+        parcels.PrivateMapping(parcels.read_only(space.file), space.size)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

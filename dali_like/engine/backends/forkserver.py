@@ -55,6 +55,7 @@ from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.protocol import CELL_PEAK, FORKSERVER, WORD_BYTES, cell_offset
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import required
 from dali_like.engine.worker.exceptions import pack_exception
@@ -149,7 +150,7 @@ def spawned(boot: Boot) -> NoReturn:
     for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
         os.set_inheritable(fd, False)  # programs that callbacks start must not inherit them
     control = Descriptor(boot.control_fd)
-    space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
+    space = SharedSpace(SharedFile(Descriptor(boot.space_fd), boot.space_bytes), boot.limit_bytes)
     channels = Channels(
         tasks=Descriptor(boot.tasks_fd),
         own_tasks=tuple(map(Descriptor, boot.own_tasks_fds)),

@@ -31,8 +31,9 @@ def make_space(start_method: str | None, limit_bytes: int | None) -> SharedSpace
     Raises:
         UnsupportedSystemError: the system cannot run such workers.
     """
-    if start_method is not None:
-        check_platform(start_method)
+    if start_method is None:
+        return SharedSpace.create_in_common(limit_bytes)
+    check_platform(start_method)
     return SharedSpace.create(limit_bytes, for_processes=start_method in _PROCESSES)
 
 

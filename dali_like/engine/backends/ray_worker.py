@@ -211,7 +211,7 @@ class _Slot:
     def __init__(self, space: SharedSpace, header: NDArray[np.int64]) -> None:
         self._space = space
         num_tasks = -(-int(header[Header.CAPACITY]) // int(header[Header.TASK_SIZE]))
-        resident = int(header[Header.REGIONS_OFFSET])
+        self._resident = resident = int(header[Header.REGIONS_OFFSET])
         self._nbytes = resident + num_tasks * int(header[Header.REGION_BYTES])
         self._offset = space.allocate(self._nbytes)
         space.commit(self._offset, resident)
@@ -260,6 +260,7 @@ class _Slot:
 
     def free(self) -> None:
         """Free the memory of the slot."""
+        self._space.discard(self._offset + self._resident, self._nbytes - self._resident)
         self._space.free(self._offset, self._nbytes)
 
 

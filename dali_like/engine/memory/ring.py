@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word, align
 from dali_like.engine.memory.slot_layout import SlotLayout
 from dali_like.engine.memory.space import Fence, SharedSpace
 
@@ -45,14 +45,16 @@ class Slot:
         counts: for each task, its number of samples.
         descriptors: places of samples outside of rows; shape (capacity, outputs, DESCRIPTOR_WORDS).
         holds: number of `release` calls to wait for besides the first, before the slot is reused.
+        nbytes: its address space, at least that of its layout while it is in use.
     """
 
-    __slots__ = ("counts", "descriptors", "header", "holds", "marks", "offset", "slot_layout", "space")
+    __slots__ = ("counts", "descriptors", "header", "holds", "marks", "nbytes", "offset", "slot_layout", "space")
 
     def __init__(self, space: SharedSpace, slot_layout: SlotLayout) -> None:
         self.space = space
         self.holds = 0
-        self.offset = space.take(slot_layout.slot_bytes, slot_layout.resident_bytes)
+        self.nbytes = align(slot_layout.slot_bytes)
+        self.offset = space.take(self.nbytes, slot_layout.resident_bytes)
         self._write_header(slot_layout)
 
     def _write_header(self, slot_layout: SlotLayout) -> None:
@@ -75,14 +77,25 @@ class Slot:
 
         Committing memory for a batch of images takes milliseconds, and freeing it takes as long.
         """
-        now = self.slot_layout
-        if not slot_layout.has_rows_of(now) or slot_layout.slot_bytes > now.slot_bytes:
+        if not slot_layout.has_rows_of(self.slot_layout) or slot_layout.slot_bytes > self.nbytes:
             return False
         self.discard_regions()
-        if rest := now.slot_bytes - slot_layout.slot_bytes:
-            self.space.free(self.offset + slot_layout.slot_bytes, rest)
+        self._shrink(slot_layout.slot_bytes)
         self._write_header(slot_layout)
         return True
+
+    def give_up_address_space(self) -> None:
+        """Free the address space behind the used part of the last region. The slot will not be used with this layout again.
+
+        Other sources may need it, where spaces share a file.
+        """
+        slot_layout = self.slot_layout
+        last = slot_layout.num_tasks(slot_layout.capacity) - 1
+        self._shrink(slot_layout.region_offset(last) + int(self.marks[last]))
+
+    def _shrink(self, nbytes: int) -> None:
+        self.space.shrink(self.offset, nbytes)
+        self.nbytes = align(nbytes)
 
     @property
     def page(self) -> int:
@@ -97,17 +110,22 @@ class Slot:
     def discard_regions(self) -> None:
         """Free the pages behind the regions."""
         self.marks[:] = 0
-        self.space.discard(
-            self.offset + self.slot_layout.resident_bytes, self.slot_layout.slot_bytes - self.slot_layout.resident_bytes
-        )
+        self._discard_regions()
 
     def discard(self) -> None:
         """Free all pages, but not the address space. Takes no lock, so finalizers may call it."""
-        self.space.discard(self.offset, self.slot_layout.slot_bytes)
+        self._discard_regions()
+        self.space.discard(self.offset, self.slot_layout.resident_bytes)
 
     def free(self) -> None:
         """Free the pages and the address space."""
-        self.space.free(self.offset, self.slot_layout.slot_bytes)
+        self._discard_regions()
+        self.space.free(self.offset, self.nbytes)
+
+    def _discard_regions(self) -> None:
+        begin = self.slot_layout.resident_bytes
+        if self.nbytes > begin:
+            self.space.discard(self.offset + begin, self.nbytes - begin)
 
 
 class Ring:

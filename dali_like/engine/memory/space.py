@@ -1,60 +1,36 @@
-"""The shared space: one sparse anonymous file, mapped once by each process. It has all memory shared between processes.
+"""The shared space of a pipeline: extents of a file that its processes share, with memory behind them up to a limit.
 
-The file (`memfd_create`) has no name: no other program can open it, nothing stays behind after a crash, and the size of
-/dev/shm does not matter. The file is far larger than the memory that is ever used: only touched pages cost memory. So
-nothing is ever remapped: growth takes another extent of the address space. The file is sealed against shrinking, so that no
-process can remove pages that another one uses.
-
-The process that creates the space, the main process, allocates and frees extents. All others only map it.
-
-Where the system has no such file, a space that no worker process shares is a plain anonymous mapping.
-`dali_like.engine.memory.system_calls` has the fallbacks for other missing calls.
+The process that creates the space, the main process, allocates and frees extents. All others only map the file, see
+`dali_like.engine.memory.shared_file`. Each pipeline with workers has a file of its own. Sources without workers need no
+process to see it, so their spaces may share one file: thousands of small pipelines take few descriptors and little address
+space.
 """
 
 from __future__ import annotations
 
 import errno
 import gc
-import mmap
 import os
 import threading
 import weakref
-from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import address_space_limit, available_bytes, read_file
+from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.protocol import align
-from dali_like.engine.memory.system_calls import (
-    advise_on_shortage,
-    anonymous_file,
-    free_pages,
-    map_memory,
-    put_memory_behind,
-    seal,
-)
-from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
+from dali_like.engine.memory.shared_file import SharedFile
+from dali_like.engine.memory.system_calls import advise_on_shortage, free_pages, put_memory_behind
+from dali_like.errors import OutOfMemoryError
 
-#: Address space for each byte of the memory limit: slots with varying samples touch only a small part of their extents.
-_SPACE_PER_LIMIT = 64
-_LEAST_USUAL_BYTES = 1 << 36
-_MOST_BYTES = 1 << 42
-_LEAST_BYTES = 1 << 26
-#: A process has at most 47 bits of address space on x86-64. A space takes 1/32 of the free part, so that a hundred pipelines
-#: fit. Drivers of GPUs reserve address space for all memory of the machine, so some must be left for them as well.
-_PROCESS_BYTES = 1 << 47
-_SHARE_OF_FREE = 32
-#: The same where `ulimit -v` limits the address space. Programs that set it have few pipelines.
-_SHARE_OF_LIMIT = 4
 #: A limit suffices for buffers if it has room for this many more of them, and for twice the memory used already.
 _MORE_BUFFERS = 4
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
-#: Mappings of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
-_kept_maps: list[mmap.mmap] = []
+#: Files of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
+_kept_files: list[SharedFile] = []
 
 
 class Keeper(Protocol):
@@ -99,70 +75,76 @@ class Observer(Protocol):
 
 
 class SharedSpace:
-    """The address space that a pipeline and its workers share.
+    """The memory that a pipeline and its workers share.
+
+    Args:
+        file: the file.
+        limit_bytes: maximum memory of this space.
+        shares_file: whether other spaces of this process use the file, too.
 
     Attributes:
-        has_file: whether there is a file, and not only a mapping of this process.
-        fd: descriptor of the file.
-        size: address space, in bytes.
-        limit_bytes: maximum memory behind it.
-        map: the mapping.
-        bytes: the mapping as one array; every view of it keeps the mapping alive.
-        address: address of the mapping in this process.
+        file, limit_bytes, shares_file: as given.
+        fd, has_file, size, map, bytes, address: those of the file.
         observer: hooks of a GPU; None without one.
         serves_operators: whether operators of the main process have their results here. Their sizes are not known ahead.
-        is_lent: whether other programs read batches here for as long as they like. Then no pages are freed anymore.
     """
 
-    _creator = 0
-    _existing: ClassVar[weakref.WeakSet[SharedSpace]] = weakref.WeakSet()
-
-    def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
-        self.fd = fd
-        self.has_file = fd.fileno() >= 0
-        self.size = size
+    def __init__(self, file: SharedFile, limit_bytes: int, *, shares_file: bool = False) -> None:
+        self.file = file
+        self.fd = file.fd
+        self.has_file = file.has_file
+        self.size = file.size
         self.limit_bytes = limit_bytes
-        self.map = map_memory(fd.fileno(), size)
-        self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
-        self.address: int = self.bytes.__array_interface__["data"][0]
+        self.map = file.map
+        self.bytes: NDArray[np.uint8] = file.bytes
+        self.address = file.address
         self.observer: Observer | None = None
         self.serves_operators = False
-        self.is_lent = False
-        self._lock = threading.Lock()
         #: Held from the check of the limit to the commitment: else two threads could exceed the limit together. The kernel
         #: gives memory to one file in one thread at a time in any case.
         self._commit_lock = threading.Lock()
-        self._free = [(0, size)]
-        self._extents: dict[int, int] = {}  # offsets and sizes that `observer.made` has got
+        self.shares_file = shares_file
+        self._taken: dict[int, int] = {}  # offsets and sizes of the extents of `take`
+        #: Of a shared file, the kernel cannot tell what this space uses of it. So memory is counted: by extent, and in total
+        #: with all changes that have not been added yet. Finalizers append to these, because they must not take the lock.
+        self._is_counted = shares_file or not file.has_file
+        self._memory: dict[int, int] = {}
+        self._changes: deque[int] = deque()
+        self._total_bytes = 0
+        self._count_lock = threading.Lock()
+        self._observed: set[int] = set()  # offsets that `observer.made` has got
         #: Offset and size of freed extents whose pages the GPU has not given up.
         self._kept: list[tuple[int, int]] = []
-        self._committed: dict[int, int] = {}  # without a file: sizes of the parts with memory, by offset
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
-        self._existing.add(self)
 
     def __del__(
         self,
         getpid: Callable[[], int] = os.getpid,
         free: Callable[..., bool] = free_pages,
-        kept_maps: list[mmap.mmap] = _kept_maps,
+        kept_files: list[SharedFile] = _kept_files,
     ) -> None:
-        # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
         # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
-        if self._creator == getpid() and not self.is_lent:
-            begin = 0
-            for offset, nbytes in sorted(self._extents.items()):
-                if self.observer is not None and not self.observer.freed(self.address + offset):
-                    if offset > begin:
-                        free(self.map, begin, offset - begin)
-                    begin = offset + nbytes
-            if self.size > begin:
-                free(self.map, begin, self.size - begin)
-            if begin:
-                kept_maps.append(self.map)
+        # The file frees the pages if it ends with this space.
+        file = self.file
+        if file.creator != getpid() or file.is_lent:
+            return
+        kept = {
+            offset
+            for offset in self._observed
+            if self.observer is not None and not self.observer.freed(self.address + offset)
+        }
+        if kept or self.shares_file:
+            for offset, nbytes in self._taken.items():
+                if offset not in kept:
+                    free(self.map, offset, nbytes)
+                    file.returned.append((offset, nbytes))
+        if kept:
+            file.keeps_pages = True
+            kept_files.append(file)
 
     @classmethod
     def create(cls, limit_bytes: int | None = None, *, for_processes: bool = True) -> SharedSpace:
-        """Create a space, as large as the limits of this process allow.
+        """Create a space with a file of its own.
 
         Args:
             limit_bytes: maximum memory behind it; None: half of the memory that is available now.
@@ -174,45 +156,28 @@ class SharedSpace:
         """
         if limit_bytes is None:
             limit_bytes = available_bytes() // 2
-        size = _affordable_bytes(_wanted_bytes(limit_bytes))
-        fd = _file(for_processes=for_processes)
-        has_collected = False
-        while True:
-            try:
-                if fd.fileno() >= 0:
-                    os.ftruncate(fd.fileno(), size)
-                space = cls(fd, size, limit_bytes)
-                space._creator = os.getpid()
-                break
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    raise
-                if not has_collected:
-                    has_collected = True
-                    gc.collect()  # as in `_affordable_bytes`
-                    continue
-                if size <= _LEAST_BYTES:
-                    raise OutOfMemoryError(
-                        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or "
-                        "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
-                    ) from None
-                size = align(size // 2)
-        if fd.fileno() >= 0:
-            seal(fd.fileno(), "SHRINK", "GROW")
-        return space
+        return cls(SharedFile.create(limit_bytes, for_processes=for_processes), limit_bytes)
 
     @classmethod
-    def of_address(cls, address: int) -> SharedSpace | None:
-        """Return the space of this process with a file and with an address in it; None if there is none."""
-        found = (space for space in list(cls._existing) if space.has_file and 0 <= address - space.address < space.size)
-        return next(found, None)
+    def create_in_common(cls, limit_bytes: int | None = None) -> SharedSpace:
+        """Create a space for sources without workers, in a file that such spaces share. Takes the argument of `create`.
+
+        Raises:
+            OutOfMemoryError: there is no such file yet, and less than 64 MiB of address space are free.
+        """
+        if limit_bytes is None:
+            limit_bytes = available_bytes() // 2
+        return cls(SharedFile.in_common(limit_bytes), limit_bytes, shares_file=True)
 
     @property
     def used_bytes(self) -> int:
         """The memory behind the space, in bytes."""
-        if not self.has_file:
-            return sum(list(self._committed.values()))
-        return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
+        if not self._is_counted:
+            return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
+        with self._count_lock:
+            while self._changes:
+                self._total_bytes += self._changes.popleft()
+            return self._total_bytes
 
     def take(self, nbytes: int, committed: int) -> int:
         """Allocate an extent of at least `nbytes`, commit its first `committed` bytes, and return its offset. Thread-safe.
@@ -223,6 +188,7 @@ class SharedSpace:
         if self._kept:
             self._free_kept()
         offset = self.allocate(nbytes)
+        self._taken[offset] = align(nbytes)
         try:
             with self._commit_lock:
                 self.commit(offset, committed)
@@ -230,7 +196,7 @@ class SharedSpace:
             self.free(offset, nbytes)
             raise
         if self.observer is not None:
-            self._extents[offset] = align(committed)
+            self._observed.add(offset)
             self.observer.made(self.address + offset, committed)
         return offset
 
@@ -244,33 +210,21 @@ class SharedSpace:
         Raises:
             OutOfMemoryError: no free extent is that large.
         """
-        nbytes = align(nbytes)
-        with self._lock:
-            for i, (offset, free_bytes) in enumerate(self._free):
-                if free_bytes >= nbytes:
-                    if free_bytes == nbytes:
-                        del self._free[i]
-                    else:
-                        self._free[i] = (offset + nbytes, free_bytes - nbytes)
-                    return offset
-        raise OutOfMemoryError(
-            f"no {nbytes >> 20} MiB are left of {self.size >> 20} MiB of shared address space; "
-            "hold fewer batches, make batches smaller, or raise `ulimit -v`"
-        )
+        return self.file.allocate(nbytes)
 
     def free(self, offset: int, nbytes: int) -> None:
         """Free an extent and its pages. Thread-safe."""
         nbytes = align(nbytes)
-        if not self.discard(offset, nbytes):
-            return
-        with self._lock:
-            i = bisect_left(self._free, (offset, 0))
-            if i < len(self._free) and self._free[i][0] == offset + nbytes:
-                nbytes += self._free.pop(i)[1]
-            if i > 0 and sum(self._free[i - 1]) == offset:
-                offset, before = self._free.pop(i - 1)
-                nbytes += before
-            insort(self._free, (offset, nbytes))
+        if self.discard(offset, nbytes):
+            self._taken.pop(offset, None)
+            self.file.free(offset, nbytes)
+
+    def shrink(self, offset: int, nbytes: int) -> None:
+        """Free the end of an extent of `take`, and keep its first `nbytes`. The end must have no memory."""
+        nbytes = align(nbytes)
+        if (rest := self._taken[offset] - nbytes) > 0:
+            self._taken[offset] = nbytes
+            self.file.free(offset + nbytes, rest)
 
     def register(self, keeper: Keeper) -> None:
         """Add a keeper for `drop_free`. The space holds a weak reference."""
@@ -286,23 +240,29 @@ class SharedSpace:
         gc.collect()
         self.drop_free()
 
-    def commit(self, offset: int, nbytes: int) -> None:
+    def commit(self, offset: int, nbytes: int, part: int | None = None) -> None:
         """Put memory behind an extent now, so that touching it later cannot fail.
+
+        Args:
+            part: the offset that `discard` frees this memory by; default: `offset`.
 
         Raises:
             OutOfMemoryError: the limit of the space, of the machine or of a control group would be exceeded.
         """
         self.check(nbytes)
-        if not self.has_file:
-            self._committed[offset] = nbytes
-            return
-        try:
-            put_memory_behind(self.fd.fileno(), offset, nbytes)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-                raise
-            advice = advise_on_shortage(self.fd.fileno())
-            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses{advice}") from error
+        if self.has_file:
+            try:
+                put_memory_behind(self.fd.fileno(), offset, nbytes)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                    raise
+                advice = advise_on_shortage(self.fd.fileno())
+                raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses{advice}") from error
+        if self._is_counted:
+            key = offset if part is None else part
+            with self._count_lock:
+                self._memory[key] = self._memory.get(key, 0) + align(nbytes)
+                self._changes.append(align(nbytes))
 
     def check(self, nbytes: int) -> None:
         """Check that `nbytes` more could be committed now.
@@ -346,15 +306,15 @@ class SharedSpace:
         instead of later ones. So the space keeps such an extent, with its pages and address space, and tries again when it
         allocates the next one.
         """
-        if self.is_lent:
+        if self.file.is_lent:
             return False
         if self.observer is not None:
             if not self.observer.freed(self.address + offset):
                 self._kept.append((offset, nbytes))
                 return False
-            self._extents.pop(offset, None)
-        for start in [start for start in list(self._committed) if offset <= start < offset + nbytes]:
-            self._committed.pop(start, None)
+            self._observed.discard(offset)
+        if (freed := self._memory.pop(offset, 0)) > 0:
+            self._changes.append(-freed)
         free_pages(self.map, offset, nbytes)
         return True
 
@@ -372,37 +332,6 @@ class SharedSpace:
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array over the space."""
         return np.ndarray(shape, dtype, self.map, offset)
-
-
-def _wanted_bytes(limit_bytes: int) -> int:
-    """Return the address space that a pipeline with this limit of memory can use: a power of two."""
-    return min(max(1 << (_SPACE_PER_LIMIT * limit_bytes - 1).bit_length(), _LEAST_USUAL_BYTES), _MOST_BYTES)
-
-
-def _affordable_bytes(wanted: int) -> int:
-    """Return the address space to ask for, of the wanted bytes."""
-    if _free_share_bytes() < wanted // 2:
-        gc.collect()  # closed pipelines may be uncollected garbage that holds address space
-    return min(wanted, _free_share_bytes())
-
-
-def _free_share_bytes() -> int:
-    """Return the part of this process's address space that one more pipeline may take."""
-    limit = address_space_limit()
-    if limit is not None:
-        return align(limit // _SHARE_OF_LIMIT)
-    pages = read_file("/proc/self/statm").split()
-    used = int(pages[0]) * mmap.PAGESIZE if pages else 0
-    return max(align((_PROCESS_BYTES - used) // _SHARE_OF_FREE), _LEAST_BYTES)
-
-
-def _file(*, for_processes: bool) -> Descriptor:
-    try:
-        return Descriptor(anonymous_file("dali_like"))
-    except UnsupportedSystemError:
-        if for_processes:
-            raise
-        return Descriptor(-1)  # `mmap` then makes an anonymous mapping
 
 
 def mib(nbytes: int) -> str:

@@ -24,6 +24,8 @@ from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError,
 #: Address space of a task's region: before the first batch, and the minimum after it.
 _FIRST_REGION_BYTES = 1 << 32
 _LEAST_REGION_BYTES = 1 << 20
+#: The minimum where other spaces may share the file. There, samples that do not fit are not computed again.
+_LEAST_SHARED_REGION_BYTES = 1 << 16
 #: New regions have room for tasks 16 times as large as the largest so far. Regions are replaced when the factor is below 4.
 _REGION_FACTOR = 16
 _LEAST_REGION_FACTOR = 4
@@ -74,6 +76,7 @@ class Assembler(abc.ABC):
         self._space = space
         self._num_tasks = -(-capacity // task_size)
         self._most_bytes = space.size // _MAX_SLOT_SHARE  # of all regions of a slot together
+        self._least_bytes = _LEAST_SHARED_REGION_BYTES if space.shares_file else _LEAST_REGION_BYTES
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
@@ -304,7 +307,7 @@ class Assembler(abc.ABC):
             self.ring.slot_layout = SlotLayout(now.capacity, *wanted, most_tasks=now.most_tasks)
 
     def _region_bytes(self, wanted: int) -> int:
-        wanted = max(wanted, _LEAST_REGION_BYTES)
+        wanted = max(wanted, self._least_bytes)
         return align(min(1 << (wanted - 1).bit_length(), self._most_bytes // self._num_tasks), PAGE_BYTES)
 
 

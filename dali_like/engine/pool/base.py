@@ -186,6 +186,8 @@ class InlinePool:
                 batch.described = 1
                 batch.region_bytes = batch.largest_region_bytes = value
             batch.outcome = assembler.finish(batch, slot)
+            if slot.slot_layout is not assembler.ring.slot_layout:
+                slot.give_up_address_space()
         elif status is Status.TOO_LARGE:
             self._samples = self._made(slot, assembler)
             try:

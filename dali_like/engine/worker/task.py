@@ -456,6 +456,7 @@ class Region:
         self.space = space
         self._marks = view.marks
         self._task = task
+        self._part = view.regions_offset
         self.start = view.regions_offset + task * view.region_bytes
         self._size = view.region_bytes
         self._lock = Lock()
@@ -489,7 +490,7 @@ class Region:
         target = min(align(end, step), self._size)
         missing = target - self._committed
         try:
-            self.space.commit(self.start + self._committed, missing)
+            self.space.commit(self.start + self._committed, missing, self._part)
         except OutOfMemoryError:
             raise NoMemoryError(missing, end) from None  # the main process may free memory, and words the error
         self._committed = target

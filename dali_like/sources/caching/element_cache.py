@@ -14,6 +14,7 @@ from typing import Any
 
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.sample_cache import CacheMemory, CacheStatistics, memory_of
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.sources.caching.cache_files import CacheFolder
@@ -122,7 +123,7 @@ def _sample_cache(
     cache = SampleCache(options, length, folder, text, ident)
     if cache._memory is None and inherited is not None:
         fd, size, limit_bytes = inherited
-        space = SharedSpace(Descriptor(fd.detach()), size, limit_bytes)
+        space = SharedSpace(SharedFile(Descriptor(fd.detach()), size), limit_bytes)
         cache._memory = CacheMemory(space, ident, length, options.memory_bytes, replaces=options.replaces)
     return cache
 

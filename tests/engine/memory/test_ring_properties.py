@@ -219,11 +219,11 @@ class Rings(RuleBasedStateMachine):
 
     @invariant()
     def free_extents_are_in_order_and_merged(self) -> None:
-        assert_in_order_and_merged(self.space._free)
+        assert_in_order_and_merged(self.space.file._free)
 
     @invariant()
     def no_memory_has_two_owners(self) -> None:
-        _assert_disjoint([*self.space._free, *(self._extents() | self.abandoned)], self.space.size)
+        _assert_disjoint([*self.space.file._free, *(self._extents() | self.abandoned)], self.space.size)
 
     @invariant()
     def rings_know_how_many_slots_they_have(self) -> None:
@@ -294,10 +294,10 @@ class Rings(RuleBasedStateMachine):
         return {_extent(held.memory) for held in self.held}
 
     def _is_free(self, position: int) -> bool:
-        return any(offset <= position < offset + nbytes for offset, nbytes in self.space._free)
+        return any(offset <= position < offset + nbytes for offset, nbytes in self.space.file._free)
 
     def _free_bytes(self) -> int:
-        return sum(nbytes for _, nbytes in self.space._free)
+        return sum(nbytes for _, nbytes in self.space.file._free)
 
 
 def _part(array: NDArray[Any], part: str) -> Any:
@@ -489,7 +489,7 @@ class Pipelines(RuleBasedStateMachine):
 
     @invariant()
     def free_extents_are_in_order_and_merged(self) -> None:
-        assert_in_order_and_merged(self.space._free)
+        assert_in_order_and_merged(self.space.file._free)
 
     def teardown(self) -> None:
         if self.spaces:

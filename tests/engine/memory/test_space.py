@@ -23,10 +23,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
+from dali_like.engine.memory import shared_file
 from dali_like.engine.memory import space as memory
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.ring import Ring, Slot
+from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import OutOfMemoryError
 from dali_like.types import SampleInfo
@@ -41,7 +43,7 @@ def make_space(num_pages: int = 1 << 16) -> SharedSpace:
     """A small space, so that its end is near."""
     fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC))
     os.ftruncate(fd.fileno(), num_pages * PAGE)
-    return SharedSpace(fd, num_pages * PAGE, limit_bytes=1 << 40)
+    return SharedSpace(SharedFile(fd, num_pages * PAGE), limit_bytes=1 << 40)
 
 
 # Extents
@@ -384,12 +386,12 @@ def test_no_memory_costs_an_error_and_no_batch_but_its_own(
     calls = 0
     commit = SharedSpace.commit
 
-    def sometimes_refuse(space: SharedSpace, offset: int, nbytes: int) -> None:
+    def sometimes_refuse(space: SharedSpace, offset: int, nbytes: int, part: int | None = None) -> None:
         nonlocal calls
         calls += 1
         if calls == call:
             raise OutOfMemoryError("none this time")
-        commit(space, offset, nbytes)
+        commit(space, offset, nbytes, part)
 
     pipe = make_pipeline(growing_source, "serial")
     monkeypatch.setattr(SharedSpace, "commit", sometimes_refuse)
@@ -534,8 +536,8 @@ def test_samples_too_large_for_the_address_space_are_an_error() -> None:
 
 def test_garbage_has_no_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines that have been closed are garbage in cycles. Of spaces so large there is room for three."""
-    monkeypatch.setattr(memory, "_MOST_BYTES", 1 << 45)
-    monkeypatch.setattr(memory, "_SHARE_OF_FREE", 2)
+    monkeypatch.setattr(shared_file, "_MOST_BYTES", 1 << 45)
+    monkeypatch.setattr(shared_file, "_SHARE_OF_FREE", 2)
     gc.disable()
     try:
         for _ in range(6):
@@ -581,7 +583,7 @@ def test_refused_address_space_is_halved_without_a_limit_too(monkeypatch: pytest
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         return map_memory(fd, nbytes)
 
-    monkeypatch.setattr(memory.mmap, "mmap", map_little)
+    monkeypatch.setattr(shared_file.mmap, "mmap", map_little)
 
     space = SharedSpace.create(GIB)
 
