@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 from dali_like.common.foreign_errors import add_note
 from dali_like.common.interrupts import interruptible
 from dali_like.common.work_sharing import for_each
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import Output, describe_info
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
-from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
+from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, SampleShape, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key, note_origins
 from dali_like.tensors import TensorListCPU
@@ -102,6 +104,7 @@ class Computation:
         self._copier = copier
         self._deliveries = [(key(node), graph.device_of(node), self._delivery(node)) for node in graph.outputs]
         self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
+        self._on_cpu = {key(node) for node in graph.outputs if graph.device_of(node) == "cpu" and not _is_object(node)}
         self._for_operators = _wanted_by_operators(graph)
         self._previous = {output: PreviousSamples() for stage in placement.stages for output in stage.outputs}
         self._buffers = buffers
@@ -143,7 +146,7 @@ class Computation:
 
     def deliver(self, outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
         """Return the batch of a graph that `is_trivial`."""
-        return self._wrap(self._by_node(outputs))
+        return self._wrap(self._by_node(outputs), outputs)
 
     def compute(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> tuple[tuple[TensorList, ...], int]:
         """Run the operators over a batch and begin the copies of its outputs; in one of the threads, if there are any.
@@ -159,14 +162,14 @@ class Computation:
         """
         data = self._by_node(outputs)
         if not self._placement.stages:
-            return self._wrap(data), 0
+            return self._wrap(data, outputs), 0
         self._refuse_gpu_arrays(data)
         size = self._size(outputs)
         begin_ns = monotonic_ns()
         for stage in self._placement.stages:
             self._run(stage, data, size, batch_id)
         operators_ns = monotonic_ns() - begin_ns
-        return self._wrap(data), operators_ns
+        return self._wrap(data, outputs), operators_ns
 
     def _no_times(self) -> dict[str, int]:
         return {name: 0 for stage in self._placement.stages for name in stage.names}
@@ -289,16 +292,46 @@ class Computation:
         assert self.threads is not None
         for_each(count, function, self.threads, self._num_threads - 1, around)
 
-    def _wrap(self, data: dict[Key, _Samples]) -> tuple[TensorList, ...]:
+    def _wrap(self, data: dict[Key, _Samples], outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
         if self._copier is None:
+            self._leave_slots(data, outputs)
             return tuple([deliver(data[output]) for output, _, deliver in self._deliveries])
         sent = dict(zip(self._copied, self._copier.send([data[output] for output in self._copied]), strict=True))
+        self._leave_slots(data, outputs)
         return tuple(
             [
                 deliver(sent[output] if device == "gpu" else _on_host(data[output]))
                 for output, device, deliver in self._deliveries
             ]
         )
+
+    def _leave_slots(self, data: dict[Key, _Samples], outputs: list[Sequence[Output]]) -> None:
+        """Copy small outputs that lie in a slot with large ones. A program that keeps labels must not keep the images.
+
+        Beside outputs on a GPU, copies are page-locked as the slot is.
+        """
+        first = 0
+        for batch in outputs:
+            if len(batch) > 1:
+                # Other kinds have left the slot, or lie on the GPU.
+                sizes = [output.nbytes if isinstance(output, (np.ndarray, SampleList)) else -1 for output in batch]
+                if max(sizes) >= LEAST_BUFFER_BYTES:
+                    for output, samples, nbytes in zip(self._source_keys[first:], batch, sizes):  # noqa: B905
+                        if 0 <= nbytes < LEAST_BUFFER_BYTES and output in self._on_cpu:
+                            data[output] = self._copy(samples)
+            first += len(batch)
+
+    def _copy(self, samples: Any) -> _Samples:
+        if isinstance(samples, SampleList):
+            nbytes = samples.nbytes
+            return samples.copy(np.empty(nbytes, np.uint8) if self._copier is None else self._buffers.bytes(nbytes))
+        if self._copier is None:
+            copied: NDArray[Any] = samples.copy()
+            return copied
+        place = self._buffers.arrays([SampleShape(samples.shape[1:], samples.dtype)] * len(samples))
+        assert isinstance(place, np.ndarray)
+        place[...] = samples
+        return place
 
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
         """Return the function that creates an output from its samples."""
@@ -314,6 +347,11 @@ class Computation:
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
         return functools.partial(kind.of_arrays, layout=producer.layouts[output])
+
+
+def _is_object(node: DataNode) -> bool:
+    """Whether an output consists of Python objects, which are unpickled for each batch."""
+    return isinstance(node.producer, SourceNode) and node.producer.external.is_object(node.output)
 
 
 def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor:

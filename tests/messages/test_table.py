@@ -381,8 +381,9 @@ def loader_with_workers_of_an_empty_dataset() -> Any:
 
 @mistake
 def too_small_a_limit() -> Any:
-    """OutOfMemoryError: batches take 0.3 MiB and need 2.0 MiB more; the limit is 0.5 MiB. Hold fewer batches, lower
-    the prefetch depths or the batch size, or pass max_held_bytes=7 << 20 (7 MiB), which suffices
+    """OutOfMemoryError: batches take 0.3 MiB and need 2.0 MiB more; the limit is 0.5 MiB. Hold fewer batches (one
+    view of a sample holds its whole batch: copy what you keep), lower the prefetch depths or the batch size, or pass
+    max_held_bytes=7 << 20 (7 MiB), which suffices
     """
     run(lambda info: np.zeros((256, 256), np.uint8), batch=False, batch_size=16, max_held_bytes=1 << 19)
 

@@ -305,7 +305,7 @@ class SampleList(Sequence[NDArray[Any]]):
     """
 
     def __init__(self, lease: Lease[Any], address: int, descriptors: NDArray[np.int64]) -> None:
-        self._lease = lease
+        self._lease: Any = lease
         self._address = address
         self._words: list[list[int]] = descriptors.tolist()
 
@@ -327,3 +327,23 @@ class SampleList(Sequence[NDArray[Any]]):
     def dtype(self) -> np.dtype[Any]:
         """The dtype of all samples."""
         return DTYPES[self._words[0][Word.DTYPE]]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all samples together, in bytes."""
+        return sum([words[Word.NBYTES] for words in self._words])
+
+    def copy(self, memory: NDArray[np.uint8]) -> SampleList:
+        """Copy the samples to the beginning of `memory`, one behind the other. The copies keep that, and not the slot."""
+        first = min(words[Word.OFFSET] for words in self._words)
+        end = max(words[Word.OFFSET] + words[Word.NBYTES] for words in self._words)
+        given = leased_array(self._lease, self._address + first, (end - first,), np.dtype(np.uint8)).data
+        target, begin, table = memory.data, 0, []
+        for words in self._words:
+            start, nbytes = words[Word.OFFSET] - first, words[Word.NBYTES]
+            target[begin : begin + nbytes] = given[start : start + nbytes]
+            table.append([begin, *words[1:]])
+            begin += nbytes
+        copies = SampleList.__new__(SampleList)
+        copies._lease, copies._address, copies._words = memory, memory.__array_interface__["data"][0], table
+        return copies

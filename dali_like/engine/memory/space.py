@@ -296,7 +296,8 @@ class SharedSpace:
         )
         return (
             f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. Hold fewer "
-            f"batches, lower the prefetch depths or the batch size, or {advice}"
+            "batches (one view of a sample holds its whole batch: copy what you keep), lower the prefetch depths or the "
+            f"batch size, or {advice}"
         )
 
     def discard(self, offset: int, nbytes: int) -> bool:
