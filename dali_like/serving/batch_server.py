@@ -7,6 +7,7 @@ returned its lease, or has ended. The end of an epoch is an item of the stream, 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import time
@@ -17,11 +18,11 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.tracebacks import user_frames_first
-from dali_like.engine.memory.descriptors import Alarm, Descriptor
+from dali_like.engine.memory.descriptors import Alarm, Descriptor, DescriptorRoom
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.errors import ArgumentError, ClosedError, ConsumerTimeoutError, ForkedError
+from dali_like.errors import ArgumentError, ClosedError, ConsumerTimeoutError, DescriptorLimitError, ForkedError
 from dali_like.serving.parcels import Packer, Parcel, read_only
-from dali_like.serving.wire import VERSION, Connection, Kind, Listener
+from dali_like.serving.wire import NO_DESCRIPTORS, VERSION, Connection, Kind, Listener
 
 Policy = Literal["same", "split"]
 
@@ -141,6 +142,8 @@ class Server:
         self._listener = Listener(path)
         self._packer = Packer(served.reducers)
         self._alarm = Alarm()
+        #: For consumers that come when no descriptor is left, and for files that are sent to others.
+        self._room = DescriptorRoom(self._alarm, 1)
         self._poll = select.poll()
         for descriptor in (self._listener, self._alarm):
             self._poll.register(descriptor, select.POLLIN)
@@ -226,6 +229,7 @@ class Server:
         self._open.clear()
         self._waiting.clear()
         self._alarm.close()
+        self._room.close()
         del self._packer
 
     # Drawing batches
@@ -290,7 +294,13 @@ class Server:
             sent = peer.connection.send(item.kind, *item.words)
         else:
             peer.held[item.words[0]] = item
-            sent = self._send_files(peer, item.parcel)
+            try:
+                sent = self._send_files(peer, item.parcel)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:
+                    raise
+                self._refuse(peer.connection)
+                sent = False
             sent = sent and peer.connection.send(item.kind, *item.words, self._packer.number, item.parcel.offset)
         if not sent:
             self._drop(peer)
@@ -304,9 +314,13 @@ class Server:
         for number in parcel.files - peer.files:
             file = files.file(number)
             assert file is not None  # the batch keeps it
-            readable = read_only(file)
-            sent = peer.connection.send(Kind.FILE, number, file.size, fd=readable.fileno())
-            readable.close()
+            self._room.free_one()
+            try:
+                readable = read_only(file)
+                sent = peer.connection.send(Kind.FILE, number, file.size, fd=readable.fileno())
+                readable.close()
+            finally:
+                self._room.hold_one()
             if not sent:
                 return False
             peer.files.add(number)
@@ -392,16 +406,48 @@ class Server:
         self._hand_out()
 
     def _accept(self) -> None:
-        while (connection := self._listener.accept()) is not None:
+        while (connection := self._accept_or_refuse()) is not None:
             peer = _Peer(connection)
             for descriptor in peer.descriptors:
                 self._peers[descriptor.fileno()] = peer
                 self._poll.register(descriptor, select.POLLIN)
 
+    def _accept_or_refuse(self) -> Connection | None:
+        """Return the next connection; None if there is none. Refuse those for which no descriptor is left.
+
+        Raises:
+            DescriptorLimitError: the whole system has no descriptor left.
+        """
+        while True:
+            try:
+                return self._listener.accept()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:
+                    raise
+            self._room.free_one()
+            try:
+                connection = self._listener.accept()
+                if connection is None:
+                    return None
+                self._refuse(connection)
+                connection.close()
+            except OSError as error:
+                raise DescriptorLimitError(
+                    error.errno,
+                    f"consumers of {self._path} cannot connect: the system has no file descriptor left; close some",
+                ) from error
+            finally:
+                self._room.hold_one()
+
+    def _refuse(self, connection: Connection) -> None:
+        reason = "the server has no file descriptor left for another consumer; raise `ulimit -n` where it starts"
+        logging.getLogger("dali_like").warning("consumer %d is refused: %s", connection.peer, reason)
+        connection.send(Kind.CLOSED, text=reason)
+
     def _receive_all(self, peer: _Peer) -> bool:
         """Process all records of a consumer. Return whether it has closed the connection."""
         with contextlib.suppress(EOFError):
-            while (record := peer.connection.receive()) is not None:
+            while (record := peer.connection.receive(takes_descriptors=False)) is not None:
                 if record.kind == Kind.HELLO:
                     self._welcome(peer, record.words[0])
                 elif record.kind == Kind.TAKEN:
@@ -441,6 +487,10 @@ class Server:
 
     def _detach(self, peer: _Peer) -> None:
         """Send no more to a stalled consumer. The batches that it has keep their memory until it ends or returns them."""
+        taken_s = peer.taken_s
+        self._receive_all(peer)
+        if peer.taken_s != taken_s:
+            return  # it has taken a batch meanwhile
         peer.is_active = False
         peer.connection.send(
             Kind.DETACHED,
@@ -450,7 +500,8 @@ class Server:
         self._give_up_untaken(peer)
 
     def _drop(self, peer: _Peer) -> None:
-        """End the leases of a consumer that is gone."""
+        """End the leases of a consumer that is gone, after its last records: batches that it has taken go to nobody else."""
+        self._receive_all(peer)
         for descriptor in peer.descriptors:
             if self._peers.pop(descriptor.fileno(), None) is not None:
                 self._poll.unregister(descriptor)

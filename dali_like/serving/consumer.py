@@ -210,7 +210,7 @@ class Consumer(Iterator[Any]):
         end = self._connection.peer_end
         has_ended = end is not None and end.wait(0)  # ask before reading: what it has sent before its end counts
         with contextlib.suppress(EOFError):
-            while (record := self._connection.receive()) is not None:
+            while (record := self._connection.receive(takes_descriptors=True)) is not None:
                 if record.kind == Kind.FILE:
                     assert record.descriptor is not None
                     self._mappings[record.words[0]] = PrivateMapping(record.descriptor, record.words[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import socket
 import stat
@@ -28,6 +29,8 @@ _TEXT_BYTES = 4096
 _RECORD = struct.Struct("=6q")
 _CREDENTIALS = struct.Struct("=iII")  # see SO_PEERCRED in unix(7)
 _BACKLOG = 128
+#: Error numbers of a process, or a system, that has no descriptor left.
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class Kind(IntEnum):
@@ -97,21 +100,24 @@ class Connection(Descriptor):
             raise
         return True
 
-    def receive(self) -> Record | None:
+    def receive(self, *, takes_descriptors: bool) -> Record | None:
         """Return the next record; None if none has arrived.
 
+        Args:
+            takes_descriptors: whether records of the other side may carry one. If not, the kernel drops what it sends.
+
         Raises:
-            EOFError: the other side has closed the connection.
+            EOFError: the other side has closed the connection, and all its records have been read.
+            OSError: no descriptor is left for the one of a record.
         """
         try:
-            with _borrowed(self) as connected:
-                message, fds, flags, _ = socket.recv_fds(connected, _RECORD.size + _TEXT_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            message, fds, flags = self._receive(takes_descriptors)
         except BlockingIOError:
             return None
         except ConnectionError:
             raise EOFError from None
         descriptor = Descriptor(fds[0]) if fds else None
-        if flags & socket.MSG_CTRUNC:
+        if takes_descriptors and flags & socket.MSG_CTRUNC:
             raise OSError(
                 errno.EMFILE, "no file descriptor is left for the memory of batches; close some, or raise `ulimit -n`"
             )
@@ -119,6 +125,16 @@ class Connection(Descriptor):
             raise EOFError
         kind, *words = _RECORD.unpack_from(message)
         return Record(kind, tuple(words), message[_RECORD.size :].decode(errors="replace"), descriptor)
+
+    def _receive(self, takes_descriptors: bool) -> tuple[bytes, list[int], int]:
+        nbytes = _RECORD.size + _TEXT_BYTES
+        with _borrowed(self) as connected:
+            read = functools.partial(socket.recv_fds, connected, nbytes, int(takes_descriptors), socket.MSG_CMSG_CLOEXEC)
+            try:
+                return read()[:3]
+            except ConnectionResetError:
+                # The other side has ended before it has read all. This error comes once, before its last records.
+                return read()[:3]
 
     def close(self) -> None:
         """Close the connection."""
@@ -154,7 +170,11 @@ class Listener(Descriptor):
                 super().__init__(listening.detach())
 
     def accept(self) -> Connection | None:
-        """Return the next connection; None if there is none, or it is another user's."""
+        """Return the next connection; None if there is none, or it is another user's.
+
+        Raises:
+            OSError: no descriptor is left for it. It stays in the queue.
+        """
         while True:
             try:
                 with _borrowed(self) as listening:
@@ -237,7 +257,7 @@ def _end_of(pid: int) -> Descriptor | None:
         return Descriptor(os.pidfd_open(pid))
     except OSError as error:
         # After its end, the number may be another process's; but then the socket is at its end, too.
-        if error.errno in (errno.ESRCH, errno.ENOSYS, errno.EPERM):
+        if error.errno in (errno.ESRCH, errno.ENOSYS, errno.EPERM, *NO_DESCRIPTORS):
             return None
         raise
 

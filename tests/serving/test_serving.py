@@ -10,10 +10,13 @@ import os
 import random
 import signal
 import socket
+import struct
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +355,43 @@ def test_random_kills_of_consumers(path: str, policy: Any) -> None:
         exit_code(pid)
 
 
+class Hooked(Squares):
+    """Calls a function when a sample is drawn."""
+
+    def __init__(self, index: int, hook: Callable[[], None]) -> None:
+        super().__init__()
+        self._index, self._hook = index, hook
+
+    def __getitem__(self, index: int) -> tuple[Any, int, str]:
+        if index == self._index:
+            self._hook()
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("unread", [False, True], ids=["that has read all", "with batches in its socket"])
+def test_a_batch_that_a_consumer_has_taken_before_its_end_goes_to_nobody_else(path: str, unread: bool) -> None:
+    """The consumer ends while the server draws a batch, so the server finds out when it sends that."""
+
+    def take_one_and_end() -> None:
+        seen: list[int] = []
+        while len(seen) < (1 if unread else 2):
+            record = victim.receive(takes_descriptors=True)
+            assert record is not None
+            seen += [record.words[0]] if record.kind == wire.Kind.BATCH else []
+        victim.send(wire.Kind.TAKEN, 0)
+        victim.close()
+        later.start()
+
+    later = connected_later(path)
+    dataset = Hooked(2, take_one_and_end)
+    with later, DataLoader(dataset, batch_size=1).serve(path, policy="split", lead=3) as server:
+        victim = wire.dial(path)
+        victim.send(wire.Kind.HELLO, wire.VERSION)
+        server.run()
+
+    assert later.seen == [[i] for i in range(1, len(dataset))]
+
+
 def test_a_stalled_consumer_is_detached(path: str) -> None:
     loader = DataLoader(Squares(20), batch_size=2)
     with loader.serve(path, consumers=2, consumer_timeout_s=0.2) as server, running(server, None):
@@ -518,6 +558,79 @@ def test_a_consumer_without_address_space_says_so(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(parcels.mmap, "mmap", refuse)
     with pytest.raises(OutOfMemoryError, match="raise `ulimit -v`"):
         parcels.PrivateMapping(parcels.read_only(space.file), space.size)
+
+
+def test_descriptors_that_a_client_sends_are_dropped(path: str, tmp_path: Path) -> None:
+    sent = (tmp_path / "sent").open("w")
+    with sent, DataLoader(Squares()).serve(path) as server:
+        client = wire.dial(path)
+        raw = socket.socket(fileno=os.dup(client.fileno()))
+        with raw, running(server) as errors, connected(server, 1) as (ours,):
+            for kind in (wire.Kind.HELLO, wire.Kind.TAKEN, 99):
+                socket.send_fds(raw, [struct.pack("=6q", kind, 0, 0, 0, 0, 0)], [sent.fileno()] * 4)
+            seen = [labels_of(batch) for batch in ours]
+            targets = [os.readlink(f"/proc/self/fd/{fd}") for fd in map(int, os.listdir("/proc/self/fd")) if fd_exists(fd)]
+        client.close()
+
+    assert seen == [[i] for i in range(12)]
+    assert targets.count(sent.name) == 1
+    assert all(isinstance(error, ClosedError) for error in errors)  # it may end before it has read the last record
+
+
+def fd_exists(fd: int) -> bool:
+    """Whether a descriptor is still open: the one that has listed them is not."""
+    return os.path.lexists(f"/proc/self/fd/{fd}")
+
+
+#: Serves batches with few descriptors, until its input ends.
+SERVER_WITH_FEW_DESCRIPTORS = """
+import os, resource, sys, threading
+import numpy as np
+from dali_like.data import DataLoader
+
+class Rows:
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        return np.full(30_000, index)
+
+with DataLoader(Rows()).serve(sys.argv[1], lead=1) as server:
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 8, used + 8))
+    threading.Thread(target=lambda: (sys.stdin.read(), server.close())).start()
+    try:
+        server.run(None)
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_server_without_descriptors_refuses_a_consumer_and_serves_the_others(path: str) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", SERVER_WITH_FEW_DESCRIPTORS, path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with ExitStack() as stack:
+        consumers: list[Consumer] = []
+        with pytest.raises(ServerError, match=r"no file descriptor left for another consumer; raise `ulimit -n`"):
+            for _ in range(20):
+                consumers.append(stack.enter_context(closing(dali_like.connect(path, timeout_s=DEADLINE_S))))
+        firsts = [int(next(consumer)[0, 0]) for consumer in consumers for _ in range(1)]
+        consumers[0].close()  # its descriptors are for the next one
+        again = stack.enter_context(closing(dali_like.connect(path, timeout_s=DEADLINE_S)))
+        for _ in range(3):
+            numbers = [int(next(consumer)[0, 0]) for consumer in [*consumers[1:], again]]
+    output, errors = program.communicate(timeout=DEADLINE_S)
+
+    assert len(consumers) >= 3
+    assert len(firsts) == len(consumers)
+    assert max(numbers) >= 3
+    assert output == "ClosedError\n"
+    assert "is refused" in errors
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
