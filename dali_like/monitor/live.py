@@ -3,7 +3,8 @@
 ``dali-like top`` and ``dali-like view`` read them. The loop writes its statistics as JSON into an anonymous file of its own
 process (`memfd_create`), at most four times a second. There is no thread, no socket and no name in any file system, so
 nothing stays behind after a kill. Readers find the file among the descriptors in ``/proc``, which the kernel shows only to
-the same user and to root.
+the same user and to root. Root reads processes of other users only if their id is given. What does not have the form of
+statistics is skipped.
 
 The first word of the file is a sequence number, odd during a write. The second word is the length of the text.
 """
@@ -14,6 +15,7 @@ import contextlib
 import itertools
 import json
 import os
+import stat
 import struct
 import sys
 import time
@@ -27,6 +29,7 @@ from dali_like.engine.memory.system_calls import anonymous_file, is_anonymous_fi
 from dali_like.errors import ArgumentError, NotRunningError
 from dali_like.monitor.diagnosis import Bottleneck, diagnose
 from dali_like.monitor.durations import EDGES_S, Durations
+from dali_like.monitor.live_schema import SNAPSHOT
 from dali_like.monitor.monitoring import Monitored
 from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.stages import waiting_by_stage
@@ -247,8 +250,8 @@ class Live(NamedTuple):
 
 
 def find(pid: int | None = None, name: str | None = None) -> list[Live]:
-    """Return the pipelines and loaders that processes of this user publish, filtered by process or name."""
-    found = _find(os.listdir("/proc") if pid is None else [str(pid)])
+    """Return the pipelines and loaders that processes of this user publish, or one process, filtered by name."""
+    found = _find(_processes() if pid is None else [str(pid)])
     return sorted(live for live in found if name in (None, live.name))
 
 
@@ -278,8 +281,18 @@ def choose(pid: int | None = None, name: str | None = None) -> Live:
     raise NotRunningError(f"{where} {what}: call publish() on one, or start the program with DALI_LIKE_PUBLISH=1")
 
 
+def _processes() -> list[str]:
+    """Return the ids of the processes of this user. Root may read those of others, but these may publish anything."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # the process has exited
+            if os.stat(f"/proc/{pid}").st_uid == os.geteuid():
+                found.append(pid)
+    return found
+
+
 def _find(pids: list[str]) -> Iterator[Live]:
-    for pid in filter(str.isdigit, pids):
+    for pid in pids:
         with contextlib.suppress(OSError):  # the process has exited, or belongs to another user
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 if _is_publication(pid, fd) and (shown := _read(int(pid), int(fd))) is not None:
@@ -298,20 +311,32 @@ def _read(pid: int, fd: int) -> dict[str, Any] | None:
     try:
         if not _is_publication(str(pid), str(fd)):
             return None
-        with open(f"/proc/{pid}/fd/{fd}", "rb", buffering=0) as file:
-            shown = _text_of(file.fileno())
+        owner = os.stat(f"/proc/{pid}").st_uid
+        opened = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would block
+        try:
+            status = os.fstat(opened)
+            shown: Any = _content_of(opened) if stat.S_ISREG(status.st_mode) and status.st_uid == owner else None
+        finally:
+            os.close(opened)
     except OSError:
         return None
+    if SNAPSHOT(shown, "") is not None:
+        return None
     # A forked child inherits the publications of its parent.
-    return shown if shown is not None and shown["pid"] == pid and shown["version"] == _VERSION else None
+    return shown if shown["pid"] == pid and shown["version"] == _VERSION else None
 
 
-def _text_of(fd: int) -> dict[str, Any] | None:
+def _content_of(fd: int) -> Any:
+    """Return the value of the JSON text in a publication; None if it is none, or is being written all the time."""
     for _ in range(_TRIES):
         data = os.pread(fd, _BYTES, 0)
+        if len(data) < _HEADER.size:
+            return None
         change, length = _HEADER.unpack_from(data)
         if change % 2 == 0 and os.pread(fd, _HEADER.size, 0) == data[: _HEADER.size]:
-            text: dict[str, Any] = json.loads(data[_HEADER.size : _HEADER.size + length])
-            return text
+            try:
+                return json.loads(data[_HEADER.size : _HEADER.size + max(0, length)])
+            except (ValueError, RecursionError):
+                return None
         time.sleep(_PAUSE_S)
     return None

@@ -7,9 +7,13 @@ browser. Requests for another host name are refused: that defeats DNS rebinding 
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
+import socket
+import sys
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +23,9 @@ from typing import Any
 from dali_like.errors import DaliLikeError
 
 _LOOPBACK = "127.0.0.1"
+#: Time for a request and its answer. Any user of the machine can connect, and each connection takes a thread.
+_CONNECTION_S = 10.0
+_MOST_CONNECTIONS = 64
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -48,7 +55,35 @@ class PageServer(ThreadingHTTPServer):
         self.data = data
         page = resources.files("dali_like.monitor").joinpath("page")
         self.files = {file.name: file.read_bytes() for file in page.iterdir()}
+        #: The connections that are being answered, and when they are given up.
+        self._ends_s: dict[Any, float] = {}
         super().__init__((_LOOPBACK, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin to answer a request, unless there are too many."""
+        if len(self._ends_s) >= _MOST_CONNECTIONS:
+            self.shutdown_request(request)
+            return
+        self._ends_s[request] = time.monotonic() + _CONNECTION_S
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._ends_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print a traceback, unless the client is gone, as after closing a browser tab."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+    def service_actions(self) -> None:
+        """Give up connections that take too long. The base class calls this twice a second."""
+        now_s = time.monotonic()
+        for request, end_s in self._ends_s.copy().items():
+            if now_s > end_s:
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    request.shutdown(socket.SHUT_RDWR)  # its thread reads the end of the data
 
     @property
     def hosts(self) -> set[str]:
