@@ -17,7 +17,7 @@ Each operation is an operator of its own, and runs where the placement decides.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,32 +155,27 @@ def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
 def _lesser(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     """Compute the lesser operand; the right one if either is NaN."""
     left, right = _converted(dtype, operands)
-    if _has_nan(right):
-        np.copyto(out, np.where(left < right, left, right))
-    else:
-        np.fmin(left, right, out=out)
+    np.fmin(left, right, out=out)
+    _keep_nan(right, out)
 
 
 def _greater(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     left, right = _converted(dtype, operands)
-    if _has_nan(right):
-        np.copyto(out, np.where(left > right, left, right))
-    else:
-        np.fmax(left, right, out=out)
+    np.fmax(left, right, out=out)
+    _keep_nan(right, out)
 
 
 def _clamp(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     """Limit a value to bounds; a bound that is NaN has no effect."""
     value, low, high = _converted(dtype, operands)
-    if _has_nan(low) or _has_nan(high):
-        value = np.where(value < low, low, value)
-        np.copyto(out, np.where(value > high, high, value))
-    else:
-        np.minimum(np.maximum(value, low), high, out=out)
+    if dtype.kind == "f":
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    np.minimum(np.maximum(value, low), high, out=out, dtype=dtype, casting="unsafe")
 
 
-def _has_nan(array: Array) -> bool:
-    return array.dtype.kind == "f" and bool(np.isnan(array).any())
+def _keep_nan(array: Array, out: Array) -> None:
+    if array.dtype.kind == "f":
+        np.copyto(out, array, where=np.isnan(array))
 
 
 def _reciprocal_root(out: Array, dtype: np.dtype[Any], operand: Array) -> None:
@@ -268,9 +263,14 @@ class Elementwise:
     def arguments(self) -> Mapping[str, Any]:
         return {}
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return True
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
-        shape, dtype = _broadcast_shape(inputs), _result_type(self.operation, *[data.dtype for data in inputs])
-        out = call.empty(shape, dtype)
+        dtype = _result_type(self.operation, *[data.dtype for data in inputs])
+        if call.lead:
+            inputs = _aligned(inputs)
+        out = call.empty(_broadcast_shape(inputs), dtype)
         with np.errstate(all="ignore"):
             OPERATIONS[self.operation].function(*_in_long_rows(out, inputs, dtype))
         return (out,)
@@ -280,6 +280,18 @@ class Elementwise:
 def _result_type(operation: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
     OPERATIONS[operation].check(dtypes)
     return OPERATIONS[operation].result(*dtypes)
+
+
+def _aligned(stacks: Sequence[Array]) -> list[Array]:
+    """Return stacks such that they broadcast sample by sample. Constants become one sample, unless all are constants."""
+    ndim = max(stack.ndim for stack in stacks)
+    varies = [stack.strides[0] != 0 for stack in stacks]
+    return [
+        stack[0, ...]
+        if any(varies) and not varies[i]
+        else stack.reshape(len(stack), *[1] * (ndim - stack.ndim), *stack.shape[1:])
+        for i, stack in enumerate(stacks)
+    ]
 
 
 def _broadcast_shape(inputs: Sequence[Array]) -> tuple[int, ...]:

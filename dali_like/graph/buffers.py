@@ -209,6 +209,7 @@ class BatchMemory:
         self._packed: PackedBuffer | None = None
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
+        self._num_in_stacks = 0
 
     def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return uninitialized memory for sample `i`.
@@ -226,6 +227,37 @@ class BatchMemory:
                 place = self._take_packed(shape, dtype)
             self._places[i] = place
         return place
+
+    def rows_of(self, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Return uninitialized memory for a stack of samples, from sample `begin` on; None if it belongs elsewhere.
+
+        Raises:
+            OutOfMemoryError: memory is short.
+        """
+        count, *extents = shape
+        with self._lock:
+            if self._rows is None and not self._previous.mean_bytes:
+                self._rows = self._make_rows(SampleShape(tuple(extents), dtype), len(self._samples))
+            rows = self._rows
+        if rows is None or rows.shape[1:] != tuple(extents) or rows.dtype != dtype:
+            return None
+        return rows[begin : begin + count]
+
+    def put_all(self, begin: int, samples: Array) -> None:
+        """Store a stack of samples, from sample `begin` on, copying it unless it lies in its place already.
+
+        Raises:
+            OutOfMemoryError: memory is short.
+        """
+        rows = self.rows_of(begin, samples.shape, samples.dtype)
+        if rows is None:
+            for i in range(len(samples)):
+                self.put(begin + i, samples[i, ...])
+            return
+        rows[...] = samples  # NumPy skips the copy if both are the same memory
+        self._samples[begin : begin + len(samples)] = [rows[i, ...] for i in range(len(rows))]
+        with self._lock:
+            self._num_in_stacks += len(samples)
 
     def put(self, i: int, sample: Array) -> None:
         """Store sample `i`, copying it unless it lies in its place already.
@@ -252,6 +284,9 @@ class BatchMemory:
             DtypeMismatchError, NdimMismatchError: the samples have several dtypes or numbers of dimensions.
         """
         samples, previous, rows = self._samples, self._previous, self._rows
+        if rows is not None and self._num_in_stacks == len(samples):
+            previous.shared = SampleShape(rows.shape[1:], rows.dtype)
+            return rows
         stored = [(i, sample) for i, sample in enumerate(samples) if sample is not None]
         if not stored:
             return samples

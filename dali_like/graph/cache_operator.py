@@ -7,7 +7,7 @@ everything before a cache must be a function of the sample alone. `cached` check
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,6 +58,9 @@ class CacheOperator(NamedTuple):
             return None
         found = self.cache.load(*self.key_of(info))
         return None if found is MISSING else found
+
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return False
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         if self.cache is not None and self.key_of is not None:

@@ -26,6 +26,7 @@ from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.engine.worker.source import kind_of_samples, load_objects
+from dali_like.engine.worker.staging import STACK_BYTES
 from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.conditions import label_of
@@ -220,6 +221,25 @@ class Computation:
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
         local = threading.local()
+        count = _stack_size(inputs, size) if program.stacks else 1
+
+        def make_stack(number: int) -> None:
+            begin, stop = number * count, min((number + 1) * count, size)
+            try:
+                results = program.run_stack(
+                    [samples[begin:stop] for samples in inputs],
+                    batch_id.info(begin),
+                    count=stop - begin,
+                    stride=batch_id.stride,
+                    empty=lambda output, shape, dtype: memory[output].rows_of(begin, shape, dtype),
+                    times_ns=local.times_ns,
+                )
+            except Exception:  # the sample is not known
+                for i in range(begin, stop):
+                    make(i)
+                return
+            for output, stack in zip(memory, results, strict=True):
+                output.put_all(begin, stack)
 
         def make(i: int) -> None:
             info = batch_id.info(i)
@@ -243,7 +263,10 @@ class Computation:
             work()
             self._note_times(program.names, local.times_ns, begin_ns, batch_id)
 
-        self._for_each(size, make, measured)
+        if count > 1:
+            self._for_each(-(-size // count), make_stack, measured)
+        else:
+            self._for_each(size, make, measured)
 
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
@@ -374,6 +397,14 @@ def _is_in_order(stage: Stage) -> bool:
 
 def _ndim(samples: _Samples) -> int:
     return kind_of_samples(samples)[1] if _length(samples) else 0
+
+
+def _stack_size(inputs: Sequence[Any], size: int) -> int:
+    """Return the number of samples that operators compute at once; 1 if the samples are not alike."""
+    if size < 2 or not all(isinstance(samples, np.ndarray) for samples in inputs):
+        return 1
+    nbytes = sum(int(samples.nbytes) for samples in inputs) // size
+    return max(min(STACK_BYTES // max(nbytes, 1), size), 1)
 
 
 def _length(samples: Any) -> int:

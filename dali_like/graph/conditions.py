@@ -8,7 +8,7 @@ that its sample took. See `dali_like.graph.branches`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -71,6 +71,9 @@ class Condition(NamedTuple):
     def arguments(self) -> Mapping[str, Any]:
         return {"expression": self.expression, "where": self.where}
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return False
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         (value,) = inputs
         place = f"`{self.expression}` in {self.where}"
@@ -106,6 +109,9 @@ class Merge(NamedTuple):
     @property
     def arguments(self) -> Mapping[str, Any]:
         return {"variable": self.variable}
+
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return False
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         condition, if_true, if_false = inputs

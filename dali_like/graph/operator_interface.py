@@ -40,15 +40,20 @@ class SampleShape(NamedTuple):
 class OperatorCall:
     """One call of an operator: the sample, and memory for its result.
 
+    A call may also compute a stack: several samples whose inputs have equal shapes. Inputs and result then have a leading
+    axis that counts the samples, with the letter "N" in the layouts. See `Operator.stacks`.
+
     Attributes:
-        info: the sample to compute; for an operator on batches, the first sample of the batch.
+        info: the sample to compute; for a stack, and for an operator on batches, the first sample.
         layouts: of the inputs: one letter for each dimension, or empty.
         framed: arguments by name, and inputs after the first by number, whose layouts begin with frames.
-        count: number of samples: 1, except for operators on batches.
+        count: number of samples: 1, except for stacks and operators on batches.
         image_limit_bytes: the largest decoded image.
+        lead: number of axes before those of a sample: 1 for a stack, otherwise 0.
+        stride: of a stack: the difference between the positions of one sample and the next.
     """
 
-    __slots__ = ("_key", "_owner", "_place", "count", "framed", "image_limit_bytes", "info", "layouts")
+    __slots__ = ("_key", "_owner", "_place", "count", "framed", "image_limit_bytes", "info", "layouts", "lead", "stride")
 
     def __init__(
         self,
@@ -60,8 +65,12 @@ class OperatorCall:
         count: int = 1,
         image_limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
         framed: Collection[str | int] = (),
+        lead: int = 0,
+        stride: int = 1,
     ) -> None:
         self.info = info
+        self.lead = lead
+        self.stride = stride
         self.framed = framed
         self.count = count
         self.image_limit_bytes = image_limit_bytes
@@ -142,12 +151,20 @@ class Operator(Protocol):
     @property
     def per_sample(self) -> bool: ...
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        """Return whether `compute` accepts a stack of samples (`OperatorCall.lead`), with the same bits as results.
+
+        Args:
+            num_inputs: the number of inputs.
+            arguments: the names of the arguments that are nodes.
+        """
+
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         """Return the outputs.
 
         Args:
             call: describes the call. Only an operator with one output may use its memory.
-            inputs: a sample of each input; for an operator on batches, a list of samples for each.
+            inputs: a sample of each input; for an operator on batches, a list of samples for each; or a stack of each.
             arguments: the same for arguments that are nodes.
         """
 
@@ -210,8 +227,12 @@ class ShapeOf(NamedTuple):
     def arguments(self) -> Mapping[str, Any]:
         return {"dtype": self.dtype.name}
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return True
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
-        return (np.array(inputs[0].shape, self.dtype),)
+        shape = np.array(inputs[0].shape[call.lead :], self.dtype)
+        return (np.broadcast_to(shape, (call.count, *shape.shape)) if call.lead else shape,)
 
 
 class _Scratch(threading.local):

@@ -40,11 +40,12 @@ from dali_like.graph.nodes import (
     adapted_operators,
     producer_names,
 )
-from dali_like.graph.operator_interface import Operator
+from dali_like.graph.operator_interface import Array, Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.program import (
     NOT_RECALLED,
+    Empty,
     Key,
     Program,
     ProgramContext,
@@ -385,7 +386,7 @@ class _FusedCallback:
     """A source's callback followed by operators; workers call it."""
 
     def __init__(self, source: Source, declared: Sequence[OutputSchema], program: Program) -> None:
-        self._source = source
+        self.source = source
         self._declared = declared
         self._program = program
 
@@ -396,17 +397,26 @@ class _FusedCallback:
             return self._run([None] * len(self._declared), call, info, recalled)
         # The memory in the batch is for the results of the operators, not for the sample itself.
         current_call.set(call._replace(empty=None))
-        callback = self._source.callback
+        callback = self.source.callback
         try:
             sample = callback(info) if call.watch is None else call.watch.timed_within(callback)(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info, recalled)
+        return self.compute(split_outputs(sample, self.source), call, info, recalled)
 
-    def _operate(self, sample: Any, call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
-        """Return the results for a sample of the source."""
-        samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, self._source))]
+    def compute(
+        self, outputs: Sequence[Any], call: CallContext, info: SampleInfo, recalled: Recalled = NOT_RECALLED
+    ) -> tuple[Any, ...]:
+        """Return the results for the outputs of the source for one sample."""
+        samples = [self._checked(i, value) for i, value in enumerate(outputs)]
         return self._run(samples, call, info, recalled)
+
+    def compute_stack(
+        self, stacks: Sequence[Array], call: CallContext, info: SampleInfo, *, count: int, stride: int, empty: Empty
+    ) -> tuple[Array, ...]:
+        """Return the results for several samples; see `dali_like.engine.worker.staging.StackOperators`."""
+        times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
+        return self._program.run_stack(stacks, info, count=count, stride=stride, empty=empty, times_ns=times_ns)
 
     def _run(self, samples: Sequence[Any], call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         empty = call.empty
@@ -415,12 +425,12 @@ class _FusedCallback:
         try:
             return self._program.run(samples, info, place, recalled.results, times_ns)
         except Exception as error:
-            if (origin := getattr(self._source.callback, "origin", None)) is not None:
+            if (origin := getattr(self.source.callback, "origin", None)) is not None:
                 note_origins(error, [origin], info)
             raise
 
     def _checked(self, output: int, value: Any) -> Any:
-        source, declared = self._source, self._declared[output]
+        source, declared = self.source, self._declared[output]
         if source.is_object(output):
             return value
         array = as_array(value, source, output)
@@ -438,10 +448,10 @@ class _AsyncFusedCallback(_FusedCallback):
             return self._run([None] * len(self._declared), call, info, recalled)
         current_call.set(call._replace(empty=None))
         try:
-            sample = await self._source.callback(info)
+            sample = await self.source.callback(info)
         finally:
             current_call.set(call)
-        return self._operate(sample, call, info, recalled)
+        return self.compute(split_outputs(sample, self.source), call, info, recalled)
 
 
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
@@ -458,6 +468,7 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
         layouts=tuple(source.layouts[i] if producer is node else "" for producer, i in fusion.outputs),
         declared=tuple(outputs),
         operators=fusion.program.names,
+        stacks=fusion.program.stacks and source.concurrency is None and not any(source.objects),
         caches=(*source.caches, *memories_of(fusion.program)),
     )
     return fused, tuple(outputs)

@@ -4,6 +4,10 @@ source.
 A program has numbered registers. The first hold the input samples, the next ones constants, and each step writes its
 results to further ones. A program has no state between samples, and can be pickled. A program with branches runs only the
 steps that a sample needs: operators of the branch that it does not take cost nothing.
+
+If each step can, a program also runs over a stack: samples of equal shapes, as one array with a leading axis. A step then
+costs one call for all of them. Results have the same bits. An error in a stack says nothing about its sample, so the caller
+runs the same samples one by one.
 """
 
 from __future__ import annotations
@@ -80,6 +84,7 @@ class ProgramStep(NamedTuple):
         scope: registers of conditions, with the values that they must have for the step to run.
         name: of the node, for statistics and traces.
         number: position in the program.
+        stacks: whether it also computes stacks.
     """
 
     operator: Operator
@@ -95,6 +100,7 @@ class ProgramStep(NamedTuple):
     scope: tuple[tuple[int, bool], ...] = ()
     name: str = ""
     number: int = 0
+    stacks: bool = False
 
     def applies(self, registers: Sequence[Any]) -> bool:
         """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
@@ -123,6 +129,25 @@ class ProgramStep(NamedTuple):
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
+    def run_stack(self, registers: list[Any], info: SampleInfo, stride: int, count: int, empty: Empty | None) -> None:
+        """Compute the outputs of a stack of `count` samples; `info` is the first one."""
+        inputs = [registers[i] for i in self.inputs]
+        place = None if self.export is None or empty is None else functools.partial(empty, self.export)
+        layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(self.layouts, inputs, strict=True)]
+        call = OperatorCall(
+            info,
+            layouts,
+            self.random_key,
+            place,
+            id(self) if self.is_between else None,
+            count,
+            self.image_limit_bytes,
+            lead=1,
+            stride=stride,
+        )
+        outputs = self.operator.compute(call, inputs, {name: registers[i] for name, i in self.arguments.items()})
+        registers[self.output : self.output + len(outputs)] = outputs
+
     def run_timed(
         self, registers: list[Any], info: SampleInfo, empty: Empty | None, count: int, times_ns: list[int]
     ) -> None:
@@ -144,6 +169,7 @@ class Program(NamedTuple):
         exports: registers of the results.
         producers: the step that computes each register, if the program has branches or caches; otherwise empty.
         caches: steps whose results suffice for all exports, without the input samples. Empty: the samples are needed.
+        stacks: whether all steps compute stacks.
     """
 
     constants: tuple[Array, ...]
@@ -152,6 +178,7 @@ class Program(NamedTuple):
     exports: tuple[int, ...]
     producers: Mapping[int, ProgramStep]
     caches: tuple[ProgramStep, ...] = ()
+    stacks: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,6 +220,34 @@ class Program(NamedTuple):
         else:
             for step in self.steps:
                 step.run_timed(registers, info, empty, 1, times_ns)
+        return tuple([registers[i] for i in self.exports])
+
+    def run_stack(
+        self,
+        stacks: Sequence[Array],
+        info: SampleInfo,
+        *,
+        count: int,
+        stride: int = 1,
+        empty: Empty | None = None,
+        times_ns: list[int] | None = None,
+    ) -> tuple[Array, ...]:
+        """Return the results for several samples, each as an array whose first axis counts them.
+
+        Args:
+            stacks: the input samples, likewise.
+            info: of the first sample.
+            count: the number of samples.
+            stride: from the ``idx_in_epoch`` of one sample to the next.
+            empty, times_ns: as for `run`; shapes have the leading axis.
+        """
+        registers: list[Any] = [*stacks, *[np.broadcast_to(array, (count, *array.shape)) for array in self.constants]]
+        registers += [None] * (self.num_registers - len(registers))
+        for step in self.steps:
+            begin_ns = 0 if times_ns is None else monotonic_ns()
+            step.run_stack(registers, info, stride, count, empty)
+            if times_ns is not None:
+                times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])
 
     def _need(
@@ -267,7 +322,8 @@ def make_program(
     if any(step.scope or isinstance(step.operator, (Merge, CacheOperator)) for step in steps):
         producers = {step.output + i: step for step in steps for i in range(len(step.operator.layouts))}
     caches = _sufficient_caches(used, producers, len(inputs)) if producers else ()
-    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches)
+    stacks = not producers and all(step.stacks for step in steps)
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks)
 
 
 def _sufficient_caches(
@@ -305,6 +361,7 @@ def make_step(
     others |= {name: context.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
     operator = context.operators[node]
+    framed = {name: layouts for name, layouts in others.items() if "F" in layouts}
     return ProgramStep(
         operator,
         inputs=tuple(registers[key(data)] for data in node.inputs),
@@ -313,12 +370,13 @@ def make_step(
         output=registers[node, 0],
         random_key=context.random_keys.get(node),
         image_limit_bytes=context.image_limit_bytes,
-        framed={name: layouts for name, layouts in others.items() if "F" in layouts},
+        framed=framed,
         export=export,
         is_between=export is None and operator.per_sample and len(operator.layouts) == 1,
         scope=tuple((registers[key(condition)], value) for condition, value in node.scope),
         name=context.names[node],
         number=number,
+        stacks=operator.per_sample and not framed and operator.stacks(len(node.inputs), node.argument_inputs),
     )
 
 
@@ -339,3 +397,8 @@ def _layout_of(layouts: str, samples: Any) -> str:
         return ""
     sample = samples[0] if isinstance(samples, list) else samples
     return choose_layout(layouts, sample.ndim)
+
+
+def _stacked_layout(layouts: str, ndim: int) -> str:
+    layout = choose_layout(layouts, ndim - 1)
+    return layout and f"N{layout}"

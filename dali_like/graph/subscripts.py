@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
@@ -79,19 +79,24 @@ class Subscription:
     def arguments(self) -> Mapping[str, Any]:
         return {"parts": [_to_plain(part) for part in self.parts]}
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return not any(isinstance(bound, Ref) for part in self.parts for bound in _bounds(part))
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         data, *values = inputs
         numbers = [_integer(value) for value in values]
         indices = tuple([_index(part, numbers) for part in self.parts])
-        if _num_taken(self.parts) > data.ndim:
+        if _num_taken(self.parts) > data.ndim - call.lead:
             raise SampleError(f"Too many indices ({_num_taken(self.parts)}) for a {data.ndim}-D tensor")
+        if call.lead:
+            indices = (slice(None), *indices)
         try:
             # With an ellipsis the result is an array even if no dimension is left.
             part = data[indices if Ellipsis in self.parts else (*indices, Ellipsis)]
         except (IndexError, ValueError) as error:
             raise SampleError(f"{error}; the sample has the shape {data.shape}") from None
         names = [new.name for new in self.parts if isinstance(new, New)]
-        if any(names) and part.ndim > len(names) and not call.layout:
+        if any(names) and part.ndim - call.lead > len(names) and not call.layout:
             raise SampleError(
                 f"newaxis({names[0]!r}) names a dimension, but the input has no layout, so the other dimensions have no "
                 "names. Use newaxis without a name, or give the input a layout"
@@ -213,6 +218,10 @@ def _layout(word: str, parts: Sequence[Part]) -> str:
             letters.append(rest[:1] if isinstance(part, IndexRange) else "")
             rest = rest[1:]
     return "".join(map(str, letters))
+
+
+def _bounds(part: Part) -> Sequence[Any]:
+    return part if isinstance(part, IndexRange) else (part,)
 
 
 def _num_taken(parts: Sequence[Part]) -> int:

@@ -28,7 +28,7 @@ _LAST_KEY = 65535
 # Types
 
 
-@operator(strided=True)
+@operator(strided=True, stacks=())
 def cast(call: OperatorCall, input: Array, *, dtype: np.dtype[Any]) -> Array:
     """Convert arrays to another type.
 
@@ -41,7 +41,7 @@ def cast(call: OperatorCall, input: Array, *, dtype: np.dtype[Any]) -> Array:
     return _cast(call, input, dtype)
 
 
-@operator(strided=True)
+@operator(strided=True, stacks=("input_1",))
 def cast_like(call: OperatorCall, input_0: Array, input_1: Array) -> Array:
     """Convert arrays to the type of another input.
 
@@ -56,7 +56,7 @@ def _cast(call: OperatorCall, array: Array, dtype: np.dtype[Any]) -> Array:
     return call.part(array) if array.dtype == dtype else convert(array, dtype, call.empty(array.shape, dtype))
 
 
-@operator(strided=True)
+@operator(strided=True, stacks=())
 def copy(call: OperatorCall, input: Array) -> Array:
     """Copy the input.
 
@@ -66,7 +66,7 @@ def copy(call: OperatorCall, input: Array) -> Array:
     return call.part(input)
 
 
-@operator(strided=True)
+@operator(strided=True, stacks=())
 def shapes(
     call: OperatorCall,
     input: Array,
@@ -79,7 +79,8 @@ def shapes(
         input: any dtype.
         dtype: data type of the result.
     """
-    return np.array(input.shape, dtype)
+    shape = np.array(input.shape[call.lead :], dtype)
+    return np.broadcast_to(shape, (call.count, len(shape))) if call.lead else shape
 
 
 # Several arrays
@@ -124,7 +125,7 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
     return _with_axis(layout, given["axis"], given["axis_name"])
 
 
-@operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True)
+@operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True, stacks=())
 def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Stack arrays of the same shape along a new dimension.
 
@@ -133,15 +134,16 @@ def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedTex
         axis: index of the new dimension in the result; negative values count from the end.
         axis_name: its letter in the layout. Default: the result has no layout.
     """
-    ndim = inputs[0].ndim
+    ndim = inputs[0].ndim - call.lead
     _same_kind("fn.stack", inputs)
     _check_axis(axis, -ndim, ndim)
     if axis_name is not None and ndim and not call.layout:
         raise SampleError("fn.stack: axis_name needs inputs with a layout, but the first one has none")
     if different := [array.shape for array in inputs if array.shape != inputs[0].shape]:
         raise SampleError(f"fn.stack: the inputs must have the same shape, not {inputs[0].shape} and {different[0]}")
+    axis = axis % (ndim + 1) + call.lead
     extents = list(inputs[0].shape)
-    extents.insert(axis % (ndim + 1), len(inputs))
+    extents.insert(axis, len(inputs))
     return np.stack(inputs, axis, out=call.empty(tuple(extents), inputs[0].dtype))
 
 
@@ -153,7 +155,7 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(output_layout=_joined_layout, check=_check_cat, strided=True)
+@operator(output_layout=_joined_layout, check=_check_cat, strided=True, stacks=())
 def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Join arrays along an existing dimension.
 
@@ -162,12 +164,12 @@ def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText 
         axis: index of the dimension; negative values count from the end.
         axis_name: its letter in the layout of the first input.
     """
-    ndim = inputs[0].ndim
+    lead, ndim = call.lead, inputs[0].ndim - call.lead
     _same_kind("fn.cat", inputs)
     if axis_name is not None:
-        axis = axis_of(axis_name, call.layout)
+        axis = axis_of(axis_name, call.layout) - lead
     _check_axis(axis, -ndim, ndim - 1)
-    axis %= ndim
+    axis = axis % ndim + lead
     rest = {(*array.shape[:axis], *array.shape[axis + 1 :]) for array in inputs}
     if len(rest) > 1:
         shown = ", ".join(str(array.shape) for array in inputs)
@@ -175,7 +177,7 @@ def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText 
     extents = list(inputs[0].shape)
     extents[axis] = sum(array.shape[axis] for array in inputs)
     out = call.empty(tuple(extents), inputs[0].dtype)
-    if axis != ndim - 1 or ndim == 1 or extents[-1] > _FEW_CHANNELS:
+    if axis != len(extents) - 1 or len(extents) == 1 or extents[-1] > _FEW_CHANNELS:
         return np.concatenate(inputs, axis, out=out)
     channels = (array[..., i] for array in inputs for i in range(array.shape[-1]))
     for i, channel in enumerate(channels):  # NumPy is several times slower with short rows
@@ -196,7 +198,7 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     return result
 
 
-@operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True)
+@operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True, stacks=())
 def one_hot(
     call: OperatorCall,
     input: Array,
@@ -222,12 +224,14 @@ def one_hot(
     """
     if input.dtype.kind == "b":
         raise SampleTypeError("fn.one_hot: the input must contain numbers, not Booleans; convert it with fn.cast")
-    classes = input.reshape(()) if axis is None and input.size == 1 else input
-    axis = -1 if axis is None else axis
-    _check_axis(axis, -1, classes.ndim)
-    if axis_name is not None and classes.ndim and not call.layout:
+    is_scalar = axis is None and math.prod(input.shape[call.lead :]) == 1
+    classes = input.reshape(input.shape[: call.lead]) if is_scalar else input
+    axis, ndim = -1 if axis is None else axis, classes.ndim - call.lead
+    _check_axis(axis, -1, ndim)
+    if axis_name is not None and ndim and not call.layout:
         raise SampleError("fn.one_hot: axis_name needs an input with a layout, but this one has none")
     numbers = classes if classes.dtype.kind != "f" else np.trunc(classes)
+    axis = axis if axis < 0 else axis + call.lead
     places = np.expand_dims(numbers, axis) == _along(np.arange(num_classes), axis, classes.ndim)
     return np.where(places, *[_cut(value, dtype) for value in (on_value, off_value)])
 
@@ -247,7 +251,7 @@ def _check_table(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"keys and values must have the same length, not {len(keys)} and {len(values)}")
 
 
-@operator(check=_check_table, strided=True)
+@operator(check=_check_table, strided=True, stacks=())
 def lookup_table(
     call: OperatorCall,
     input: Array,
@@ -301,7 +305,7 @@ def _constant_layout(_: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(output_layout=_constant_layout, check=_check_constant, strided=True)
+@operator(output_layout=_constant_layout, check=_check_constant, strided=True, stacks=())
 def constant(
     call: OperatorCall,
     *,
@@ -320,7 +324,8 @@ def constant(
         dtype: data type of the array. Default: FLOAT or INT32.
         layout: one letter for each dimension.
     """
-    return _constant(fdata, idata, shape, dtype)
+    array = _constant(fdata, idata, shape, dtype)
+    return np.broadcast_to(array, (call.count, *array.shape)) if call.lead else array
 
 
 @functools.lru_cache(64)

@@ -20,15 +20,15 @@ from dali_like.operators.warping import canvas_of
 _Mode: TypeAlias = Literal["expand", "fixed", "halfway"]
 
 
-def _corners_of(boxes: Array) -> Array:
+def _corners_of(boxes: Array, lead: int = 0) -> Array:
     """Return boxes of any shape, four numbers each, as rows."""
     check_coordinates(boxes)
-    if boxes.size % 4:
+    if math.prod(boxes.shape[lead:]) % 4:
         raise SampleError(f"boxes have four coordinates each, but the input of shape {boxes.shape} has {boxes.size} numbers")
     return boxes.reshape(-1, 4)
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=())
 def bb_flip(
     call: OperatorCall,
     boxes: Array,
@@ -45,7 +45,7 @@ def bb_flip(
         vertical: whether to exchange top and bottom.
         ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
     """
-    rows = _corners_of(boxes)
+    rows = _corners_of(boxes, call.lead)
     out = call.empty(boxes.shape, boxes.dtype)
     flipped = out.reshape(-1, 4)
     flipped[:] = rows

@@ -22,7 +22,7 @@ def _check_transform(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("MT excludes M and T; pass either MT or the others")
 
 
-@operator(check=_check_transform)
+@operator(check=_check_transform, stacks=())
 def coord_transform(
     call: OperatorCall,
     points: Array,
@@ -44,7 +44,7 @@ def coord_transform(
         MT: matrix with a further column, which is `T`, or one factor for all elements.
         dtype: FLOAT, or the type of the points; integers are rounded and saturate.
     """
-    if points.ndim < 2:
+    if points.ndim - call.lead < 2:
         raise SampleError(f"points must have at least 2 dimensions, not {points.ndim}; fn.expand_dims adds one")
     if dtype not in (_FLOAT, points.dtype):
         raise SampleError(f"dtype must be FLOAT or that of the points, {points.dtype}, not {dtype}")
@@ -56,7 +56,9 @@ def coord_transform(
         offset = _of_frames(call, "T", T)[..., np.newaxis, :]
         if offset.shape[-1] not in (1, linear.shape[-2]):
             raise SampleError(f"the argument T must have one element, or {linear.shape[-2]}, not {offset.shape[-1]}")
-    vectors = points.reshape(len(points), -1, length) if call.layout.startswith("F") else points.reshape(-1, length)
+    # Frames and samples stay apart: rounding in a product of matrices may depend on their size.
+    apart = call.lead + call.layout[call.lead :].startswith("F")
+    vectors = points.reshape(*points.shape[:apart], -1, length)
     try:
         result = vectors.astype(np.float32) @ linear.swapaxes(-1, -2)
         if offset.shape[-2]:
@@ -88,7 +90,7 @@ def _matrix(call: OperatorCall, name: str, values: FloatArray | None, length: in
     return elements.reshape(*elements.shape[:-1], -1, columns)
 
 
-@operator()
+@operator(stacks=())
 def coord_flip(
     call: OperatorCall,
     points: Array,
@@ -109,11 +111,11 @@ def coord_flip(
         center_x, center_y, center_z: coordinate that stays in place.
         layout: order of the elements of a point, by the letters x, y and z. Default: "x", "xy" or "xyz".
     """
-    if points.ndim != 2 or points.shape[1] not in (1, 2, 3) or points.dtype != np.float32:
+    if points.ndim != 2 + call.lead or points.shape[-1] not in (1, 2, 3) or points.dtype != np.float32:
         raise SampleError(
             f"points must be of dtype float32 and shape (n, 1), (n, 2) or (n, 3), not {points.dtype} and {points.shape}"
         )
-    length = points.shape[1]
+    length = points.shape[-1]
     order = layout or "xyz"[:length]
     if missing := [letter for letter in "xyz"[:length] if letter not in order[:length]]:
         raise ArgumentError(f"layout={layout!r} lacks {missing[0]!r}, for points of {length} elements")
@@ -123,5 +125,5 @@ def coord_flip(
     for letter, (flip, center) in mirrored.items():
         if flip and letter in order[:length]:
             axis = order.index(letter)
-            out[:, axis] = 2 * np.float32(center) - points[:, axis]
+            out[..., axis] = 2 * np.float32(center) - points[..., axis]
     return out

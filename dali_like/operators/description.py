@@ -70,6 +70,9 @@ class Description:
         check: function of the converted arguments, with nodes as they are, and of the inputs. It raises ArgumentError if
             they contradict each other.
         random: whether the operator uses random numbers.
+        stacks: whether `function` accepts stacks of samples; see `OperatorCall.lead`. If so, the names of the inputs after
+            the first, and of the arguments, that may be nodes then; for such an argument, `function` gets a list of values.
+            None: it does not. ``*inputs`` need not be named.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -98,6 +101,7 @@ class Description:
     random: bool
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
+    stacks: Collection[str] | None = None
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -204,17 +208,23 @@ class BoundOperator:
     def in_order(self) -> bool:
         return self.description.in_order
 
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        names = self.description.stacks
+        others = () if self.description.max_inputs is None else self.description.inputs[1:num_inputs]
+        return names is not None and all(name in names for name in (*others, *arguments))
+
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
-            call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
+            call.layouts = ("N" * call.lead + self._assumed_layout(inputs[0].ndim - call.lead), *call.layouts[1:])
         if call.framed and self.per_sample and (frames := self._frames_of(call, inputs, arguments)):
             return self._compute_frames(call, frames)
         if not description.strided and self.per_sample:
             inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]
         values = self.values
         if arguments:
-            values = {**values, **{name: self._of_samples(name, arguments[name], call.framed) for name in arguments}}
+            each = self.per_sample and not call.lead
+            values = {**values, **{name: self._values(name, arguments[name], call.framed, each) for name in arguments}}
         result = description.function(call, *inputs, **values)
         outputs = result if len(self.layouts) > 1 else (result,)
         return [_checked(output) for output in outputs] if self.per_sample else outputs
@@ -246,7 +256,7 @@ class BoundOperator:
         return [
             _Frame(
                 [frame, *(of_frame(number, i) for number in others)],
-                {**self.values, **{name: self._of_samples(name, of_frame(name, i), call.framed) for name in arguments}},
+                {**self.values, **{name: self._values(name, of_frame(name, i), call.framed) for name in arguments}},
             )
             for i, frame in enumerate(frames)
         ]
@@ -269,22 +279,23 @@ class BoundOperator:
         shape = (*made[0].shape[:axis], len(made), *made[0].shape[axis:])
         return [np.stack(made, axis, out=call.empty(shape, made[0].dtype))]
 
-    def _of_samples(self, name: str, data: Any, framed: Collection[str | int]) -> Any:
+    def _values(self, name: str, data: Any, framed: Collection[str | int], is_one: bool = True) -> Any:
+        """Return the value of an argument that is a node for one sample, or for each of several."""
         parameter = self.description.parameters[name]
         try:
-            return parameter.convert_sample(data) if self.per_sample else [parameter.convert_sample(array) for array in data]
+            return parameter.convert_sample(data) if is_one else [parameter.convert_sample(array) for array in data]
         except SampleTypeError as error:
             if name not in framed or parameter.per_frame:
                 raise
             raise SampleTypeError(f"{error}. It may differ from sample to sample, but not from frame to frame") from None
 
-    def _assumed_layout(self, sample: Array) -> str:
+    def _assumed_layout(self, ndim: int) -> str:
         """Return the first allowed layout with as many dimensions as a sample without a layout, as DALI does."""
         for layout in self.description.layouts.split():
-            if len(layout) == sample.ndim:
+            if len(layout) == ndim:
                 return layout
         raise NdimMismatchError(
-            f"{self.name}: the input {self.description.inputs[0]} has {sample.ndim} dimensions and no layout; allowed are "
+            f"{self.name}: the input {self.description.inputs[0]} has {ndim} dimensions and no layout; allowed are "
             f"{', '.join(self.description.layouts.split())}"
         )
 
@@ -313,6 +324,7 @@ def describe(
     random: bool = False,
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
+    stacks: Collection[str] | None = None,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -333,7 +345,7 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, stacks, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -367,6 +379,7 @@ def describe(
         random=random,
         per_sample=per_sample,
         strided=strided,
+        stacks=stacks,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,

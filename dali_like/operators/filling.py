@@ -38,7 +38,7 @@ def ones(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: n
     return _filled(call, 1, shape or (), dtype)
 
 
-@operator(output_layout="", strided=True)
+@operator(output_layout="", strided=True, stacks=())
 def zeros_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Return an array of zeros with the shape of another array.
 
@@ -49,7 +49,7 @@ def zeros_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] 
     return _filled(call, 0, data_like.shape, dtype or data_like.dtype)
 
 
-@operator(output_layout="", strided=True)
+@operator(output_layout="", strided=True, stacks=())
 def ones_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Return an array of ones with the shape of another array.
 

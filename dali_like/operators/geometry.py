@@ -39,7 +39,7 @@ from dali_like.operators.parameters import SOME, Floats, Ints, PerSample, at_lea
 _PIXELS = (3, 4)
 
 
-@operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW", strided=True)
+@operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW", strided=True, stacks=())
 def flip(
     call: OperatorCall,
     image: Array,
@@ -59,9 +59,11 @@ def flip(
     wanted = {"W": horizontal, "H": vertical, "D": depthwise}
     steps = tuple(np.s_[::-1] if wanted.get(letter) else np.s_[:] for letter in call.layout)
     out = call.empty(image.shape, image.dtype)
-    backwards = call.layout == "HWC" and horizontal and image.shape[2] in _PIXELS and image.dtype == np.uint8 and image.size
+    is_image = call.layout == "HWC" or (call.layout == "NHWC" and not vertical and image.flags.c_contiguous)
+    backwards = is_image and horizontal and image.shape[-1] in _PIXELS and image.dtype == np.uint8 and image.size
     if backwards and (cv2 := installed("cv2")) is not None:  # 30 times as fast as NumPy
-        cv2.flip(image, -1 if vertical else 1, dst=out)
+        rows = (-1, *image.shape[-2:])  # of all images of a stack
+        cv2.flip(image.reshape(rows), -1 if vertical else 1, dst=out.reshape(rows))
     else:
         np.copyto(out, image[steps])
     return out
@@ -129,7 +131,7 @@ def crop_window(
     return window
 
 
-@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, strided=True, ignored={"image_type": None})
+@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, strided=True, stacks=(), ignored={"image_type": None})
 def crop(
     call: OperatorCall,
     image: Array,
@@ -182,7 +184,7 @@ def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(check=check_slice, output_layout=_sliced_layout, strided=True, ignored={"image_type": None})
+@operator(check=check_slice, output_layout=_sliced_layout, strided=True, stacks=(), ignored={"image_type": None})
 def slice(
     call: OperatorCall,
     data: Array,
@@ -228,7 +230,8 @@ def slice(
     """
     if axes is None and axis_names is None:
         axes, axis_names = (None, "WH") if call.layout else ((1, 0), None)
-    cut_axes = axes_of(call.layout, axes, axis_names, data.ndim)
+    own = axes_of(call.layout[call.lead :], axes, axis_names, data.ndim - call.lead)
+    cut_axes = [axis + call.lead for axis in own]
     named = {
         "start": start,
         "rel_start": rel_start,
@@ -274,7 +277,7 @@ def _has_whole_shape(given: Mapping[str, Any]) -> bool:
     return len(shape) > 0 and min(shape) > 0
 
 
-@operator(check=_check_pad, output_layout=_padded_layout, per_sample=_has_whole_shape, strided=True)
+@operator(check=_check_pad, output_layout=_padded_layout, per_sample=_has_whole_shape, strided=True, stacks=())
 def pad(
     call: OperatorCall,
     data: Any,
@@ -297,7 +300,7 @@ def pad(
         fill_value: value of the appended elements.
     """
     if not isinstance(data, list):
-        return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value)
+        return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value, call.lead)
     largest = [max(array.shape[axis] for array in data) for axis in range(data[0].ndim)]
     arguments = [_for_each_sample(value, data) for value in (axes, shape, align, fill_value)]
     return [
@@ -321,8 +324,9 @@ def _padded(
     shape: Ints | None,
     align: Ints | None,
     value: float,
+    lead: int = 0,
 ) -> Array:
-    numbers = axes_of(layout, axes, axis_names, array.ndim)
+    numbers = [axis + lead for axis in axes_of(layout[lead:], axes, axis_names, array.ndim - lead)]
     sizes = for_each_axis("shape", shape or (0,), len(numbers))
     steps = for_each_axis("align", align or (1,), len(numbers))
     extents = list(array.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,9 @@ class MixedImage:
     @property
     def layouts(self) -> Sequence[str]:
         return self.on_cpu.layouts
+
+    def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
+        return False
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         """Decode one image on the CPU; the input is its file."""

@@ -50,6 +50,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     check=_check_crop_mirror_normalize,
     output_layout=_permuted_layout,
     strided=True,
+    stacks=("mirror",),
     ignored={"image_type": None},
 )
 def crop_mirror_normalize(
@@ -102,7 +103,10 @@ def crop_mirror_normalize(
         output_layout: order of the axes of the result; "": that of the image.
         dtype: data type of the result. Default: FLOAT.
     """
-    order = _order(call.layout, output_layout)
+    order = _order(call.layout, "N" * call.lead + output_layout if output_layout else "")
+    backwards: list[int] = []  # the mirrored samples of a stack
+    if isinstance(mirror, list):
+        backwards, mirror = [i for i, mirrors in enumerate(mirror) if mirrors], 0
     sizes, positions = (crop_w, crop_h, crop_d), (crop_pos_x, crop_pos_y, crop_pos_z)
     start, size = crop_places(call.layout, image.shape, crop, sizes, positions, rounding)
     source, extent, place = overlap(image, start, size, out_of_bounds_policy)
@@ -122,12 +126,16 @@ def crop_mirror_normalize(
         target[...] = fill
         target = _part(target, [place[axis] for axis in order.of_image], mirror=bool(mirror))
     with np.errstate(over="ignore", invalid="ignore"):
-        if dtype == np.float32 and pixels.size <= _FEW_ELEMENTS and padded == channels:
+        few = math.prod(pixels.shape[call.lead :]) <= _FEW_ELEMENTS
+        if dtype == np.float32 and few and padded == channels:
             np.subtract(pixels[..., ::-1, :] if mirror else pixels, scaling.subtrahends, out=target, dtype=np.float32)
             np.multiply(target, scaling.factors, out=target)
-            return out
-        for frame in np.ndindex(pixels.shape[:-3]) if pixels.ndim > 3 else ((),):
-            _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+        else:
+            for frame in np.ndindex(pixels.shape[:-3]) if pixels.ndim > 3 else ((),):
+                _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+    if backwards:
+        whole = out.transpose(order.of_result)
+        whole[backwards] = whole[backwards][..., ::-1, :]
     return out
 
 

@@ -22,6 +22,8 @@ _Axes: TypeAlias = Annotated[Ints, DISTINCT]
 _AxisNames: TypeAlias = Annotated[SavedText, DISTINCT]
 #: NumPy is slow on a last dimension this short or shorter.
 _FEW_CHANNELS = 16
+#: NumPy converts and sums this many elements at a time.
+_BLOCK = 8192
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -36,11 +38,12 @@ def _layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout if given["keep_dims"] else "".join(letter for i, letter in enumerate(layout) if i not in gone)
 
 
-def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None) -> Ints:
-    """Return the dimensions to reduce, as non-negative numbers."""
+def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None, lead: int = 0) -> Ints:
+    """Return the dimensions to reduce, as non-negative numbers. Only `ndim` and `layout` count those of a stack."""
     if axis_names is not None:
         return tuple([axis_of(name, layout) for name in axis_names])
-    return tuple(range(ndim)) if axes is None else checked_axes(axes, ndim)
+    chosen = range(ndim - lead) if axes is None else checked_axes(axes, ndim - lead)
+    return tuple([axis + lead for axis in chosen])
 
 
 def _default(dtype: np.dtype[Any], *, of_integers: bool) -> np.dtype[Any]:
@@ -56,7 +59,7 @@ def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _reduction(name: str) -> Callable[[Callable[..., Array]], Description]:
-    return operator(module="reductions", name=name, output_layout=_layout, check=_check, strided=True)
+    return operator(module="reductions", name=name, output_layout=_layout, check=_check, strided=True, stacks=("mean",))
 
 
 @_reduction("sum")
@@ -79,14 +82,14 @@ def sum_(
         dtype: data type of the result. Default: INT64 for signed integers, UINT64 for others, FLOAT for floating-point
             numbers, FLOAT64 for FLOAT64. Integer sums wrap around on overflow.
     """
-    where = _axes(call.layout, input.ndim, axes, axis_names)
+    where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
     wanted = _default(input.dtype, of_integers=True) if dtype is None else dtype
     precise = wanted if wanted.kind in "iu" and input.dtype.kind != "f" else np.dtype(np.float64)
     with np.errstate(all="ignore"):
-        return _as_type(_reduced(np.add, input, where, keep_dims, dtype=precise), wanted)
+        return _as_type(_reduced(np.add, input, where, keep_dims, call.lead, dtype=precise), wanted)
 
 
-def _average(name: str, purpose: str, of: Callable[[Array, Ints, bool], Any]) -> Description:
+def _average(name: str, purpose: str, of: Callable[[Array, Ints, bool, int], Any]) -> Description:
     """Describe a reduction to a mean."""
 
     def average(
@@ -98,9 +101,9 @@ def _average(name: str, purpose: str, of: Callable[[Array, Ints, bool], Any]) ->
         keep_dims: bool = False,
         dtype: np.dtype[Any] | None = None,
     ) -> Array:
-        where = _axes(call.layout, input.ndim, axes, axis_names)
+        where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
         with np.errstate(all="ignore"):
-            result = of(input, where, keep_dims)
+            result = of(input, where, keep_dims, call.lead)
             return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
 
     average.__doc__ = f"""{purpose}
@@ -126,11 +129,11 @@ def _extreme(name: str, purpose: str, ufunc: np.ufunc, limit: str) -> Descriptio
         axis_names: _AxisNames | None = None,
         keep_dims: bool = False,
     ) -> Array:
-        where = _axes(call.layout, input.ndim, axes, axis_names)
+        where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
         if _count(input.shape, where):
-            return _reduced(ufunc, input, where, keep_dims)
+            return _reduced(ufunc, input, where, keep_dims, call.lead)
         limits = np.finfo(input.dtype) if input.dtype.kind == "f" else np.iinfo(input.dtype)
-        return _reduced(ufunc, input, where, keep_dims, initial=input.dtype.type(getattr(limits, limit)))
+        return _reduced(ufunc, input, where, keep_dims, call.lead, initial=input.dtype.type(getattr(limits, limit)))
 
     extreme.__doc__ = f"""{purpose}
 
@@ -156,9 +159,9 @@ def _deviation(name: str, purpose: str, of_variance: Callable[[Any], Any]) -> De
         keep_dims: bool = False,
         ddof: int = 0,
     ) -> Array:
-        where = _axes(call.layout, data.ndim, axes, axis_names)
+        where = _axes(call.layout, data.ndim, axes, axis_names, call.lead)
         with np.errstate(all="ignore"):
-            result = of_variance(_variance(data, mean, where, keep_dims, ddof))
+            result = of_variance(_variance(data, mean, where, keep_dims, ddof, call.lead))
         return _as_type(result, _default(data.dtype, of_integers=False))
 
     deviation.__doc__ = f"""{purpose}
@@ -179,18 +182,51 @@ def _count(shape: tuple[int, ...], axes: Ints) -> int:
 
 
 def _reduced(
-    ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, dtype: np.dtype[Any] | None = None, **initial: Any
+    ufunc: np.ufunc,
+    data: Array,
+    axes: Ints,
+    keep_dims: bool,
+    lead: int,
+    dtype: np.dtype[Any] | None = None,
+    **initial: Any,
 ) -> Array:
-    """Reduce like ``ufunc.reduce``, but one dimension at a time if some stay, first one first: many times faster."""
-    if len(axes) == data.ndim:
-        return np.asarray(ufunc.reduce(data, axes, dtype, keepdims=keep_dims, **initial))
+    """Reduce like ``ufunc.reduce``, but one dimension at a time if some stay, first one first: many times faster.
+
+    The last dimension is converted before it is summed. NumPy would convert blocks of `_BLOCK` elements, and sum each block
+    by itself; so sums would depend on where a sample lies in a stack.
+    """
+    if len(axes) == data.ndim - lead:
+        return _reduced_to_scalars(ufunc, data, axes, keep_dims, lead, dtype, **initial)
     result = data
     for axis in sorted(axes):
         if axis == data.ndim - 1 and 0 < data.shape[-1] <= _FEW_CHANNELS:
             result = _of_channels(ufunc, result, dtype)
         else:
+            if axis == data.ndim - 1 and dtype is not None:
+                result = result.astype(dtype, copy=False)
             result = ufunc.reduce(result, axis, dtype, keepdims=True, **initial)
     return np.asarray(result if keep_dims else np.squeeze(result, axes))
+
+
+def _reduced_to_scalars(
+    ufunc: np.ufunc,
+    data: Array,
+    axes: Ints,
+    keep_dims: bool,
+    lead: int,
+    dtype: np.dtype[Any] | None,
+    **initial: Any,
+) -> Array:
+    """Reduce samples to scalars."""
+    if not lead:
+        return np.asarray(ufunc.reduce(data, axes, dtype, keepdims=keep_dims, **initial))
+    count = math.prod(data.shape[1:])
+    shape = (len(data), *[1] * (data.ndim - 1)) if keep_dims else (len(data),)
+    if data.flags.c_contiguous and count <= _BLOCK:
+        rows = data.reshape(len(data), count).astype(data.dtype if dtype is None else dtype, copy=False)
+        return np.asarray(ufunc.reduce(rows, 1, dtype, **initial)).reshape(shape)
+    own = tuple([axis - 1 for axis in axes])
+    return np.array([ufunc.reduce(sample, own, dtype, **initial) for sample in data]).reshape(shape)
 
 
 def _of_channels(ufunc: np.ufunc, data: Array, dtype: np.dtype[Any] | None) -> Array:
@@ -201,16 +237,16 @@ def _of_channels(ufunc: np.ufunc, data: Array, dtype: np.dtype[Any] | None) -> A
     return result
 
 
-def _mean(data: Array, axes: Ints, keep_dims: bool) -> Any:
-    return np.divide(_reduced(np.add, data, axes, keep_dims, np.dtype(np.float64)), _count(data.shape, axes))
+def _mean(data: Array, axes: Ints, keep_dims: bool, lead: int) -> Any:
+    return np.divide(_reduced(np.add, data, axes, keep_dims, lead, np.dtype(np.float64)), _count(data.shape, axes))
 
 
-def _mean_square(data: Array, axes: Ints, keep_dims: bool) -> Any:
-    return _mean(np.square(data, dtype=np.float64), axes, keep_dims)
+def _mean_square(data: Array, axes: Ints, keep_dims: bool, lead: int) -> Any:
+    return _mean(np.square(data, dtype=np.float64), axes, keep_dims, lead)
 
 
-def _rms(data: Array, axes: Ints, keep_dims: bool) -> Any:
-    return np.sqrt(_mean_square(data, axes, keep_dims))
+def _rms(data: Array, axes: Ints, keep_dims: bool, lead: int) -> Any:
+    return np.sqrt(_mean_square(data, axes, keep_dims, lead))
 
 
 def _distances(data: Array, mean: Array) -> Array:
@@ -219,21 +255,23 @@ def _distances(data: Array, mean: Array) -> Array:
     """
     channels = data.shape[-1] if data.ndim > 1 else 0
     if mean.size != channels or mean.shape[-1:] != (channels,) or channels > _FEW_CHANNELS or not data.flags.c_contiguous:
-        return np.subtract(data, mean, dtype=np.float64)
+        return np.asarray(np.subtract(data, mean, dtype=np.float64))
     rows = data.reshape(-1, data.shape[-2] * channels)
     means = np.tile(mean.reshape(-1), data.shape[-2])
     distances: Array = np.subtract(rows, means, dtype=np.float64).reshape(data.shape)
     return distances
 
 
-def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) -> Any:
+def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int, lead: int) -> Any:
     kept = tuple([1 if i in axes else extent for i, extent in enumerate(data.shape)])
     left = tuple([extent for i, extent in enumerate(data.shape) if i not in axes])
-    if mean.shape not in (kept, left) and mean.size != 1:
+    is_number = math.prod(mean.shape[lead:]) == 1
+    if mean.shape not in (kept, left) and not is_number:
         raise SampleError(f"the mean must be a number or have the shape {left} or {kept}, not {mean.shape}")
-    distances = _distances(data, mean.reshape(() if mean.size == 1 else kept))
+    one = (*data.shape[:lead], *[1] * (data.ndim - lead)) if lead else ()
+    distances = _distances(data, mean.reshape(one if is_number else kept))
     with np.errstate(all="ignore"):
-        total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims)
+        total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims, lead)
         return np.divide(total, _count(data.shape, axes) - ddof)
 
 

@@ -62,7 +62,7 @@ def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Arr
     return call.part(input)
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, stacks=())
 def reshape(
     call: OperatorCall,
     data: Array,
@@ -85,8 +85,9 @@ def reshape(
             one.
         layout: layout of the result. Default: that of the input, if it has as many dimensions.
     """
-    wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
-    return call.part(_reshaped(data, data.shape if wanted is None else wanted, layout))
+    own = data.shape[call.lead :]
+    wanted = _wanted_shape(own, shape_input, shape, rel_shape, src_dims)
+    return call.part(_reshaped(data, own if wanted is None else wanted, layout, call.lead))
 
 
 @operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
@@ -163,12 +164,12 @@ def _resized(shape: Sequence[int], old: np.dtype[Any], new: np.dtype[Any]) -> Se
     return [*shape[:-1], shape[-1] * old.itemsize // new.itemsize]
 
 
-def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
+def _reshaped(data: Array, shape: Sequence[int], layout: str | None, lead: int = 0) -> Array:
     extents = [max(extent, -1) for extent in shape]
     if layout and len(layout) != len(extents):
         raise SampleError(f"the layout {layout!r} must have {len(extents)} letters")
     try:
-        return data.reshape(extents)
+        return data.reshape(*data.shape[:lead], *extents)
     except ValueError:
         raise SampleError(
             f"the {data.size} elements of an input do not fit the shape {tuple(shape)}; one extent may be -1"
@@ -178,7 +179,7 @@ def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
 def _axes_of(call: OperatorCall, axes: Ints | None, axis_names: _Names | None) -> Ints:
     if axis_names is None:
         return axes or ()
-    return tuple([axis_of(name, call.layout) for name in axis_names])
+    return tuple([axis_of(name, call.layout) - call.lead for name in axis_names])
 
 
 def _check_squeeze(given: Mapping[str, Any]) -> None:
@@ -195,7 +196,7 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letter for i, letter in enumerate(layout) if i not in axes)
 
 
-@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True)
+@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True, stacks=())
 def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
     """Remove dimensions of extent 1.
 
@@ -205,12 +206,11 @@ def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_n
         axis_names: the same as letters of the layout.
     """
     gone = _axes_of(call, axes, axis_names)
-    check_below("axes", gone, data.ndim)
-    shape = tuple([extent for i, extent in enumerate(data.shape) if i not in gone])
+    lead, own = data.shape[: call.lead], data.shape[call.lead :]
+    check_below("axes", gone, len(own))
+    shape = (*lead, *[extent for i, extent in enumerate(own) if i not in gone])
     if math.prod(shape) != data.size:
-        raise SampleError(
-            f"fn.squeeze: the dimensions {gone} of an input of shape {data.shape} do not all have the extent 1"
-        )
+        raise SampleError(f"fn.squeeze: the dimensions {gone} of an input of shape {own} do not all have the extent 1")
     return call.part(data.reshape(shape))
 
 
@@ -233,7 +233,7 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letters)
 
 
-@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True)
+@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True, stacks=())
 def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
     """Insert dimensions of extent 1.
 
@@ -242,10 +242,11 @@ def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: 
         axes: positions of the new dimensions in the result.
         new_axis_names: their letters in the layout. Default: the result has no layout.
     """
-    if new_axis_names and data.ndim and not call.layout:
+    ndim = data.ndim - call.lead
+    if new_axis_names and ndim and not call.layout:
         raise SampleError("fn.expand_dims: new_axis_names needs an input with a layout, but this one has none")
-    check_below("axes", axes, data.ndim + len(axes))
-    return call.part(np.expand_dims(data, axes))
+    check_below("axes", axes, ndim + len(axes))
+    return call.part(np.expand_dims(data, tuple([axis + call.lead for axis in axes])))
 
 
 def _check_transpose(given: Mapping[str, Any]) -> None:
@@ -267,7 +268,7 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(layout[axis] for axis in perm) if layout else ""
 
 
-@operator(output_layout=_transposed_layout, check=_check_transpose, strided=True)
+@operator(output_layout=_transposed_layout, check=_check_transpose, strided=True, stacks=())
 def transpose(
     call: OperatorCall,
     input: Array,
@@ -284,8 +285,10 @@ def transpose(
         transpose_layout: whether the letters of the layout move with their dimensions; otherwise the layout stays.
         output_layout: layout of the result, instead.
     """
-    if perm and len(perm) != input.ndim:
-        raise SampleError(f"fn.transpose: perm has {len(perm)} dimensions, but the input has {input.ndim}")
-    if output_layout and len(output_layout) != input.ndim:
-        raise SampleError(f"fn.transpose: output_layout={output_layout!r} must have {input.ndim} letters")
-    return call.part(input.transpose(perm or None))
+    lead, ndim = call.lead, input.ndim - call.lead
+    if perm and len(perm) != ndim:
+        raise SampleError(f"fn.transpose: perm has {len(perm)} dimensions, but the input has {ndim}")
+    if output_layout and len(output_layout) != ndim:
+        raise SampleError(f"fn.transpose: output_layout={output_layout!r} must have {ndim} letters")
+    order = perm or range(ndim)[::-1]
+    return call.part(input.transpose(*range(lead), *[axis + lead for axis in order]))

@@ -199,6 +199,15 @@ def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = N
     return np.asarray(result)
 
 
+def compute_stack(path: str, layout: str, stacks: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the operator's results for the samples of stacks, from one call."""
+    operator = description_of(path).bind([layout], CASES[path].arguments)
+    layouts = ["N" * bool(layout) + layout, *[""] * (len(stacks) - 1)]
+    call = OperatorCall(SampleInfo(3, 1, 1, 0), layouts, key_of(7, 1), count=len(stacks[0]), lead=1)
+    (result,) = operator.compute(call, stacks, {})
+    return np.asarray(result)
+
+
 def layouts_of(path: str) -> list[str]:
     allowed = description_of(path).layouts.split()
     return [layout for layout in LAYOUTS if not allowed or layout in allowed]
@@ -243,6 +252,37 @@ def test_views_and_memory_make_no_difference(path, data):
     assert not any(np.may_share_memory(placed, array) for array in inputs)
     for array, same in zip(inputs, before, strict=True):
         np.testing.assert_array_equal(array, same, strict=True)
+
+
+def stackable(path: str) -> bool:
+    return description_of(path).stacks is not None
+
+
+@pytest.mark.parametrize("path", [path for path in CASES if stackable(path)])
+@given(data=st.data())
+@settings(max_examples=12, deadline=None)
+def test_a_stack_gives_the_bits_of_its_samples(path, data):
+    layout, inputs = data.draw(samples(path))
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    others = [[varied(array, random) for array in inputs] for _ in range(data.draw(st.integers(1, 4)))]
+
+    stacks = [np.stack(arrays) for arrays in zip(inputs, *others, strict=True)]
+    results = compute_stack(path, layout, stacks)
+
+    for result, one in zip(results, [inputs, *others], strict=True):
+        expected = compute(path, layout, one)
+        assert np.asarray(result).tobytes() == expected.tobytes()
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+
+
+def varied(array: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return other elements; some fractions, infinite numbers and NaN among floating-point ones."""
+    other = random.permuted(array.reshape(-1)).reshape(array.shape)
+    if array.dtype.kind == "f":
+        other = (other * random.choice([1, -0.37, 1e6])).astype(array.dtype)
+        odd = random.random(array.shape) < 0.1
+        other = np.where(odd, random.choice([np.nan, np.inf, -np.inf, 0.5], array.shape), other).astype(array.dtype)
+    return np.asarray(other)
 
 
 @pytest.mark.parametrize(

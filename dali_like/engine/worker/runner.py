@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +29,7 @@ from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
+from dali_like.engine.worker.staging import MisfitError, StackOperators, StagedTask, Staging
 from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
@@ -75,6 +76,7 @@ class TaskRunner:
         self._cell = cell
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
+        self._staging: defaultdict[int, Staging] = defaultdict(Staging)  # by the number of the source
         self._loop = EventLoop()
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
@@ -162,6 +164,8 @@ class TaskRunner:
                 self._make_batch(task)
             elif source.concurrency is not None:
                 self._make_concurrently(task, source.concurrency, watch)
+            elif source.stacks:
+                self._make_stacks(task, source.stack_operators, watch)
             else:
                 i = task.start
                 while i < task.stop:
@@ -262,7 +266,7 @@ class TaskRunner:
     # of these would add 0.1 us: to make the tuple by calling its class; to compare dtypes by value first (unpickled arrays
     # have copies of dtypes); to pass `strict` to zip.
 
-    def _fill_rows(self, task: Task, begin: int) -> int:
+    def _fill_rows(self, task: Task | StagedTask, begin: int) -> int:
         """Compute samples as long as all fit their rows. Return the index after the last."""
         callback, iteration, epoch = task.callback, task.iteration, task.epoch
         single, count = task.source.num_outputs is None, task.source.output_count
@@ -294,7 +298,7 @@ class TaskRunner:
             array = outputs = sample = None
         return task.stop
 
-    def _fill_two_rows(self, task: Task, begin: int) -> int:
+    def _fill_two_rows(self, task: Task | StagedTask, begin: int) -> int:
         """As `_fill_rows`, for two outputs, such as data and label. Without the inner loop, a sample takes 0.17 us less."""
         callback, iteration, epoch = task.callback, task.iteration, task.epoch
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
@@ -348,6 +352,68 @@ class TaskRunner:
                 self._put(task, i, sample, source)
             outputs = sample = None  # see above
         return task.stop
+
+    # Operators over several samples at once
+
+    def _make_stacks(self, task: Task, operators: StackOperators, watch: Stopwatch | None) -> None:
+        """Compute the samples of a task, and the operators behind them over stacks of samples of equal shapes."""
+        source, call = operators.source, current_call.get()
+        callback = source.callback if watch is None else watch.timed_within(source.callback)
+        fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
+        staging = self._staging[task.words[_SOURCE]]
+        if not task.has_rows:
+            task.clean_region()
+        current_call.set(call._replace(empty=None))  # the memory in the batch is for the results of the operators
+        i = task.start
+        while i < task.stop:
+            staged, other = StagedTask(task, source, callback, staging, i), None
+            try:
+                stop = fill(staged, i)
+            except MisfitError as misfit:
+                stop, other = misfit.sample, misfit.outputs
+            except Exception:
+                stop = self._cell[0]
+                self._operate(task, operators, call, staging, i, stop)  # an error there is that of an earlier sample
+                self._cell[0] = stop
+                raise
+            self._operate(task, operators, call, staging, i, stop)
+            i = stop
+            if other is not None:
+                self._cell[0] = i
+                self._put(task, i, operators.compute(other, call, sample_info(task, i)), task.source)
+                staging.learn(other, task.view.task_size)
+                i += 1
+
+    def _operate(
+        self, task: Task, operators: StackOperators, call: CallContext, staging: Staging, begin: int, stop: int
+    ) -> None:
+        """Compute the operators over samples in the staging area, and write the results."""
+        count, source, cell = stop - begin, task.source, self._cell
+        stacks = [rows[:count] for rows in staging.rows]
+
+        def empty(output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+            return task.rows_of(output, begin, count, shape[1:], dtype)
+
+        if count > 1:
+            try:
+                results = operators.compute_stack(
+                    stacks, call, sample_info(task, begin), count=count, stride=source.stride, empty=empty
+                )
+            except Exception:
+                results = None  # the sample is not known: see below
+            if results is not None:
+                cell[0] = begin
+                try:
+                    for output, samples in enumerate(results):
+                        task.put_all(output, samples, source, begin)
+                except (RegionFullError, NoMemoryError):
+                    cell[0] = stop - 1
+                    raise
+                return
+        for i in range(begin, stop):
+            cell[0] = i
+            outputs = [stack[i - begin, ...] for stack in stacks]
+            self._put(task, i, operators.compute(outputs, call, sample_info(task, i)), source)
 
     def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
         """Compute all samples in an event loop. Of several exceptions, the one of the lowest index is raised."""
@@ -410,14 +476,13 @@ class TaskRunner:
             ),
         )
 
-    def _put(self, task: Task, i: int, sample: Any, source: Source) -> None:
+    def _put(self, task: Task | StagedTask, i: int, sample: Any, source: Source) -> None:
         """Write a sample of any accepted form."""
         outputs = split_outputs(sample, source)
         if task.lent and len(outputs) > 1:
             outputs = task.disentangle(i, outputs, source)
         try:
-            for output, value in enumerate(outputs):
-                task.put(i, output, value, source)
+            task.put_outputs(i, outputs, source)
         except (RegionFullError, NoMemoryError):
             self.unplaced = sample if source.num_outputs is None else outputs
             raise
@@ -431,7 +496,7 @@ class TaskRunner:
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
 
 
-def _positions(task: Task, begin: int) -> Iterator[int]:
+def _positions(task: Task | StagedTask, begin: int) -> Iterator[int]:
     """Yield the ``idx_in_epoch`` of the samples of a task from `begin` on, without an end."""
     stride = task.source.stride
     return itertools.count(task.first + begin * stride, stride)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from dali_like.engine.memory.sample_cache import CacheMemory
     from dali_like.engine.worker.requests import RequestHandler
+    from dali_like.engine.worker.staging import StackOperators
     from dali_like.engine.worker.streams import Stream
 
 #: ``kDLCUDA``, see ``__dlpack_device__`` in the array API standard.
@@ -97,6 +98,8 @@ class Source(NamedTuple):
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
         operators: the names of the operators that are part of the callback, for statistics and traces.
+        stacks: whether these operators can compute several samples at once. The callback is then one of
+            `dali_like.engine.worker.staging.StackOperators`.
         caches: the sample caches that it reads and fills. Workers get those of a task with the header of its slot.
     """
 
@@ -122,6 +125,7 @@ class Source(NamedTuple):
     seen_layouts: list[str] | None = None
     declared: tuple[OutputSchema, ...] = ()
     operators: tuple[str, ...] = ()
+    stacks: bool = False
     caches: tuple[CacheMemory, ...] = ()
 
     @property
@@ -134,6 +138,12 @@ class Source(NamedTuple):
     def handler(self) -> RequestHandler:
         """The callback of a request source."""
         assert self.type is SourceType.REQUEST
+        return self.callback  # type: ignore[return-value]
+
+    @property
+    def stack_operators(self) -> StackOperators:
+        """The callback with operators that can compute several samples at once."""
+        assert self.stacks
         return self.callback  # type: ignore[return-value]
 
     @property

@@ -110,7 +110,7 @@ class Target(NamedTuple):
 
 
 #: Target of an output without rows: no array has this shape.
-_NO_TARGET = Target(None, np.dtype(float), None)
+NO_TARGET = Target(None, np.dtype(float), None)
 
 
 class SlotView:
@@ -182,7 +182,7 @@ class SlotView:
 
     def _set_targets(self, most_plain_bytes: int) -> None:
         self.targets = [
-            _NO_TARGET
+            NO_TARGET
             if rows is None
             else Target(self._map if expected[Word.NBYTES] <= most_plain_bytes else rows, rows.dtype, rows.shape[1:])
             for rows, expected in zip(self.rows, self.expected, strict=True)
@@ -307,6 +307,11 @@ class Task:
             offset = (_address(array) - self._space.address if written else region.append(array)) - self.view.offset
         self._describe(i, output, offset, array)
 
+    def put_outputs(self, i: int, outputs: Sequence[Any], source: Source) -> None:
+        """Write all outputs of sample `i`, as `put`."""
+        for output, value in enumerate(outputs):
+            self.put(i, output, value, source)
+
     def _put_object(self, i: int, output: int, value: Any, source: Source) -> None:
         """Pickle one output of sample `i` into the region, and describe it as an array of bytes."""
         parts = () if isinstance(value, Pickled) else parts_of_object(value, source, output)
@@ -346,26 +351,36 @@ class Task:
             place += _DESCRIPTOR_BYTES
         return True
 
-    def put_all(self, output: int, samples: NDArray[Any], source: Source) -> None:
-        """Write one output of the first samples of the task from one array.
+    def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
+        """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
 
         Raises:
             SampleError, RegionFullError, NoMemoryError: as `put`.
         """
         count, shape = len(samples), samples.shape[1:]
+        begin = self.start if begin is None else begin
         self._check(samples.dtype, samples.ndim - 1, output, source)
-        rows = self.view.rows[output]
-        if rows is not None and shape == rows.shape[1:] and samples.dtype == rows.dtype:
-            rows[self.start : self.start + count] = samples
-            if self.region is not None:  # a batch that this one replaces was described
-                describe_rows(self.view.descriptors, output, self.view.expected[output], self.start, self.start + count)
+        if (rows := self.rows_of(output, begin, count, shape, samples.dtype)) is not None:
+            rows[...] = samples  # NumPy skips the copy if both are the same memory
+            if self.region is not None:  # other samples of the task, or of a batch that this one replaces, were described
+                describe_rows(self.view.descriptors, output, self.view.expected[output], begin, begin + count)
             return
         offset = self.describe_all().append(samples) - self.view.offset
         nbytes = samples.nbytes // count if count else 0
         words = (offset, nbytes, DTYPE_CODES[samples.dtype], len(shape), *shape)
-        descriptors = self.view.descriptors[self.start : self.start + count, output]
+        descriptors = self.view.descriptors[begin : begin + count, output]
         descriptors[:, : len(words)] = words
         descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
+
+    def rows_of(
+        self, output: int, begin: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> NDArray[Any] | None:
+        """Return the rows of some samples if samples of this shape and dtype go there; otherwise None."""
+        rows = self.view.rows[output]
+        if rows is None or shape != rows.shape[1:] or dtype != rows.dtype:
+            return None
+        mine: NDArray[Any] = rows[begin : begin + count]
+        return mine
 
     def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> NDArray[Any] | None:
         """Lend the memory for an output of a sample of this task, or return None. See `SampleInfo.empty`."""

@@ -1,0 +1,323 @@
+"""Programs over stacks give the bits of the same programs over single samples: random chains of operators.
+
+`PARITY=full` tests 20,000 programs instead of 300.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn, math, pipeline_def, types
+from dali_like.errors import DaliLikeError
+from dali_like.graph.nodes import DataNode, make_graph
+from dali_like.graph.placement import sample_program
+from dali_like.graph.program import Program
+from dali_like.pipeline import do_not_convert
+from dali_like.types import SampleInfo
+
+NUM_PROGRAMS = 20_000 if os.environ.get("PARITY") == "full" else 300
+NUM_PARTS = 10
+DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bool")
+TYPES = (types.UINT8, types.INT16, types.INT64, types.FLOAT16, types.FLOAT, types.FLOAT64, types.BOOL)
+UNARY = ("sqrt", "rsqrt", "cbrt", "exp", "log", "log2", "log10", "abs", "fabs", "floor", "ceil", "sin", "cos", "tan")
+UNARY_OF_SMALL = ("asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")
+#: Of the operators that refuse the first sample.
+SHARE_OF_ERRORS = 0.02
+SIZES = (0, 1, 2, 3, 5, 17, 28)
+
+
+class Chain:
+    """Adds random operators to data. What an operator refuses for a sample, it must refuse for that sample in a stack."""
+
+    def __init__(self, draw: random.Random, layout: str) -> None:
+        self.draw = draw
+        self.layout = layout
+
+    @do_not_convert
+    def extend(self, data: list[DataNode], length: int, works: Callable[[DataNode], bool]) -> list[DataNode]:
+        """Add operators. Few of them refuse the samples."""
+        while length:
+            one, other = self.draw.choice(data), self.draw.choice(data)
+            try:
+                made = self.draw.choice(self.steps)(self, one, other)
+            except DaliLikeError:  # an argument does not suit the layout
+                continue
+            if works(made) or self.draw.random() < SHARE_OF_ERRORS:
+                data = [*data, made]
+                length -= 1
+        return data
+
+    def arithmetic(self, one: DataNode, other: DataNode) -> DataNode:
+        constant: Any = self.draw.choice([2, 0.5, -3, True, 255, types.Constant([1, 2, 3]), types.Constant(7, types.UINT8)])
+        operand: Any = self.draw.choice([other, constant])
+        compute: Callable[[Any, Any], Any] = self.draw.choice(
+            [
+                lambda a, b: a + b,
+                lambda a, b: b - a,
+                lambda a, b: a * b,
+                lambda a, b: a / b,
+                lambda a, b: a // b,
+                lambda a, b: a > b,
+                lambda a, b: a == b,
+                lambda a, b: -a,
+                lambda a, b: a & b,
+                math.min,
+                math.max,
+                math.pow,
+                lambda a, b: math.clamp(a, b, 9),
+                math.atan2,
+                lambda a, b: getattr(math, self.draw.choice(UNARY))(a),
+                lambda a, b: getattr(math, self.draw.choice(UNARY_OF_SMALL))(a),
+            ]
+        )
+        made: DataNode = compute(one, operand)
+        return made
+
+    def conversion(self, one: DataNode, other: DataNode) -> DataNode:
+        dtype = self.draw.choice(TYPES)
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.cast(one, dtype=dtype),
+            lambda: fn.cast_like(one, other),
+            lambda: fn.copy(one),
+            lambda: fn.shapes(one),
+            one.shape,
+            lambda: fn.lookup_table(one, keys=[1, 3, 250], values=[0.5, 9, -1], dtype=dtype),
+            lambda: fn.one_hot(one, num_classes=4, axis=self.draw.choice([None, -1, 0, 1]), dtype=dtype),
+            lambda: fn.zeros_like(one),
+        ]
+        return self.draw.choice(choices)()
+
+    def shape(self, one: DataNode, other: DataNode) -> DataNode:
+        axis = self.draw.randint(-3, 3)
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.stack(one, other, axis=axis),
+            lambda: fn.cat(one, other, one, axis=axis),
+            lambda: fn.reshape(one, shape=[-1]),
+            lambda: fn.reshape(one, rel_shape=[0.5, -1]),
+            lambda: fn.reshape(one, src_dims=[1, -1, 0]),
+            lambda: fn.transpose(one, perm=self.draw.choice([None, [1, 0], [2, 0, 1]])),
+            lambda: fn.expand_dims(one, axes=[self.draw.randint(0, 2)]),
+            lambda: fn.squeeze(one, axes=[self.draw.randint(0, 2)]),
+            lambda: one[0],
+            lambda: one[..., ::2],
+            lambda: one[-1:, 0],
+            lambda: fn.slice(one, start=[1], end=[3], axes=[0], out_of_bounds_policy="pad", fill_values=[7]),
+            lambda: fn.slice(one, rel_start=[0.2], rel_shape=[0.5], axes=[0]),
+            lambda: fn.pad(one, shape=[30], axes=[0], fill_value=3),
+        ]
+        return self.draw.choice(choices)()
+
+    def reduction(self, one: DataNode, other: DataNode) -> DataNode:
+        name = self.draw.choice(["sum", "mean", "mean_square", "rms", "min", "max"])
+        axes: Any = self.draw.choice([{}, {"axes": [0]}, {"axes": [-1]}, {"axes": [0, 1]}, {"axes": [1], "keep_dims": True}])
+        reduce = getattr(fn.reductions, name)
+        if self.draw.random() < 0.2:
+            return fn.reductions.std_dev(one, fn.reductions.mean(one, **axes), ddof=1, **axes)
+        made: DataNode = reduce(one, **axes)
+        return made
+
+    def image(self, one: DataNode, other: DataNode) -> DataNode:
+        window: Any = {"crop": [self.draw.randint(0, 6), self.draw.randint(0, 6)], "crop_pos_x": self.draw.random()}
+        policy = self.draw.choice(["error", "pad", "trim_to_shape"])
+        dtype = self.draw.choice([types.FLOAT, types.FLOAT16, types.UINT8])
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.flip(one, horizontal=self.draw.randint(0, 1), vertical=self.draw.randint(0, 1)),
+            lambda: fn.crop(one, out_of_bounds_policy=policy, fill_values=[3], **window),
+            lambda: fn.crop_mirror_normalize(
+                one,
+                mean=[9.5],
+                std=[3.5],
+                mirror=self.draw.choice([0, 1, fn.random.coin_flip()]),
+                dtype=dtype,
+                output_layout=self.draw.choice(["", "CHW", "HWC"]),
+                pad_output=self.draw.random() < 0.3,
+                out_of_bounds_policy=policy,
+                **(window if self.draw.random() < 0.5 else {}),
+            ),
+            lambda: fn.normalize(one, axes=[0]),
+        ]
+        return self.draw.choice(choices)()
+
+    def points(self, one: DataNode, other: DataNode) -> DataNode:
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.bb_flip(one, vertical=1, ltrb=self.draw.random() < 0.5),
+            lambda: fn.coord_transform(one, M=2.5, T=1.5),
+            lambda: fn.coord_transform(one, MT=[0.5]),
+            lambda: fn.coord_flip(one, flip_y=1),
+        ]
+        return self.draw.choice(choices)()
+
+    steps = (arithmetic, arithmetic, conversion, shape, shape, reduction, image, points)
+
+
+def make_program(draw: random.Random) -> tuple[Program, list[np.ndarray]]:
+    """Return a random program that computes stacks, and an array for each of its inputs."""
+    layout = draw.choice(["", "", "HWC", "CHW"])
+    shape = [draw.choice(SIZES) for _ in range(len(layout) or draw.randint(0, 3))]
+    numbers = np.random.default_rng(draw.getrandbits(32))
+
+    def array() -> np.ndarray:
+        kept = shape if draw.random() < 0.8 else shape[-1:]
+        return (numbers.standard_normal([8, *kept]) * draw.choice([1, 100])).astype(draw.choice(DTYPES))
+
+    arrays = [array(), array()]
+    with Pipeline(1) as pipe:
+        inputs = [
+            fn.external_source(name=f"input {i}", layout=layout if data.ndim == len(layout) + 1 else None)
+            for i, data in enumerate(arrays)
+        ]
+        entropy = draw.getrandbits(16)
+
+        def of_outputs(outputs: list[DataNode]) -> tuple[Program, list[np.ndarray]]:
+            program, names = sample_program(make_graph(outputs), entropy)
+            return program, [arrays[int(name.split()[1])] for name in names]
+
+        def works(made: DataNode) -> bool:
+            program, inputs = of_outputs([made])
+            result = outcome(program.run, [data[0, ...] for data in inputs], SampleInfo(0, 0, 0, 0))
+            return not isinstance(result, Exception)
+
+        made = Chain(draw, layout).extend(inputs, draw.randint(1, 5), works)
+    pipe.close()
+    return of_outputs(made[2:])
+
+
+def outcome(compute: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Return the arrays that a function returns, or the exception that it raises."""
+    try:
+        return [np.asarray(array).copy() for array in compute(*args, **options)]
+    except Exception as error:
+        return error
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_stacks_give_the_bits_of_their_samples(part: int) -> None:
+    num_stacks = 0
+    for seed in range(part, NUM_PROGRAMS, NUM_PARTS):
+        program, inputs = make_program(random.Random(seed))
+        num_stacks += program.stacks
+        if not program.stacks:
+            continue
+        inputs = [data[seed % 3 :] for data in inputs]
+        infos = [SampleInfo(10 + 2 * i, i, 0, 1) for i in range(len(inputs[0]))]
+
+        alone = [outcome(program.run, [data[i, ...] for data in inputs], info) for i, info in enumerate(infos)]
+        stack = outcome(program.run_stack, inputs, infos[0], count=len(infos), stride=2)
+
+        if any(isinstance(made, Exception) for made in alone):
+            assert isinstance(stack, Exception), f"program {seed}: only single samples raise {alone}"
+            continue
+        assert not isinstance(stack, Exception), f"program {seed}: only the stack raises {stack!r}"
+        for output, results in enumerate(stack):
+            for sample, result in zip(alone, results, strict=True):
+                expected = sample[output]
+                assert (result.dtype, result.shape) == (expected.dtype, expected.shape), f"program {seed}"
+                assert np.asarray(result).tobytes() == expected.tobytes(), f"program {seed}, output {output}"
+    assert num_stacks > NUM_PROGRAMS // NUM_PARTS // 3
+
+
+class Samples:
+    """A source of arrays, some of other shapes than their neighbors. It may fail at one of them.
+
+    Each thread returns the same memory again and again, as sources may.
+    """
+
+    def __init__(self, draw: random.Random) -> None:
+        numbers = np.random.default_rng(draw.getrandbits(32))
+        dtype = draw.choice(["uint8", "int16", "float32"])
+        shapes = [(draw.choice([1, 4, 28]), draw.choice([3, 6]), 2) for _ in range(2)]
+        ragged = draw.choice([0, 0, 0.1, 0.5])
+        self.arrays = [
+            (40 * numbers.standard_normal(shapes[draw.random() < ragged])).astype(dtype) for _ in range(draw.randint(1, 40))
+        ]
+        self.broken = draw.choice([-1, draw.randrange(60)])
+        self._local = threading.local()
+
+    def __call__(self, info: SampleInfo) -> tuple[Any, ...]:
+        i = info.idx_in_epoch
+        if i == self.broken:
+            raise ValueError("broken")
+        if i >= len(self.arrays):
+            raise StopIteration
+        array = self.arrays[i]
+        memory = self._local.__dict__.setdefault("memory", np.empty(1 << 12))
+        lent = memory.view(array.dtype)[: array.size].reshape(array.shape)
+        lent[...] = array
+        return lent, np.array(i % 5, np.int32)
+
+
+class Delivered(NamedTuple):
+    """The samples that a pipeline has delivered, and the text of the error behind them."""
+
+    samples: list[list[np.ndarray]]
+    error: str
+
+
+def run_all(draw: random.Random, source: Samples, batch_size: int, **options: Any) -> Delivered:
+    """Run a random pipeline over a source."""
+
+    @pipeline_def(batch_size=batch_size, seed=5, enable_conditionals=True, **options)
+    def pipeline() -> Any:
+        x, i = fn.external_source(
+            source, num_outputs=2, batch=False, parallel=bool(options.get("py_num_workers")), layout=["HWC", ""]
+        )
+        first = x
+        if draw.random() < 0.3:
+            if i > 2:  # noqa: SIM108
+                first = x + 1
+            else:
+                first = x - 1
+        if draw.random() < 0.2:
+            first = first + fn.random.uniform(range=[0, 1])
+        made = Chain(draw, "HWC").extend([x, first, i], draw.randint(1, 4), lambda _: True)
+        return (*made[1:], x)
+
+    samples: list[list[np.ndarray]] = []
+    with closing(pipeline()) as pipe:
+        while True:
+            try:
+                batches = pipe.run()
+            except StopIteration:
+                return Delivered(samples, "")
+            except Exception as error:
+                notes = [note for note in getattr(error, "__notes__", ()) if "idx_in_epoch" in note]
+                numbers = re.findall(r"raised by (.*) for sample .* \(idx_in_epoch (\d+)\)", notes[0])
+                return Delivered(samples, f"{type(error).__name__} {error} {numbers}")
+            samples += [[np.array(batch.at(k)) for batch in batches] for k in range(len(batches[0]))]
+
+
+@pytest.mark.parametrize("seed", range(NUM_PROGRAMS // 30))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int) -> None:
+    draw = random.Random(seed)
+    source = Samples(draw)
+    for chain in range(1000 * seed, 1000 * seed + 1000):
+        try:
+            alone = run_all(random.Random(chain), source, 1, num_threads=1)
+        except DaliLikeError:  # an argument does not suit another one
+            continue
+        if alone.samples or source.broken == 0:
+            break
+
+    workers = {"py_num_workers": 2, "py_start_method": "thread", "num_threads": 2}
+    for options in ({"num_threads": 2}, workers):
+        cut = draw.randint(1, 9)
+        many = run_all(random.Random(chain), source, cut, **options)
+
+        count = len(many.samples)
+        assert count == len(alone.samples) // cut * cut
+        assert not alone.error or many.error == alone.error
+        for expected, got in zip(alone.samples, many.samples, strict=False):
+            for a, b in zip(expected, got, strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                assert a.tobytes() == b.tobytes()
