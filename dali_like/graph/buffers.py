@@ -63,20 +63,27 @@ class BufferPool:
         Raises:
             OutOfMemoryError: memory is short.
         """
-        first = shapes[0]
-        alike = all(shape == first for shape in shapes)
-        sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in shapes]
-        steps = sizes if alike else [align(size, SAMPLE_ALIGNMENT) for size in sizes]
+        if all(shape == shapes[0] for shape in shapes):
+            return self.rows(shapes[0], len(shapes))
+        steps = [align(math.prod(shape) * dtype.itemsize, SAMPLE_ALIGNMENT) for shape, dtype in shapes]
         buffer = self._take(max(sum(steps), 1))
         lease = Lease(self, buffer)
         address = self._space.address + buffer.offset
-        if alike:
-            return leased_array(lease, address, (len(shapes), *first.shape), first.dtype)
         arrays = []
         for (shape, dtype), step in zip(shapes, steps, strict=True):
             arrays.append(leased_array(lease, address, shape, dtype))
             address += step
         return arrays
+
+    def rows(self, sample: SampleShape, count: int) -> NDArray[Any]:
+        """Return an uninitialized array of `count` samples with the same shape.
+
+        Raises:
+            OutOfMemoryError: memory is short.
+        """
+        shape, dtype = (count, *sample.shape), sample.dtype
+        buffer = self._take(max(math.prod(shape) * dtype.itemsize, 1))
+        return leased_array(Lease(self, buffer), self._space.address + buffer.offset, shape, dtype)
 
     def bytes(self, nbytes: int) -> NDArray[np.uint8]:
         """Return an uninitialized array of `nbytes` bytes.
@@ -84,7 +91,8 @@ class BufferPool:
         Raises:
             OutOfMemoryError: memory is short.
         """
-        return self.arrays([SampleShape((nbytes,), np.dtype(np.uint8))])[0]
+        block: NDArray[np.uint8] = self.rows(SampleShape((nbytes,), np.dtype(np.uint8)), 1)[0]
+        return block
 
     def packed_buffer(self, nbytes: int) -> PackedBuffer:
         """Return a buffer to fill with arrays one by one.
@@ -205,7 +213,7 @@ class BatchMemory:
         self._buffers = buffers
         self._previous = previous
         self._lock = threading.Lock()
-        self._rows: Array | None = None if previous.shared is None else self._make_rows(previous.shared, size)
+        self._rows: Array | None = None if previous.shared is None else self._buffers.rows(previous.shared, size)
         self._packed: PackedBuffer | None = None
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
@@ -219,7 +227,7 @@ class BatchMemory:
         """
         with self._lock:
             if self._rows is None and not self._previous.mean_bytes:
-                self._rows = self._make_rows(SampleShape(shape, dtype), len(self._samples))
+                self._rows = self._buffers.rows(SampleShape(shape, dtype), len(self._samples))
             rows = self._rows
             if rows is not None and shape == rows.shape[1:] and dtype == rows.dtype:
                 place = rows[i, ...]
@@ -237,7 +245,7 @@ class BatchMemory:
         count, *extents = shape
         with self._lock:
             if self._rows is None and not self._previous.mean_bytes:
-                self._rows = self._make_rows(SampleShape(tuple(extents), dtype), len(self._samples))
+                self._rows = self._buffers.rows(SampleShape(tuple(extents), dtype), len(self._samples))
             rows = self._rows
         if rows is None or rows.shape[1:] != tuple(extents) or rows.dtype != dtype:
             return None
@@ -305,14 +313,9 @@ class BatchMemory:
             return samples
         previous.shared = SampleShape(first.shape, first.dtype)
         if rows is None or rows.shape[1:] != first.shape or rows.dtype != first.dtype:
-            rows = self._make_rows(previous.shared, len(samples))
+            rows = self._buffers.rows(previous.shared, len(samples))
             for row, sample in zip(rows, samples, strict=True):
                 row[...] = sample
-        return rows
-
-    def _make_rows(self, shape: SampleShape, size: int) -> Array:
-        rows = self._buffers.arrays([shape] * size)
-        assert isinstance(rows, np.ndarray)
         return rows
 
     def _take_packed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

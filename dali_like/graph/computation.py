@@ -33,7 +33,7 @@ from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, SampleShape, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
-from dali_like.graph.program import Key, Program, key, note_origins
+from dali_like.graph.program import Empty, Key, Program, key, note_origins
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -271,18 +271,28 @@ class Computation:
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
-        rows = [[_sample(samples, i) for samples in inputs] for i in range(size)]
-        chosen = [i for i, row in enumerate(rows) if stage.step.applies(row)]
-        if not chosen:
-            return
-        registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
+        step = stage.step
+        chosen: Sequence[int] = range(size)
+        empty: Empty | None = None
+        if step.scope:
+            rows = [[_sample(samples, i) for samples in inputs] for i in range(size)]
+            chosen = [i for i, row in enumerate(rows) if step.applies(row)]
+            if not chosen:
+                return
+            registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
+        else:
+            registers = [[*map(np.asarray, x)] if isinstance(x, np.ndarray) else x for x in inputs]
+            empty = lambda output, shape, dtype: memory[output].rows_of(0, shape, dtype)  # noqa: E731
         registers += [None] * len(stage.outputs)
         times_ns, begin_ns = [0], monotonic_ns()
-        stage.step.run_timed(registers, batch_id.info(0), None, len(chosen), times_ns)
+        step.run_timed(registers, batch_id.info(0), empty, len(chosen), times_ns)
         self._note_times(stage.names, times_ns, begin_ns, batch_id)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
+            if isinstance(results, np.ndarray) and not step.scope:
+                output.put_all(0, results)
+                continue
             for i, result in zip(chosen, results, strict=True):
-                output.put(i, result)
+                output.put(i, np.asarray(result))
 
     def _run_on_gpu(self, stage: BatchStage, samples: Any, batch_id: BatchId) -> DeviceSamples:
         operator: Any = stage.step.operator
@@ -351,8 +361,7 @@ class Computation:
         if self._copier is None:
             copied: NDArray[Any] = samples.copy()
             return copied
-        place = self._buffers.arrays([SampleShape(samples.shape[1:], samples.dtype)] * len(samples))
-        assert isinstance(place, np.ndarray)
+        place = self._buffers.rows(SampleShape(samples.shape[1:], samples.dtype), len(samples))
         place[...] = samples
         return place
 

@@ -164,8 +164,10 @@ class Operator(Protocol):
 
         Args:
             call: describes the call. Only an operator with one output may use its memory.
-            inputs: a sample of each input; for an operator on batches, a list of samples for each; or a stack of each.
+            inputs: a sample of each input; for an operator on batches, a sequence of samples for each; or a stack of each.
             arguments: the same for arguments that are nodes.
+
+        An operator on batches returns a sequence of samples for each output, or one array whose first axis counts them.
         """
 
 

@@ -343,7 +343,7 @@ def _batch_stage(node: OperatorNode, context: ProgramContext) -> BatchStage:
     registers = {data: i for i, data in enumerate(inputs)}
     outputs = tuple(_outputs(node))
     registers |= {output: len(inputs) + i for i, output in enumerate(outputs)}
-    return BatchStage(inputs, make_step(node, registers, (), context), outputs)
+    return BatchStage(inputs, make_step(node, registers, outputs, context), outputs)
 
 
 def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]]:

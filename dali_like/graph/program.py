@@ -107,7 +107,7 @@ class ProgramStep(NamedTuple):
         return all(bool(registers[i]) is value for i, value in self.scope)
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
-        """Compute the outputs of one sample; for an operator on batches, of all `count` samples."""
+        """Compute the outputs of one sample; for an operator on batches, sequences of those of all `count` samples."""
         inputs = [registers[i] for i in self.inputs]
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
         owner = id(self) if self.is_between else None
@@ -395,7 +395,7 @@ def _files_of(samples: Sequence[Any]) -> str:
 def _layout_of(layouts: str, samples: Any) -> str:
     if not layouts or samples is None:
         return ""
-    sample = samples[0] if isinstance(samples, list) else samples
+    sample = samples if isinstance(samples, np.ndarray) else samples[0]
     return choose_layout(layouts, sample.ndim)
 
 

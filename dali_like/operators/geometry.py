@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dali_like.common.extras import installed
+from dali_like.engine.memory.ring import PackedSamples, SampleList
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._windows import (
@@ -35,6 +36,8 @@ from dali_like.operators.axes import axes_of, for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import SOME, Floats, Ints, PerSample, at_least
 
+#: Longer rows are copied one by one.
+_FEW_ELEMENTS = 2048
 #: Channel counts for which OpenCV's functions keep the number of dimensions.
 _PIXELS = (3, 4)
 
@@ -299,14 +302,65 @@ def pad(
         align: round extents up to multiples of this; one for all axes, or one for each.
         fill_value: value of the appended elements.
     """
-    if not isinstance(data, list):
+    if isinstance(data, np.ndarray):
         return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value, call.lead)
+    given = (axes, shape, align, fill_value)
+    if (
+        not any(isinstance(value, list) for value in given)
+        and (rows := _padded_rows(call, data, axis_names, *given)) is not None
+    ):
+        return rows
     largest = [max(array.shape[axis] for array in data) for axis in range(data[0].ndim)]
     arguments = [_for_each_sample(value, data) for value in (axes, shape, align, fill_value)]
     return [
         _padded(np.empty, call.layout, array, largest, numbers, axis_names, *others)
         for array, numbers, *others in zip(data, *arguments, strict=True)
     ]
+
+
+def _padded_rows(
+    call: OperatorCall,
+    data: Sequence[Array],
+    axis_names: str | None,
+    axes: Ints | None,
+    shape: Ints | None,
+    align: Ints | None,
+    value: float,
+) -> Array | None:
+    """Return a batch as one array, if only the first axis is padded, to the extent of the largest sample."""
+    packed = data.packed if isinstance(data, SampleList) else _packed(data)
+    shapes, ndim = packed.shapes, packed.shapes.shape[1]
+    numbers = axes_of(call.layout, axes, axis_names, ndim)
+    steps = for_each_axis("align", align or (1,), len(numbers))
+    sizes = for_each_axis("shape", shape or (0,), len(numbers))
+    extents = shapes.max(axis=0, initial=0).tolist()
+    for axis, size, step in zip(numbers, sizes, steps, strict=True):
+        if size > 0:
+            return None  # larger samples stay as they are
+        extents[axis] = -(-extents[axis] // step) * step
+    if 0 not in numbers or not (shapes[:, 1:] == extents[1:]).all():
+        return None
+    out = call.empty((len(shapes), *extents), packed.elements.dtype)
+    rows, lengths = out.reshape(len(out), -1), shapes.prod(axis=1)
+    if rows.shape[1] > _FEW_ELEMENTS:
+        fill(out, (value,), "")
+        for row, begin, length in zip(rows, packed.begins.tolist(), lengths.tolist(), strict=True):
+            row[:length] = packed.elements[begin : begin + length]
+        return out
+    places = np.arange(rows.shape[1])
+    if packed.elements.size:
+        np.take(packed.elements, packed.begins[:, np.newaxis] + places, mode="clip", out=rows)
+    filling = np.empty(1, out.dtype)
+    fill(filling, (value,), "")
+    np.copyto(rows, filling, where=places >= lengths[:, np.newaxis])
+    return out
+
+
+def _packed(samples: Sequence[Array]) -> PackedSamples:
+    shapes = np.array([array.shape for array in samples], np.int64).reshape(len(samples), -1)
+    ends = shapes.prod(axis=1).cumsum()
+    elements = np.concatenate([array.reshape(-1) for array in samples])
+    return PackedSamples(elements, np.concatenate(([0], ends[:-1])), shapes)
 
 
 def _for_each_sample(value: Any, samples: Sequence[Array]) -> list[Any]:

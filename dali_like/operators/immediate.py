@@ -101,6 +101,8 @@ def compute(
         framed,
     )
     outputs = bound.compute(call, [value.array for value in inputs], arrays)
+    if not bound.per_sample:
+        outputs = [[*output] for output in outputs]
     return [LaidOut(array, _layout(words, array)) for words, array in zip(bound.layouts, outputs, strict=True)]
 
 

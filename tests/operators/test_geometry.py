@@ -257,3 +257,24 @@ class TestWarps:
         np.testing.assert_array_equal(moved[:5, :7], image[1:, 2:])
         assert not moved[5:].any()
         assert not moved[:, 7:].any()
+
+
+class TestPaddingOfBatches:
+    """Ragged batches are padded at once, from the memory in which they lie."""
+
+    @pytest.mark.parametrize("way", ["threads", "workers"])
+    @pytest.mark.parametrize(
+        "shapes", [[(3,), (0,), (5,), (4,)], [(2, 3), (4, 3), (1, 3)], [(900, 3), (1000, 3)], [(0,), (0,)]]
+    )
+    @pytest.mark.parametrize("arguments", [{}, {"align": [4], "axes": [0]}, {"axes": [0], "fill_value": 7.9}])
+    def test_the_end_of_the_first_axis_is_filled(self, way, shapes, arguments):
+        arrays = [np.arange(np.prod(shape), dtype=np.int16).reshape(shape) for shape in shapes]
+        longest, step = max(len(array) for array in arrays), arguments.get("align", [1])[0]
+        length, value = -(-longest // step) * step, int(arguments.get("fill_value", 0))
+
+        ((padded,),) = run(lambda data: [fn.pad(data, **arguments)], arrays, way=way)
+
+        for array, result in zip(arrays, padded, strict=True):
+            expected = np.full((length, *array.shape[1:]), value, np.int16)
+            expected[: len(array)] = array
+            np.testing.assert_array_equal(result, expected, strict=True)

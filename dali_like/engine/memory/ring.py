@@ -13,10 +13,11 @@ A GPU may still read a slot when its lease ends. Then a fence keeps it, see `dal
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -295,22 +296,41 @@ def leased_array(lease: Lease[Any] | None, address: int, shape: tuple[int, ...],
     return np.asarray(_Export(lease, address, shape, dtype))
 
 
+class PackedSamples(NamedTuple):
+    """Samples in one piece of memory.
+
+    Attributes:
+        elements: the memory, in one dimension. It has gaps between the samples.
+        begins: for each sample, the index of its first element.
+        shapes: of the samples: shape (samples, dimensions).
+    """
+
+    elements: NDArray[Any]
+    begins: NDArray[np.int64]
+    shapes: NDArray[np.int64]
+
+
 class SampleList(Sequence[NDArray[Any]]):
     """The samples of one output that lie outside of rows. Each access makes an array from a descriptor.
 
     Args:
-        lease: a lease of the slot.
+        lease: a lease of the slot, or another object that keeps the memory.
         address: address of the slot in this process.
         descriptors: shape (samples, DESCRIPTOR_WORDS). They are copied, because the worker may still write to the slot.
     """
 
-    def __init__(self, lease: Lease[Any], address: int, descriptors: NDArray[np.int64]) -> None:
-        self._lease: Any = lease
+    def __init__(self, lease: Any, address: int, descriptors: NDArray[np.int64]) -> None:
+        self._lease = lease
         self._address = address
-        self._words: list[list[int]] = descriptors.tolist()
+        self._table = descriptors.copy()
+
+    @functools.cached_property
+    def _words(self) -> list[list[int]]:
+        words: list[list[int]] = self._table.tolist()
+        return words
 
     def __len__(self) -> int:
-        return len(self._words)
+        return len(self._table)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -326,24 +346,35 @@ class SampleList(Sequence[NDArray[Any]]):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of all samples."""
-        return DTYPES[self._words[0][Word.DTYPE]]
+        return DTYPES[int(self._table[0, Word.DTYPE])]
 
     @property
     def nbytes(self) -> int:
         """The size of all samples together, in bytes."""
-        return sum([words[Word.NBYTES] for words in self._words])
+        return int(self._table[:, Word.NBYTES].sum())
+
+    @property
+    def packed(self) -> PackedSamples:
+        """The samples, of which there is at least one, as the memory around them."""
+        dtype, ndim = self.dtype, int(self._table[0, Word.NDIM])
+        first, memory = self._memory
+        begins = (self._table[:, Word.OFFSET] - first) // dtype.itemsize
+        return PackedSamples(memory.view(dtype), begins, self._table[:, Word.SHAPE : Word.SHAPE + ndim])
 
     def copy(self, memory: NDArray[np.uint8]) -> SampleList:
         """Copy the samples to the beginning of `memory`, one behind the other. The copies keep that, and not the slot."""
-        first = min(words[Word.OFFSET] for words in self._words)
-        end = max(words[Word.OFFSET] + words[Word.NBYTES] for words in self._words)
-        given = leased_array(self._lease, self._address + first, (end - first,), np.dtype(np.uint8)).data
-        target, begin, table = memory.data, 0, []
-        for words in self._words:
-            start, nbytes = words[Word.OFFSET] - first, words[Word.NBYTES]
-            target[begin : begin + nbytes] = given[start : start + nbytes]
-            table.append([begin, *words[1:]])
-            begin += nbytes
-        copies = SampleList.__new__(SampleList)
-        copies._lease, copies._address, copies._words = memory, memory.__array_interface__["data"][0], table
-        return copies
+        first, given = self._memory
+        source, target, table = given.data, memory.data, self._table.copy()
+        ends = table[:, Word.NBYTES].cumsum()
+        table[:, Word.OFFSET] = ends - table[:, Word.NBYTES]
+        starts = self._table[:, Word.OFFSET] - first
+        for start, begin, end in zip(starts.tolist(), table[:, Word.OFFSET].tolist(), ends.tolist(), strict=True):
+            target[begin:end] = source[start : start + end - begin]
+        return SampleList(memory, memory.__array_interface__["data"][0], table)
+
+    @property
+    def _memory(self) -> tuple[int, NDArray[np.uint8]]:
+        """The memory around the samples, and the offset where it begins."""
+        begins = self._table[:, Word.OFFSET]
+        first, end = int(begins.min()), int((begins + self._table[:, Word.NBYTES]).max())
+        return first, leased_array(self._lease, self._address + first, (end - first,), np.dtype(np.uint8))
