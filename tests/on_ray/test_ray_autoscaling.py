@@ -152,4 +152,4 @@ def test_nodes_come_for_workers_and_go_when_they_have_ended(head: Head) -> None:
 
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["1", "3", "gone"]
-    assert "not enough for 2 workers (CPU: 0 of 2, callbacks: 0 of 2)" in ended.stderr
+    assert "too small for 2 workers (CPU: 0 of 2, callbacks: 0 of 2)" in ended.stderr

@@ -73,7 +73,7 @@ def test_workers_wait_for_a_node_that_comes_later(
     make_pipeline: Callable[..., Pipeline], add_node: Callable[..., Any]
 ) -> None:
     pipe = make_pipeline(where, "ray", workers=2, py_worker_options=ON_CALLBACK_NODES)
-    with pytest.warns(UserWarning, match=r"not enough for 2 workers \(callbacks: 0 of 2\)"):
+    with pytest.warns(UserWarning, match=r"too small for 2 workers \(callbacks: 0 of 2\)"):
         pipe.build()
 
     node = add_node(resources={"callbacks": 2})

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, remote
+from dali_like import Pipeline
 from dali_like.remote import RemoteFiles
+from dali_like.sources import remote_files
 from tests.http_store import HttpStore
 from tests.on_s3.conftest import ACCOUNT, BUCKET, FILES
 
@@ -22,7 +23,7 @@ NAMES = [name.removeprefix("train/") for name in FILES]
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(remote_files, "_FIRST_WAIT_S", 0.001)
 
 
 def files_of(store: HttpStore, **options: Any) -> RemoteFiles:
