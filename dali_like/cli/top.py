@@ -7,10 +7,11 @@ that holds the job up; choose one with --pid and --name. Ends with Ctrl-C, or wh
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dali_like.common.extras import optional
@@ -38,12 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
     console = optional("rich.console", "dali-like top", "top").Console()
-    screens = optional("rich.live", "dali-like top", "top")
     from dali_like.monitor import live  # noqa: PLC0415
 
     found = live.find(options.pid, options.name)
     if len(found) > 1:
-        return _show_all(options, console, screens)
+        return _show_all(options, console)
     shown = live.choose(options.pid, options.name)
     before = shown.read()
     try:
@@ -52,31 +52,40 @@ def run(options: argparse.Namespace) -> int:
                 time.sleep(_PERIOD_S)
             console.print(screen(before, now))
             return 0
-        with screens.Live(
-            screen(before, before), console=console, screen=console.is_terminal, auto_refresh=False
-        ) as display:
+        with _display(console, screen(before, before)) as show:
             now = before
             while True:
                 time.sleep(_PERIOD_S)
                 latest = shown.read()
                 if latest["at_ns"] != now["at_ns"]:
                     before, now = now, latest
-                display.update(screen(before, {**now, "age_s": latest["age_s"]}), refresh=True)
+                show(screen(before, {**now, "age_s": latest["age_s"]}))
     except NotRunningError as ended:
         print(ended, file=sys.stderr)
         return 0
 
 
-def _show_all(options: argparse.Namespace, console: Any, screens: Any) -> int:
+@contextlib.contextmanager
+def _display(console: Any, first: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that shows a screen in place of the one before; behind it, if the output is a file or a pipe."""
+    if not console.is_terminal:
+        yield lambda shown: console.print(shown, "")
+        return
+    screens = optional("rich.live", "dali-like top", "top")
+    with screens.Live(first, console=console, screen=True, auto_refresh=False) as display:
+        yield lambda shown: display.update(shown, refresh=True)
+
+
+def _show_all(options: argparse.Namespace, console: Any) -> int:
     """List all running pipelines until they have ended."""
     from dali_like.monitor import live  # noqa: PLC0415
 
     if options.once:
         console.print(overview(live.read_all(options.pid, options.name)))
         return 0
-    with screens.Live(console=console, screen=console.is_terminal, auto_refresh=False) as display:
+    with _display(console, "") as show:
         while snapshots := live.read_all(options.pid, options.name):
-            display.update(overview(snapshots), refresh=True)
+            show(overview(snapshots))
             time.sleep(_PERIOD_S)
     print("all pipelines have ended", file=sys.stderr)
     return 0
@@ -173,7 +182,7 @@ def _workers(tables: Any, before: dict[str, Any], now: dict[str, Any], seconds: 
     table = tables.Table("worker", "process", "busy", "current task", box=None, header_style="dim")
     past = {worker["number"]: worker["busy_s"] for worker in before["workers"]}
     for worker in now["workers"]:
-        busy_s = max(0.0, worker["busy_s"] - past.get(worker["number"], 0.0))
+        busy_s = worker["busy_s"] - past.get(worker["number"], 0.0)
         share = busy_s / seconds if seconds else None
         on_task = f"{worker['on_task_s'] * 1000:.0f} ms" if worker["on_task_s"] else ""
         table.add_row(str(worker["number"]), str(worker["pid"] or "not started"), _bar(share), on_task)
@@ -205,7 +214,7 @@ def _bar(share: float | None) -> str:
         return ""
     share = min(max(share, 0.0), 1.0)
     filled = round(share * _BAR_CELLS)
-    return f"[green]{'━' * filled}[/][dim]{'━' * (_BAR_CELLS - filled)}[/] {share:4.0%}"
+    return f"[green]{'━' * filled}[/][dim]{'·' * (_BAR_CELLS - filled)}[/] {share:4.0%}"  # readable without color
 
 
 def _troubles(now: dict[str, Any]) -> str:

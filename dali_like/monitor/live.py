@@ -154,7 +154,13 @@ def snapshot(
         "ready": sum(source.ring.ready for source in sources),
         "slots_in_use": sum(source.ring.slots - source.ring.free for source in sources),
         "workers": [
-            {"number": worker.number, "pid": worker.pid, "busy_s": worker.busy_s, "on_task_s": worker.on_task_s}
+            {
+                "number": worker.number,
+                "pid": worker.pid,
+                # With the current task: readers divide differences by their time, and a task may be longer than that.
+                "busy_s": worker.busy_s + worker.on_task_s,
+                "on_task_s": worker.on_task_s,
+            }
             for worker in statistics.workers
         ],
         "slowest": [

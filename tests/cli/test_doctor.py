@@ -383,6 +383,23 @@ def test_versions(version: str, of_extra: str, of_package: str, installed: dict[
     assert libraries.libraries("", {"opencv": "4.9"}).verdict == of_package
 
 
+def test_absent_extras_are_one_line_and_with_verbose_one_each(report: Callable[..., tuple[int, str]]) -> None:
+    extras = [lambda extra=extra: findings.note(f"extra {extra}", "not installed: it", "get it") for extra in ("ray", "jax")]
+
+    _, short = report([*extras, lambda: findings.note("bell", "silent", "wind it up")])
+    _, whole = report([*extras], "--verbose")
+
+    assert short.splitlines()[2:5] == [
+        "Optional:",
+        "note     extras                 not installed: ray, jax -> --verbose names the packages",
+        "note     bell                   silent -> wind it up",
+    ]
+    assert [line.split()[:3] for line in whole.splitlines() if "get it" in line] == [
+        ["note", "extra", "ray"],
+        ["note", "extra", "jax"],
+    ]
+
+
 def test_peers_are_named(installed: dict[str, str]) -> None:
     installed.update(torch="2.13.0", jax="0.10.2")
 

@@ -188,6 +188,41 @@ def test_top_shows_how_things_are_before_there_are_rates() -> None:
     assert "samples/s" not in text
 
 
+def test_top_shows_a_task_longer_than_the_time_between_two_moments_as_busy_all_the_time() -> None:
+    def moment(at_s: float, busy_s: float) -> dict[str, Any]:
+        return snapshot(at_s, workers=[{"number": 0, "pid": 4712, "busy_s": busy_s, "on_task_s": 0.0}])
+
+    assert re.search(r"0 +4712 .* 100%", shown(moment(1, 0.0), moment(2, 1.57)))
+    assert re.search(r"0 +4712 .* 0%", shown(moment(1, 1.0), moment(2, 0.9)))
+
+
+def test_bars_of_top_show_their_share_without_color() -> None:
+    bars = re.findall(r"(━+)(·+) +(\d+)%", shown(snapshot(1), snapshot(3)))
+
+    assert [int(share) for _, _, share in bars] == [25, 50, 75, 25]
+    assert [(len(filled), len(rest)) for filled, rest, _ in bars] == [(6, 18), (12, 12), (18, 6), (6, 18)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_top_prints_screen_after_screen_into_a_pipe(count: int, make_pipeline: MakePipeline) -> None:
+    pytest.importorskip("rich")
+    for i in range(count):
+        make_pipeline(lambda info: np.array(0), "serial").publish(f"train {i}")
+    command = [sys.executable, "-m", "dali_like", "top", "--pid", str(os.getpid())]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "120"}
+
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = iter(process.stdout)
+        screens = [next(line for line in lines if "train 0" in line) for _ in range(2)]
+        process.stdout.close()  # as head does
+        errors = process.stderr.read()
+
+    assert len(screens) == 2
+    assert errors == ""
+
+
 def test_top_shows_trouble_and_loops_that_stand_still() -> None:
     text = shown(snapshot(1), snapshot(2, restarts=2, replaced=1, age_s=12.4))
     assert "2 restarts of workers, 1 samples replaced" in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -21,8 +23,10 @@ from dali_like.data import DataLoader
 from dali_like.errors import NotRunningError
 from dali_like.monitor import live
 from dali_like.monitor.server import PageServer
+from dali_like.monitor.statistics import WorkerStatistics
 from dali_like.monitor.watching import Watching
 from dali_like.types import SampleInfo
+from tests.conftest import DEADLINE_S
 from tests.monitor.made_up import everything
 
 MakePipeline = Callable[..., Pipeline]
@@ -137,6 +141,14 @@ def test_a_forked_child_neither_shows_nor_changes_what_its_parent_shows(make_pip
     assert shown.read()["at_ns"] == before
 
 
+def test_workers_are_busy_while_their_task_is_in_progress() -> None:
+    worker = WorkerStatistics(0, 4712, busy_s=2.0, alive_s=5.0, on_task_s=1.5)
+
+    [shown] = live.snapshot(replace(everything(), workers=(worker,)), "train", 0)["workers"]
+
+    assert (shown["busy_s"], shown["on_task_s"]) == (3.5, 1.5)
+
+
 def test_a_loader_can_be_published() -> None:
     loader = DataLoader([np.array(i) for i in range(8)], 4)
     loader.publish("digits")
@@ -230,6 +242,44 @@ def ask(server: PageServer, path: str, token: str | None = None, **headers: str)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read(), answer.headers
+
+
+def test_a_browser_that_closes_the_connection_leaves_no_traceback(
+    server: PageServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, closed = threading.Event(), threading.Event()
+
+    def answer() -> bytes:
+        asked.set()
+        assert closed.wait(DEADLINE_S)
+        return b"x" * (64 << 20)  # more than the buffers of the connection
+
+    server.data = {**server.data, "large.json": lambda: answer().decode()}
+    client = socket.create_connection(("127.0.0.1", server.server_port))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    host = f"Host: 127.0.0.1:{server.server_port}"
+    client.sendall(f"GET /large.json HTTP/1.1\r\n{host}\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode())
+    assert asked.wait(DEADLINE_S)
+    client.close()
+    with pytest.MonkeyPatch.context() as patch:
+        handled = threading.Event()
+        patch.setattr(server, "shutdown_request", lambda request: (request.close(), handled.set()))
+        closed.set()
+        assert handled.wait(DEADLINE_S)
+
+    assert capsys.readouterr().err == ""
+    assert ask(server, "/about.json", server.token)[0] == 200
+
+
+def test_other_errors_of_the_server_are_printed(server: PageServer, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> Any:
+        raise ValueError("a fault of the page")
+
+    server.data = {**server.data, "faulty.json": fail}
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server, "/faulty.json", server.token)
+
+    assert "a fault of the page" in capsys.readouterr().err
 
 
 def test_the_server_listens_on_this_machine_alone(server: PageServer) -> None:

@@ -23,6 +23,15 @@ DOCKER = ROOT / "docker"
 REPOSITORY = "https://forge.example/dali/dali_like"
 
 
+def test_each_extra_is_in_the_table_of_the_documentation() -> None:
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    rows = [line for line in (PROJECT.parent / "docs/install.md").read_text().splitlines() if line.startswith("| `")]
+
+    listed = [name for row in rows for name in re.findall("`([a-z0-9-]+)`", row.split("|")[1])]
+
+    assert sorted(listed) == sorted(extras)
+
+
 def test_each_extra_is_tried_alone() -> None:
     extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 

@@ -62,6 +62,7 @@ def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
     worst_first = sorted(found, key=lambda finding: -order.index(finding.verdict))
     shown = [finding for finding in worst_first if shows_all or finding.needs_action]
     optional = [finding for finding in shown if finding.verdict is Verdict.NOTE]
+    optional = optional if shows_all else libraries.join_extras(optional)
     problems = [finding for finding in shown if finding.verdict in (Verdict.FAILURE, Verdict.WARNING)]
     passed = [finding for finding in shown if finding.verdict is Verdict.OK]
     rest = "" if len(shown) == len(found) else "; --verbose shows all"

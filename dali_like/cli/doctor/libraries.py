@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -16,6 +16,7 @@ from dali_like.common.extras import install_command
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE, find_turbojpeg
 
 _NAME = "dali-like"
+_EXTRA = "extra "
 #: Libraries that programs use together with this one, or instead of it.
 _PEERS = ("torch", "jax", "ray", "nvidia-dali-cuda130", "nvidia-dali-cuda120", "torchdata", "webdataset", "grain", "spdl-io")
 _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(\[.*?\])?(>=(?P<minimum>[\d.]+))?.*?(extra == ['"](?P<extra>[\w-]+)['"])?""")
@@ -41,7 +42,7 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
         extra: the name of the extra; empty for the packages that are always required.
         needed: the minimum versions, by name.
     """
-    subject, remedy = (f"extra {extra}", install_command(extra)) if extra else ("needed", _install_all(needed))
+    subject, remedy = (f"{_EXTRA}{extra}", install_command(extra)) if extra else ("needed", _install_all(needed))
     versions = {name: _version(name) for name in needed}
     missing = [name for name, version in versions.items() if version is None]
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
@@ -52,6 +53,16 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
     if old:
         return (warning if extra else failure)(subject, f"{found}; required: {', '.join(old)}", f"{remedy} --upgrade")
     return ok(subject, found)
+
+
+def join_extras(found: Sequence[Finding]) -> list[Finding]:
+    """Replace the findings on absent extras by one, if there are several. Most programs need few extras."""
+    of_extras = [finding for finding in found if finding.subject.startswith(_EXTRA)]
+    if len(of_extras) < 2:
+        return [*found]
+    names = ", ".join(finding.subject.removeprefix(_EXTRA) for finding in of_extras)
+    joined = note("extras", f"not installed: {names}", "--verbose names the packages")
+    return [joined, *(finding for finding in found if finding not in of_extras)]
 
 
 def _install_all(needed: Mapping[str, str]) -> str:

@@ -8,6 +8,9 @@ const PERIOD_MS = 500;
 const MAX_HISTORY = 240; // two minutes
 const STALE_S = 2;
 
+/** Limit a share to the range that it can have: times are read one after another. */
+const share = (value) => Math.min(Math.max(value, 0), 1);
+
 /** Return the rates between two snapshots, per second. */
 function rates(before, now) {
   const seconds = (now.at_ns - before.at_ns) / 1e9;
@@ -15,8 +18,8 @@ function rates(before, now) {
     at: now.at_ns / 1e9,
     samples: (now.samples - before.samples) / seconds,
     batches: (now.batches - before.batches) / seconds,
-    wait: Math.min((now.wait_s - before.wait_s) / seconds, 1),
-    busy: now.workers.map((worker, i) => Math.max(worker.busy_s - (before.workers[i]?.busy_s ?? 0), 0) / seconds),
+    wait: share((now.wait_s - before.wait_s) / seconds),
+    busy: now.workers.map((worker, i) => share((worker.busy_s - (before.workers[i]?.busy_s ?? 0)) / seconds)),
     ready: now.ready,
     in_use: now.slots_in_use,
     slots: now.bytes / MIB,
