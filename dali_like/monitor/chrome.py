@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dali_like.common.json_text import json_value
 from dali_like.errors import TraceFileError
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
 
@@ -80,10 +81,10 @@ def load(path: Path) -> Records:
         TraceFileError: the file is not such a trace.
     """
     try:
-        return _records_of(json.loads(path.read_text(encoding="utf-8")))
+        return _records_of(json_value(path.read_text(encoding="utf-8")))
     except UnicodeDecodeError as error:  # its text would have the whole file
         raise TraceFileError(f"{path} is not a trace of dali_like: it is not text") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise TraceFileError(f"{path} is not a trace of dali_like: {error!r:.200}") from error
 
 

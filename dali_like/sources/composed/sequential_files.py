@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from dali_like.common.json_text import json_value
 from dali_like.errors import BrokenFileError, DaliLikeError
 from dali_like.sources.composed.block_file import open_in_blocks
 from dali_like.sources.composed.decompression import decompressed, load_decompressor
@@ -51,7 +51,7 @@ def parse_line(line: Line) -> Any:
         BrokenFileError: it is not JSON.
     """
     try:
-        return json.loads(line.text)
+        return json_value(line.text)
     except ValueError as error:
         raise broken_line(line.path, line.number, line.offset, error) from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.json_text import json_value
 from dali_like.errors import BrokenFileError
 from dali_like.sources.composed.block_file import open_in_blocks
 from dali_like.sources.composed.chunked_files import ChunkedFiles
@@ -54,7 +54,14 @@ class SpanFiles(ChunkedFiles):
                 ends = np.asarray(self.scan(path, file), "<i8")
             return np.concatenate([np.zeros(1, "<i8"), ends]).tobytes()
 
-        return np.frombuffer(cached_index(self._files, path, self.kind, build), "<i8").astype(np.int64)
+        def parse(index: bytes) -> NDArray[np.int64]:
+            bounds = np.frombuffer(index, "<i8").astype(np.int64)
+            if not (len(bounds) and bounds[0] == 0 and (np.diff(bounds) > 0).all() and bounds[-1] <= size):
+                raise ValueError(f"its records are not in the {size} bytes of the file")
+            return bounds
+
+        size = self._files.size(path)
+        return cached_index(self._files, path, self.kind, build, parse)
 
     @abstractmethod
     def scan(self, path: str, file: BinaryIO) -> Any:
@@ -100,7 +107,7 @@ class LineFiles(SpanFiles):
 
     def decode(self, record: Any, index: int) -> Any:
         try:
-            return json.loads(bytes(record))
+            return json_value(bytes(record))
         except ValueError as error:
             raise broken_line(*self.place_of(index), error) from error
 

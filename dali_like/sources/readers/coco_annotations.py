@@ -6,7 +6,6 @@ library reads the files of the other.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.json_text import json_value
 from dali_like.errors import BrokenFileError, FileReadError, MissingFileError
 from dali_like.sources.readers.stored_files import FileNames, StoredFiles, joined, shown
 
@@ -83,6 +83,8 @@ _PIXELS = {
     "widths": _Stored("widths.dat", "<i4"),
 }
 _IDS = {"image_ids": _Stored("original_ids.dat", "<i4")}
+#: The counts of rows in tables.
+_TABLES = {"counts": "labels", "polygon_counts": "polygons", "vertex_counts": "vertices", "run_counts": "run_objects"}
 _NAMES_FILE, _RUNS_FILE = "filenames.dat", "masks_rles.dat"
 
 
@@ -100,6 +102,11 @@ class CocoOptions:
     skip_empty: bool = False
     avoid_class_remapping: bool = False
     images: tuple[str, ...] = ()
+
+    @property
+    def needs_sizes(self) -> bool:
+        """Whether the outputs depend on the sizes of images."""
+        return self.ratio or self.pixels
 
     @property
     def stored(self) -> dict[str, _Stored]:
@@ -175,7 +182,7 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
         BrokenFileError: the file is no JSON, or lacks something; the message names the annotation.
     """
     try:
-        parsed = json.loads(files.read_now(path).tobytes())
+        parsed = json_value(files.read_now(path).tobytes())
     except ValueError as error:
         offset = getattr(error, "pos", None)
         raise BrokenFileError(f"{shown(path)} is not a JSON file: {error}", path, offset) from None
@@ -187,6 +194,12 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
         return _Parser(options).tables(parsed)
     except _FormatError as error:
         raise BrokenFileError(f"{shown(path)}: {error}", path) from error.__cause__
+
+
+#: What conversions raise for values that JSON can have.
+_FORMAT_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
+#: Pixels of an image with masks. Each takes 5 bytes.
+MOST_PIXELS = (1 << 31) - 1
 
 
 class _FormatError(Exception):
@@ -242,7 +255,7 @@ class _Parser:
         """Return the image of an annotation, and the object; None if it is not wanted."""
         options = self._options
         image, category = int(entry["image_id"]), int(entry["category_id"])
-        box = np.asarray(entry["bbox"], np.float32)
+        box = _finite(entry["bbox"])
         if box.shape != (4,):
             raise ValueError(f"bbox must have 4 numbers, got {entry['bbox']}")
         if entry.get("iscrowd", 0) and not options.include_iscrowd:
@@ -261,12 +274,14 @@ class _Parser:
         first_polygon, first_vertex, first_mask = len(columns["polygons"]), self._num_vertices, len(columns["run_objects"])
         columns["offsets"].append(len(columns["labels"]))
         size = np.array([image.width, image.height], np.float32)
+        if objects and self._options.needs_sizes:
+            _check_size(image, objects[0])
         for place, each in enumerate(objects):
             columns["labels"].append(each.category if self._options.avoid_class_remapping else labels.get(each.category, 0))
             columns["boxes"].append(each.box / np.tile(size, 2) if self._options.ratio else each.box)
             try:
                 self._add_segmentation(each.segmentation, place, first_vertex, size)
-            except (KeyError, TypeError, ValueError) as error:
+            except _FORMAT_ERRORS as error:
                 raise _FormatError(f"the segmentation of annotation {each.number}: {_reason(error)}") from error
         columns["counts"].append(len(objects))
         for name, first, end in (
@@ -284,7 +299,7 @@ class _Parser:
     def _add_segmentation(self, segmentation: Any, place: int, first_vertex: int, size: NDArray[np.float32]) -> None:
         if isinstance(segmentation, list):
             for polygon in segmentation:
-                vertices = np.asarray(polygon, np.float32).reshape(-1, 2)
+                vertices = _finite(polygon).reshape(-1, 2)
                 begin = self._num_vertices - first_vertex
                 self._columns["polygons"].append((place, begin, begin + len(vertices)))
                 # Masks of pixels are drawn from vertices in pixels.
@@ -325,16 +340,44 @@ class _Parser:
 def _entries(parsed: dict[str, Any], key: str, convert: Callable[..., Any]) -> list[Any]:
     """Return the converted entries of a list. Each has a number in messages."""
     converted = []
-    for number, entry in enumerate(parsed.get(key) or ()):
+    entries = parsed.get(key) or []
+    if not isinstance(entries, list):
+        raise _FormatError(f'"{key}" must be a list, not {entries!r:.50}')
+    for number, entry in enumerate(entries):
         try:
+            if not isinstance(entry, dict):
+                raise TypeError(f"it must be an object, not {entry!r:.50}")
             converted.append(convert(entry, number) if key == "annotations" else convert(entry))
-        except (KeyError, TypeError, ValueError) as error:
+        except _FORMAT_ERRORS as error:
             raise _FormatError(f'entry {number} of "{key}": {_reason(error)}') from error
     return converted
 
 
 def _image(entry: dict[str, Any]) -> _Image:
-    return _Image(int(entry["id"]), str(entry["file_name"]), int(entry.get("width", 0)), int(entry.get("height", 0)))
+    name = str(entry["file_name"])
+    os.fsencode(name)  # raises for a lone surrogate
+    return _Image(int(entry["id"]), name, int(entry.get("width", 0)), int(entry.get("height", 0)))
+
+
+def _check_size(image: _Image, first: _Object) -> None:
+    if min(image.width, image.height) < 1 or image.width * image.height > MOST_PIXELS:
+        raise _FormatError(
+            f"annotation {first.number}: its image {shown(image.name)} with the id {image.number} has the width "
+            f"{image.width} and the height {image.height}, if any. Relative coordinates and masks of pixels need both, and "
+            f"at most {MOST_PIXELS} pixels. Add them to the image, or leave out ratio and pixelwise_masks"
+        )
+
+
+def _finite(values: Any) -> NDArray[np.float32]:
+    """Return numbers as an array.
+
+    Raises:
+        ValueError: one is NaN or infinite, or too large for the dtype.
+    """
+    numbers = np.asarray(values, np.float64)
+    if not (np.abs(numbers) <= np.finfo(np.float32).max).all():
+        raise ValueError(f"numbers must be finite, got {values!r:.100}")
+    return numbers.astype(np.float32)
 
 
 def _reason(error: Exception) -> str:
@@ -348,7 +391,10 @@ def _none(stored: _Stored) -> NDArray[Any]:
 def _runs(counts: Any) -> NDArray[np.uint32]:
     """Return the lengths of the runs of a mask, alternately of zeros and ones."""
     if isinstance(counts, list):
-        return np.asarray(counts, np.uint32)
+        runs = np.asarray(counts)
+        if runs.ndim != 1 or (len(runs) and not (runs.dtype.kind in "iu" and 0 <= runs.min() <= runs.max() <= MOST_PIXELS)):
+            raise ValueError(f"counts must be integers from 0 to {MOST_PIXELS}, not {counts!r:.100}")
+        return runs.astype(np.uint32)
     if not isinstance(counts, str):
         raise TypeError(f"counts must be a list or a string, not {type(counts).__name__}")
     return decoded_runs(counts.encode())
@@ -375,7 +421,7 @@ def decoded_runs(text: bytes) -> NDArray[np.uint32]:
             value -= 1 << shift
         lengths.append(value + (lengths[-2] if len(lengths) > 2 else 0))
         value = shift = 0
-    if shift or min(lengths, default=0) < 0:
+    if shift or min(lengths, default=0) < 0 or max(lengths, default=0) > MOST_PIXELS:
         raise ValueError(f"the compressed mask {text[:20]!r} is damaged")
     return np.asarray(lengths, np.uint32)
 
@@ -429,6 +475,15 @@ def load_annotations(folder: str, files: StoredFiles, options: CocoOptions) -> C
                 path,
             )
     runs = _decoded_runs(joined(folder, _RUNS_FILE), files) if options.pixels else {}
+    for counts, table in _TABLES.items():
+        if counts in arrays:
+            begins, ends = arrays[counts.replace("counts", "offsets")], len(arrays[table])
+            if not ((begins >= 0) & (arrays[counts] >= 0) & (begins + arrays[counts].astype(np.int64) <= ends)).all():
+                raise BrokenFileError(
+                    f"{shown(folder)}: {options.stored[counts].file} names rows that {options.stored[table].file} lacks: "
+                    "save the annotations again",
+                    joined(folder, options.stored[counts].file),
+                )
     return CocoTables(names=FileNames(names), **arrays, **runs)
 
 
@@ -449,11 +504,12 @@ def _decoded_runs(path: str, files: StoredFiles) -> dict[str, NDArray[Any]]:
             position += 24 + 4 * count
             sizes.append((height, width))
             ends.append(ends[-1] + count)
-    except ValueError:  # numbers are missing
+        run_sizes = np.asarray(sizes, np.int64).reshape(-1, 2)
+    except (ArithmeticError, ValueError):  # numbers are missing, or too large
         raise _truncated(path, len(data)) from None
     return {
         "runs": np.concatenate(runs),
-        "run_sizes": np.asarray(sizes, np.int64).reshape(-1, 2),
+        "run_sizes": run_sizes,
         "run_ends": np.asarray(ends),
     }
 

@@ -11,6 +11,7 @@ from dali_like.common.extras import optional
 from dali_like.common.saved_arguments import NOT_SAVED, SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError
 from dali_like.sources.readers.coco_annotations import (
+    MOST_PIXELS,
     CocoOptions,
     CocoTables,
     decoded_runs,
@@ -133,6 +134,25 @@ class CocoReader(Reader):
         if self._save_to:
             save_annotations(self._tables, self._save_to, self._options)
 
+    def _label_image(self, index: int) -> NDArray[np.int32]:
+        try:
+            return _label_image(self._tables, index)
+        except (ArithmeticError, LookupError, ValueError) as error:  # preprocessed annotations are checked no further
+            path = self._stored or self._json
+            raise BrokenFileError(
+                f"{shown(path)}: the masks of image {shown(self._tables.names[index])} are damaged: {error}", path
+            ) from error
+
+    def why_empty(self) -> str:
+        path = shown(self._stored or self._json)
+        if self._options.images:
+            return f"No files found: {path} has none of the images of images=, which are values of file_name"
+        if self._options.skip_empty:
+            return (
+                f"No files found: no image in {path} has objects that are wanted, and skip_empty leaves out images without"
+            )
+        return f"No files found: {path} has no images"
+
     @property
     def is_remote(self) -> bool:
         return is_url(self._root)
@@ -150,7 +170,7 @@ class CocoReader(Reader):
                 polygons = polygons * np.array([1, 2, 2], np.int32)
             outputs += [polygons, tables.part("vertices", index, "vertex_")]
         if options.pixels:
-            outputs.append(_label_image(tables, index)[..., np.newaxis])
+            outputs.append(self._label_image(index)[..., np.newaxis])
         if options.image_ids:
             outputs.append(tables.image_ids[index : index + 1])
         return tuple(outputs)
@@ -169,6 +189,9 @@ def _refuse_with_preprocessed(**given: Any) -> None:
 
 # Masks
 
+#: How far outside the image a vertex may be, in half perimeters: drawing takes time and memory for each pixel of an edge.
+_FARTHEST = 10
+
 
 def _label_image(tables: CocoTables, image: int) -> NDArray[np.int32]:
     """Return the label of each pixel of an image, from the masks of its objects.
@@ -177,6 +200,8 @@ def _label_image(tables: CocoTables, image: int) -> NDArray[np.int32]:
     labels so far nor the next one change. There the smaller label stays.
     """
     height, width = int(tables.heights[image]), int(tables.widths[image])
+    if min(height, width) < 0 or height * width > MOST_PIXELS:
+        raise ValueError(f"the image is of size {height, width}")
     pixels = np.zeros(height * width, np.int32)
     last_run = 0
     for label, mask in sorted(_masks_by_label(tables, image, height, width).items()):
@@ -197,15 +222,16 @@ def _masks_by_label(tables: CocoTables, image: int, height: int, width: int) -> 
     for number, place in enumerate(tables.part("run_objects", image, "run_"), first):
         runs = tables.runs[tables.run_ends[number] : tables.run_ends[number + 1]]
         if (size := tuple(tables.run_sizes[number].tolist())) != (height, width):
-            name = tables.names[image]
-            raise BrokenFileError(
-                f"{shown(name)}: the mask of object {place} is of size {size}, but the image of size {height, width}", name
-            )
+            raise ValueError(f"the mask of object {place} is of size {size}, but the image of size {height, width}")
+        if runs.sum(dtype=np.int64) != height * width:
+            raise ValueError(f"the runs of object {place} have other numbers of pixels than the image")
         found[int(labels[place])] = _drawn(runs)
     vertices = tables.part("vertices", image, "vertex_")
     polygons: dict[int, list[list[float]]] = {}
     for place, begin, end in tables.part("polygons", image, "polygon_").tolist():
         if end > begin:
+            if not (np.abs(vertices[begin:end]) <= _FARTHEST * (height + width)).all():
+                raise ValueError(f"object {place} has a vertex far outside the image of size {height, width}")
             # pycocotools takes four coordinates for a box.
             points = [*vertices[begin:end], *[vertices[end - 1]] * max(0, 3 - (end - begin))]
             polygons.setdefault(int(labels[place]), []).append(np.concatenate(points).tolist())

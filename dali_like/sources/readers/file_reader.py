@@ -99,6 +99,30 @@ class FileReader(Reader):
         assert self._labels is not None
         return data, self._labels[index : index + 1]
 
+    def why_empty(self) -> str:
+        if self._list is not None:
+            return f"No files found: {shown(self._list)} has no lines"
+        root = shown(self._root)
+        folders = {
+            name: files for name, files in self.files.names_in_folders(self._root).items() if self._accepts_folder(name)
+        }
+        others = [f"{folder}/{name}" for folder, names in folders.items() for name in names]
+        direct = self.files.names(self._root)
+        if direct and not others:
+            return (
+                f"No files found in folders of {root}, but {len(direct)} directly in it, such as {shown(direct[0])}. With "
+                "file_root alone, each class is a folder. For files without such folders, pass files=, or file_list= with "
+                "labels"
+            )
+        if not folders:
+            return f"No files found: {root} has no folder, or none that matches dir_filters. Each class is a folder in it"
+        if not others:
+            return f"No files found: all folders in {root} are empty. Folders in them are not read"
+        return (
+            f"No files found: none of the {len(others)} files in the folders of {root}, such as {shown(others[0])}, matches "
+            "file_filters. Correct these, or leave them out"
+        )
+
     def source_info(self, index: int, output: int) -> str:
         return self._names[index] if output == 0 else ""
 
@@ -165,6 +189,16 @@ def find_files(
     for folder, inside in files.names_in_folders(root).items():
         names += [f"{folder}/{name}" for name in filter(accepts, inside)]
     return root, names
+
+
+def why_none_found(root: str, list_path: str | None, file_filter: str) -> str:
+    """Return the message for the case that `find_files` has found nothing; `file_filter` is what the files must match."""
+    if list_path is not None:
+        return f"No files found: {shown(list_path)} has no lines"
+    return (
+        f"No files found: neither {shown(root)} nor a folder in it has a file that matches file_filter={file_filter!r}. "
+        "Deeper folders are not read: pass files="
+    )
 
 
 def listed(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:

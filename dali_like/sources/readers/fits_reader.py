@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import zlib
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ from dali_like.common.checks import positive
 from dali_like.common.extras import optional
 from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError
-from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter
+from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter, why_none_found
 from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, joined, shown
 from dali_like.types import DALIDataType, SampleInfo
 
+#: What gzip and astropy raise for damaged files.
+_DAMAGE = (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError, Warning, zlib.error)
 _GZIP = b"\x1f\x8b"
 _DTYPES = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "FLOAT64")
 
@@ -66,6 +69,7 @@ class FitsReader(Reader):
         self._root = file_root or ""
         self._given = listed(files)
         self._list = file_list
+        self._filter = file_filter
         self._accepts = name_filter("file_filter", file_filter, case_sensitive=True)
         self._names = FileNames(())
         self._numbers = hdu_indices
@@ -80,6 +84,9 @@ class FitsReader(Reader):
     def __len__(self) -> int:
         return len(self._names)
 
+    def why_empty(self) -> str:
+        return why_none_found(self._root, self._list, self._filter)
+
     async def read(self, index: int, info: SampleInfo) -> Any:
         path = joined(self._root, self._names[index])
         data = await self.files.read(path)
@@ -88,7 +95,7 @@ class FitsReader(Reader):
             content = self._decompressed(data) if data[:2].tobytes() == _GZIP else data.data
             with fits.open(io.BytesIO(content), memmap=False) as hdus:
                 images = tuple(self._image(hdus, number, output, info) for output, number in enumerate(self._numbers))
-        except (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError, Warning, fits.VerifyError) as error:
+        except (*_DAMAGE, fits.VerifyError) as error:
             raise BrokenFileError(
                 f"{shown(path)} of {len(data)} bytes, HDU {' or '.join(map(str, self._numbers))}: {error}", path, len(data)
             ) from error

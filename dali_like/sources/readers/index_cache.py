@@ -16,23 +16,32 @@ import os
 import secrets
 import zlib
 from collections.abc import Callable
+from typing import TypeVar
 
 from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
 
 logger = logging.getLogger("dali_like")
 
+Index = TypeVar("Index")
+
 #: Version of the format.
 _VERSION = 1
 
 
-def cached_index(files: StoredFiles, path: str, kind: str, build: Callable[[], bytes]) -> bytes:
+def cached_index(
+    files: StoredFiles, path: str, kind: str, build: Callable[[], bytes], parse: Callable[[bytes], Index]
+) -> Index:
     """Return the index of a file: the stored one, or else a new one, which is stored.
+
+    Anyone who can write beside the file can replace the index. So it contains no code, and one that `parse` refuses is built
+    again.
 
     Args:
         files: to read the file with.
         path: path or URL of the file.
         kind: of index, a word.
-        build: returns the index. It must not contain code: anyone who can write beside the file can replace it.
+        build: returns the index.
+        parse: returns the contents of an index. Raises an arithmetic, lookup, type or value error for other bytes.
 
     Raises:
         MissingFileError, FileReadError: the file does not exist, or cannot be read.
@@ -41,9 +50,12 @@ def cached_index(files: StoredFiles, path: str, kind: str, build: Callable[[], b
     key = f"dali_like index {_VERSION} {kind} {files.version(path)}"
     places = _places(path)
     for place in places:
-        index = _stored(place, key)
-        if index is not None:
-            return index
+        stored = _stored(place, key)
+        if stored is not None:
+            try:
+                return parse(stored)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                logger.warning("the index %s of %s is damaged: %s", shown(place), shown(path), str(error))
     logger.info("building the index of %s", shown(path))
     index = build()
     for place in places if files.stores_indexes else ():
@@ -53,7 +65,7 @@ def cached_index(files: StoredFiles, path: str, kind: str, build: Callable[[], b
             logger.info("cannot store the index of %s in %s: %s", shown(path), shown(place), error)
         else:
             break
-    return index
+    return parse(index)
 
 
 def _places(path: str) -> list[str]:

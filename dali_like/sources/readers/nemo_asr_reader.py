@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.json_text import json_value
 from dali_like.common.notices import warn
 from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError, DecodeError
@@ -152,7 +152,7 @@ _OTHER_OUTPUTS = ((np.dtype(np.float32), 0), (np.dtype(np.uint8), 1), (np.dtype(
 
 def _parsed(line: str) -> dict[str, Any]:
     try:
-        entry = json.loads(line)
+        entry = json_value(line)
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}

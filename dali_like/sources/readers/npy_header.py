@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib import format as npy
 
+from dali_like.engine.memory.protocol import MAX_NDIM
 from dali_like.types import to_dali_type
 
 #: Upper bound for the header of a .npy file.
@@ -54,4 +55,6 @@ def parse_npy_header(start: bytes) -> NpyHeader:
     except (SyntaxError, TypeError, tokenize.TokenError) as error:  # NumPy lets these through
         raise ValueError(f"the header cannot be parsed: {error}") from None
     to_dali_type(dtype)
+    if len(shape) > MAX_NDIM or any(extent < 0 for extent in shape):
+        raise ValueError(f"its shape {shape!r:.100} should have at most {MAX_NDIM} extents from 0 on")
     return NpyHeader(file.tell(), dtype, shape, fortran_order)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, BrokenFileError
-from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter
+from dali_like.sources.readers.file_reader import check_sources, find_files, listed, name_filter, why_none_found
 from dali_like.sources.readers.npy_header import NPY_HEADER_BYTES, NpyHeader, parse_npy_header
 from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, is_url, joined, shown
@@ -58,6 +58,7 @@ class NumpyReader(Reader):
         self._root = file_root or ""
         self._given = listed(files)
         self._list = file_list
+        self._filter = file_filter
         self._accepts = name_filter("file_filter", file_filter, case_sensitive=True)
         self._names = FileNames(())
         self._maps = not dont_use_mmap
@@ -70,6 +71,9 @@ class NumpyReader(Reader):
     def __len__(self) -> int:
         return len(self._names)
 
+    def why_empty(self) -> str:
+        return why_none_found(self._root, self._list, self._filter)
+
     async def read(self, index: int, info: SampleInfo) -> NDArray[Any]:
         path = joined(self._root, self._names[index])
         if is_url(path):  # a second request would take longer than reading the whole file
@@ -80,9 +84,9 @@ class NumpyReader(Reader):
             elements = data[header.offset : header.offset + header.nbytes]
             return _filled(header, elements.view(header.dtype), info)
         header = await self._header_of(index, path)
+        if (size := self.files.size(path)) < header.offset + header.nbytes:  # before memory for the array is allocated
+            raise _truncated(path, header, size)
         if self.has_operator_behind and self._maps and header.nbytes:
-            if (size := self.files.size(path)) < header.offset + header.nbytes:
-                raise _truncated(path, header, size)
             order: Any = "F" if header.fortran_order else "C"
             return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
         return await self._elements(path, header, info)

@@ -111,6 +111,10 @@ class Reader(ABC):
             FileReadError: a file is missing or broken.
         """
 
+    def why_empty(self) -> str:
+        """Return the message for the case that `prepare` has found no samples: what it has found, and what to do."""
+        return "No files found. Check the paths and filters"
+
     def source_info(self, index: int, output: int) -> str:
         """Return the origin of a sample, usually the name of its file, for ``fn.get_property``. Called in the workers.
 

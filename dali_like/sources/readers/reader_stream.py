@@ -69,7 +69,7 @@ class ReaderStream:
             self.reader.prepare()
             size = len(self.reader)
             if not size:
-                raise ArgumentError(f"fn.{type(self.reader).path}: No files found. Check the paths and filters")
+                raise ArgumentError(f"fn.{type(self.reader).path}: {self.reader.why_empty()}")
             self.options.check_size(size)
             self._size = size
         return self._size

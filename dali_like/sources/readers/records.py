@@ -91,8 +91,14 @@ class RecordReader(Reader):
             with self.files.open(path) as file:
                 return np.array(self._scan(path, file), "<i8").tobytes()
 
-        index = cached_index(self.files, path, self.path.rpartition(".")[2], build)
-        return np.frombuffer(index, "<i8").astype(np.int64).reshape(-1, 2)
+        def parse(index: bytes) -> NDArray[np.int64]:
+            spans = np.frombuffer(index, "<i8").astype(np.int64).reshape(-1, 2)
+            if len(spans) and not (spans[0, 0] >= 0 and (np.diff(spans.ravel()) >= 0).all() and spans[-1, 1] <= size):
+                raise ValueError(f"its records are not in the {size} bytes of the file")
+            return spans
+
+        size = self.files.size(path)
+        return cached_index(self.files, path, self.path.rpartition(".")[2], build, parse)
 
 
 def numbers_of_index(lines: list[str], path: str, names: str) -> NDArray[np.int64]:

@@ -64,6 +64,10 @@ class SequenceReader(Reader):
     def __len__(self) -> int:
         return len(self._firsts)
 
+    def why_empty(self) -> str:
+        frames = (self._length - 1) * self._stride + 1
+        return f"No files found: no folder in {shown(self._root)} has {frames} files, as many as a sequence of frames needs"
+
     async def read(self, index: int, info: SampleInfo) -> NDArray[np.uint8]:
         first = int(self._firsts[index])
         frames: Any = None

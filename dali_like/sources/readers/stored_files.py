@@ -359,6 +359,8 @@ def _errors_of(path: str) -> Iterator[None]:
     except DaliLikeError:
         raise
     except Exception as error:
+        if isinstance(error, ValueError) and "\0" in path:
+            raise FileReadError(f"{shown(path)!r} cannot be read: names of files have no NUL characters", path) from error
         if not is_url(path):
             raise
         # Each store has exceptions of its own.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from dali_like.common.json_text import json_value
 from dali_like.common.notices import warn
 from dali_like.errors import BrokenFileError
 from dali_like.sources.readers.stored_files import shown
@@ -139,9 +141,29 @@ def to_bytes(samples: Iterable[list[Component]]) -> bytes:
     return json.dumps(list(samples), separators=(",", ":")).encode()
 
 
-def from_bytes(stored: bytes) -> list[list[Component]]:
-    """Return the samples that `to_bytes` has stored."""
-    return [[Component(*component) for component in sample] for sample in json.loads(stored)]
+def from_bytes(stored: bytes, size: int) -> list[list[Component]]:
+    """Return the samples that `to_bytes` has stored.
+
+    Args:
+        stored: the bytes.
+        size: of the archive.
+
+    Raises:
+        TypeError, ValueError: these are other bytes, or of another archive.
+    """
+    samples = [[Component(*component) for component in sample] for sample in json_value(stored)]
+    for each in itertools.chain.from_iterable(samples):
+        if (
+            type(each.offset) is not int
+            or type(each.size) is not int
+            or not 0 <= each.offset <= each.offset + each.size <= size
+        ):
+            raise ValueError(
+                f"a component of {each.size} bytes at byte {each.offset} is not in the {size} bytes of the archive"
+            )
+        if not isinstance(each.ext, str) or not isinstance(each.name, str):
+            raise TypeError("names must be texts")
+    return samples
 
 
 def parse_index(path: str, lines: list[str]) -> list[list[Component]]:

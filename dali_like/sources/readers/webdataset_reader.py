@@ -83,6 +83,7 @@ class WebdatasetReader(Reader):
             for each in alternatives.split(";"):
                 self._outputs_of.setdefault(self._folded(each), []).append(output)
         self._dtypes = _checked_dtypes(dtypes, len(outputs))
+        self._first: list[Component] | None = None  # sample of any archive
         self._archives = np.empty(0, np.int32)
         self._begins = self._ends = np.empty((0, len(outputs)), np.int64)
         self._files_of = FileNames(())  # the names of all outputs of all samples
@@ -99,7 +100,10 @@ class WebdatasetReader(Reader):
         archives: list[int] = []
         components: list[list[Component]] = []
         for number, path in enumerate(self._names):
-            found = [each for sample in self._samples(number, path) if (each := self._outputs(path, sample)) is not None]
+            samples = self._samples(number, path)
+            if samples and self._first is None:
+                self._first = samples[0]
+            found = [each for sample in samples if (each := self._outputs(path, sample)) is not None]
             components += found
             archives += [number] * len(found)
         self._archives = np.array(archives, np.int32)
@@ -110,6 +114,16 @@ class WebdatasetReader(Reader):
 
     def __len__(self) -> int:
         return len(self._archives)
+
+    def why_empty(self) -> str:
+        archives = f"the archive {shown(self._names[0])}" if len(self._names) == 1 else f"the {len(self._names)} archives"
+        if self._first is None:
+            return f"No files found in {archives}: folders, links, and names that begin with a dot do not count. Check paths"
+        found = ", ".join(shown(component.ext) for component in self._first)
+        return (
+            f"no sample in {archives} has a component for each output of ext: {', '.join(self._outputs_of)}. The first "
+            f"sample has {found}. missing_component_behavior='skip' leaves out samples that lack a component. Correct ext"
+        )
 
     def source_info(self, index: int, output: int) -> str:
         """Return the archive, the position of the component in it, and its name, as in DALI."""
@@ -132,10 +146,16 @@ class WebdatasetReader(Reader):
         """Read an output, straight into the batch."""
         begin, end = span
         dtype = self._dtypes[output]
-        array = info.empty((end - begin) // dtype.itemsize, dtype, output)
-        if end > begin:
-            await self.files.read(path, begin, end, lambda _: array.view(np.uint8))
-        return array
+        array: NDArray[Any] | None = None
+
+        def empty(size: int) -> NDArray[np.uint8]:
+            nonlocal array
+            array = info.empty(size // dtype.itemsize, dtype, output)
+            return array.view(np.uint8)
+
+        if end > begin:  # the file has so many bytes, or else an error comes before memory is allocated
+            await self.files.read(path, begin, end, empty)
+        return info.empty(0, dtype, output) if array is None else array
 
     async def _read_at_once(self, path: str, begins: list[int], ends: list[int]) -> list[NDArray[Any]]:
         """Read all outputs of a sample by one request. They lie close together."""
@@ -156,7 +176,8 @@ class WebdatasetReader(Reader):
             with self.files.open(path) as file:
                 return to_bytes(scan_archive(path, file))
 
-        return from_bytes(cached_index(self.files, path, "webdataset-names", build))
+        size = self.files.size(path)
+        return cached_index(self.files, path, "webdataset-names", build, lambda stored: from_bytes(stored, size))
 
     def _outputs(self, path: str, sample: list[Component]) -> list[Component] | None:
         """Return the component of each output; None if the sample is to be left out."""

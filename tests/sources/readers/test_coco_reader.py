@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,27 @@ def test_urls(tmp_path: Path) -> None:
         (with_annotation(segmentation={"size": [3, 3], "counts": "0P"}), "compressed mask b'0P' is damaged"),
         (with_annotation(segmentation={"size": [3, 3]}), "'counts' is missing"),
         ({**DATASET, "images": [{"id": 1 << 40, "file_name": "a.jpg"}]}, "image ids do not fit into 32 bits"),
+        ("[" * 100_000, "is not a JSON file: it is nested too deeply"),
+        ({**DATASET, "images": 5}, '"images" must be a list, not 5'),
+        ({**DATASET, "images": [[]]}, 'entry 0 of "images": it must be an object'),
+        ({**DATASET, "images": [{"id": 1, "file_name": "\ud800"}]}, 'entry 0 of "images": .* surrogates not allowed'),
+        (
+            {**DATASET, "images": [{"id": math.inf, "file_name": "a.jpg"}]},
+            'entry 0 of "images": cannot convert float infinity',
+        ),
+        (with_annotation(bbox=[1, 2, math.nan, 4]), 'entry 0 of "annotations": numbers must be finite'),
+        (with_annotation(bbox=[1, 2, 1e39, 4]), 'entry 0 of "annotations": numbers must be finite'),
+        (
+            with_annotation(segmentation=[[0, math.inf, 1, 1, 0, 1]]),
+            "the segmentation of annotation 0: numbers must be finite",
+        ),
+        (with_annotation(segmentation=[[0, 0, 1e9, 1, 0, 1]]), "image b.jpg are damaged: object 0 has a vertex far outside"),
+        (with_annotation(segmentation={"size": [6, 8], "counts": [-5, 53]}), "annotation 0: counts must be integers from 0"),
+        (
+            with_annotation(segmentation={"size": [10**6, 10**6], "counts": [10**12]}),
+            "annotation 0: counts must be integers",
+        ),
+        (with_annotation(segmentation={"size": [6, 8], "counts": [[48]]}), "annotation 0: counts must be integers"),
     ],
 )
 def test_broken_annotations(dataset: Any, message: str, tmp_path: Path) -> None:
@@ -94,11 +116,36 @@ def test_broken_annotations(dataset: Any, message: str, tmp_path: Path) -> None:
     assert caught.value.file == options["annotations_file"]
 
 
+@pytest.mark.parametrize("options", [{"ratio": True}, {"pixelwise_masks": True}], ids=str)
+@pytest.mark.parametrize(
+    "size", [{}, {"width": 8}, {"width": 8, "height": 0}, {"width": 1 << 20, "height": 1 << 20}], ids=str
+)
+def test_images_without_a_size_are_refused_if_outputs_depend_on_it(
+    options: dict[str, Any], size: dict[str, int], tmp_path: Path
+) -> None:
+    images = [{"id": 2, "file_name": "b.jpg", **size}]
+    given = write_coco(tmp_path, {**with_annotation(), "images": images})
+    with pytest.raises(
+        BrokenFileError, match=r"annotation 0: its image b.jpg with the id 2 has the width .* leave out ratio"
+    ):
+        read(**given, **options)
+    assert len(read(1, **given)[0]) == 3
+
+
+def test_an_empty_dataset_says_why(tmp_path: Path) -> None:
+    given = write_coco(tmp_path)
+    with pytest.raises(ArgumentError, match=r"annotations.json has none of the images of images="):
+        read(**given, images=["x.jpg"])
+    with pytest.raises(ArgumentError, match=r"no image in .*annotations.json has objects that are wanted, and skip_empty"):
+        read(**given, skip_empty=True, size_threshold=1000.0)
+    with pytest.raises(ArgumentError, match=r"No files found: .*annotations.json has no images"):
+        read(**write_coco(tmp_path, "{}"))
+
+
 def test_masks_of_another_size(tmp_path: Path) -> None:
     dataset = with_annotation(segmentation={"size": [3, 3], "counts": [2, 7]})
-    with pytest.raises(
-        BrokenFileError, match=r"b\.jpg: the mask of object 0 is of size \(3, 3\), but the image of size \(6, 8"
-    ):
+    message = r"json: the masks of image b\.jpg are damaged: the mask of object 0 is of size \(3, 3\), but the image"
+    with pytest.raises(BrokenFileError, match=message):
         read(**write_coco(tmp_path, dataset), pixelwise_masks=True)
 
 

@@ -158,10 +158,39 @@ def test_inputs_are_refused() -> None:
 
 def test_empty_folders(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(ArgumentError, match=r"fn.readers.file: No files found"):
+    with pytest.raises(
+        ArgumentError, match=r"fn.readers.file: No files found: all folders in .*test_empty_folders0 are empty"
+    ):
         read_all(1, file_root=tmp_path)
+    with pytest.raises(ArgumentError, match=r"No files found: .* has no folder, or none that matches dir_filters"):
+        read_all(1, file_root=tmp_path, dir_filters="b")
     with pytest.raises(MissingFileError, match="nothing does not exist"):
         read_all(1, file_root=tmp_path / "nothing")
+
+
+def test_a_folder_without_classes_is_an_error_that_names_it_and_the_other_arguments(tmp_path: Path) -> None:
+    make_files(tmp_path, "1.jpg", "2.jpg")
+    message = (
+        r"No files found in folders of .*, but 2 directly in it, such as 1.jpg. With file_root .* pass files=, or file_list="
+    )
+    with pytest.raises(ArgumentError, match=message):
+        read_all(1, file_root=tmp_path)
+
+
+def test_names_with_nul_characters_are_refused_by_an_error_of_readers() -> None:
+    with pytest.raises(FileReadError, match=r"'a\\x00.jpg' cannot be read: names of files have no NUL characters"):
+        read_all(1, files=["a\0.jpg"])
+
+
+def test_filters_that_leave_nothing_are_named(tmp_path: Path) -> None:
+    make_files(tmp_path, "a/1.heic", "b/2.heic")
+    with pytest.raises(
+        ArgumentError, match=r"none of the 2 files in the folders of .*, such as a/1.heic, matches file_filters"
+    ):
+        read_all(1, file_root=tmp_path)
+    (tmp_path / "list.txt").write_text("\n")
+    with pytest.raises(ArgumentError, match=r"No files found: .*list.txt has no lines"):
+        read_all(1, file_list=tmp_path / "list.txt")
 
 
 @pytest.mark.parametrize("line", ["top.jpg", "top.jpg one", "top.jpg 3.5", "top.jpg -1", "7", "top.jpg 99999999999"])

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def index_of(path: Path | str, builder: Builder, kind: str = "tar") -> bytes:
-    return cached_index(StoredFiles(), str(path), kind, builder)
+    return cached_index(StoredFiles(), str(path), kind, builder, bytes)
 
 
 def test_it_is_beside_the_file(path: Path, cache: Path) -> None:

@@ -98,7 +98,7 @@ def test_regions_run_in_the_workers_and_differ_from_sample_to_sample(tmp_path: P
         (lambda data: data[:20], r"20 bytes is not a numeric array"),
         (lambda data: data.replace(b"}", b" "), r"the header cannot be parsed"),
         (lambda data: b"x" * 300, r"300 bytes is not a numeric array"),
-        (lambda data: data[:-5], r"ends at byte 219, before byte 224"),
+        (lambda data: data[:-5], r"is truncated: shape \(4, 6\) of float32 ends at byte 224, the file at byte 219"),
     ],
 )
 def test_broken_files(change: Any, message: str, tmp_path: Path) -> None:

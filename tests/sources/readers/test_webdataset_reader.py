@@ -192,8 +192,16 @@ def test_other_files(path: Path) -> None:
     with pytest.raises(BrokenFileError, match="is no tar archive"):
         read(path)
     path.write_bytes(bytes(10240))
-    with pytest.raises(ArgumentError, match="No files found"):
+    with pytest.raises(ArgumentError, match=r"No files found in the archive .*a.tar: folders, links"):
         read(path)
+
+
+def test_extensions_that_no_sample_has_are_named_with_those_that_exist(path: Path) -> None:
+    message = (
+        r"no sample in the archive .*a.tar has a component for each output of ext: jpeg. The first sample has .* Correct ext"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        read(path, ext="jpeg", missing_component_behavior="skip")
 
 
 def test_sparse_files(path: Path) -> None:
