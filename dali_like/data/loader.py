@@ -91,6 +91,9 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             and later changes to it have no effect on that epoch.
         max_held_bytes: limit of the memory for all batches, including batches held by the program. None: half the memory.
         worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. None: do not change them.
+        import_main: whether spawned workers import the program's main module, as PyTorch's do: once, in the process from
+            which they are forked. None: if it has ``if __name__ == "__main__":`` at its top level; objects of other main
+            modules travel by value. See docs/how-to/fork-or-spawn.md.
         shard_id, num_shards: for a `ComposedDataset`: number of this rank, and number of ranks. None: see
             `dali_like.sources.ranks.detect_shard`.
         shard_rest: for a `ComposedDataset` on several ranks: how to treat elements at the end of an epoch that do not fill a
@@ -138,6 +141,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         prefetch_epochs: bool = False,
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
+        import_main: bool | None = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -189,6 +193,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
+            import_main=import_main,
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)

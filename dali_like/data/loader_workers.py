@@ -466,7 +466,7 @@ def _worker_options(options: LoaderOptions, tuner: Tuner | None) -> WorkerOption
         threads=options.worker_threads,
         timeout_s=None,
         restarts=options.worker_restarts,
-        pickle_source=_pickle_source,
+        pickle_source=functools.partial(_pickle_source, options),
         first_workers=None if tuner is None else tuner.settings.num_workers,
         measures=tuner is not None,
     )
@@ -491,9 +491,10 @@ def _capacity(options: LoaderOptions, fetcher: Fetcher) -> int:
     return 1 if fetcher.as_batches else options.batch_size or 1
 
 
-def _pickle_source(parts: dict[str, Any], name: str) -> PickledSource:
+def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> PickledSource:
     """Pickle a fetcher for spawned workers. Error messages name the arguments of the loader."""
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # forked workers need no pickle
+    from dali_like.sources.main_module import find_main  # noqa: PLC0415
 
     fetcher: Fetcher = parts["source"]
     innards = {
@@ -502,7 +503,8 @@ def _pickle_source(parts: dict[str, Any], name: str) -> PickledSource:
         "worker_init_fn": fetcher.worker_init_fn,
         "on_error": fetcher.on_error,
     }
-    return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY)
+    main = find_main(options.import_main) if options.start_method == "spawn" else None
+    return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY, main=main)
 
 
 def _with_torch_text(error: WorkerDiedError) -> WorkerDiedError:

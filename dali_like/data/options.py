@@ -67,6 +67,7 @@ class LoaderOptions(NamedTuple):
     prefetch_epochs: bool
     max_held_bytes: int | None
     worker_threads: int | None
+    import_main: bool | None
     array_backend: ArrayBackend
 
     @classmethod
@@ -140,6 +141,7 @@ class OwnOptions(NamedTuple):
     prefetch_epochs: bool = False
     max_held_bytes: int | None = None
     worker_threads: int | None = 1
+    import_main: bool | None = None
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
@@ -168,6 +170,7 @@ _OWN_CHECKS: dict[str, Check] = {
     "prefetch_epochs": flag,
     "max_held_bytes": or_none(positive),
     "worker_threads": or_none(positive),
+    "import_main": or_none(flag),
 }
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
 RANK_NAMES = ("shard_id", "num_shards", "shard_rest")

@@ -186,7 +186,7 @@ class Arguments:
     enable_checkpointing: bool = field(metadata=_argument(flag))
     py_num_workers: int | str | None = field(metadata=_argument(or_none(_number_of_workers)))
     py_start_method: str = field(metadata=_argument(_start_method))
-    py_import_main: bool = field(metadata=_argument(flag))
+    py_import_main: bool | None = field(metadata=_argument(or_none(flag)))
     py_callback_pickler: Any = field(metadata=_argument(or_none(_callback_pickler)))
     py_worker_options: Any = field(metadata=_argument(or_none(_worker_options)))
     output_dtype: Any = field(metadata=_argument(_each(_dtype), saved=True))

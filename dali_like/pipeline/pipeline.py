@@ -97,9 +97,11 @@ class Pipeline:
             without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
             "forkserver" is the same as "spawn": a forkserver starts the workers in any case.
-        py_import_main: True: spawned workers first import the program's main module, as those of `multiprocessing` do. So
-            they have what it changes in other modules. The code that builds pipelines must then be under
-            ``if __name__ == "__main__":``.
+        py_import_main: whether spawned workers import the program's main module, as those of `multiprocessing` do: once, in
+            the process from which they are forked. So they have what it changes in other modules, its functions and classes
+            travel by name, and the code that builds pipelines must be under ``if __name__ == "__main__":``. None: if the
+            module has such a line at its top level; objects of other main modules travel by value. See
+            docs/how-to/fork-or-spawn.md.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
             None: cloudpickle, by value where workers could not import; see `dali_like.sources.callback_pickler`.
@@ -165,7 +167,7 @@ class Pipeline:
         py_worker_restarts: int | None = 3,
         py_timeout_s: float | None = None,
         max_held_bytes: int | None = None,
-        py_import_main: bool = False,
+        py_import_main: bool | None = None,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"], given["checkpoint"]

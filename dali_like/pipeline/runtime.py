@@ -48,7 +48,7 @@ from dali_like.pipeline.preflight import (
     common_shard,
 )
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
-from dali_like.sources.main_module import find_main, refuse_while_importing
+from dali_like.sources.main_module import find_main
 from dali_like.sources.sharding import ALONE
 
 if TYPE_CHECKING:
@@ -297,7 +297,6 @@ class Runtime:
 
     def _start_pool(self, parallel: list[SourceNode]) -> WorkerPool:
         given = self.arguments
-        refuse_while_importing()
         if self._num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
@@ -513,7 +512,7 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
-    main = find_main() if given.py_import_main else None
+    main = find_main(given.py_import_main) if given.py_start_method == "spawn" else None
     inherits = given.py_start_method != "ray"
     return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
 

@@ -1,14 +1,16 @@
 """Pickling by value of sources, with parts that workers cannot import. It runs in the main process.
 
-Objects that workers can import by name travel as names. Lambdas, local functions and classes, and everything defined in
-``__main__`` or in a notebook's cell travel with their code and the globals that they use. cloudpickle does that for
-functions and classes, and leaves the rest to pickle. `pickling_by_value` keeps file names of code. This module adds:
+Objects that workers can import by name travel as names, those of ``__main__`` if workers import it; see
+`dali_like.sources.main_module`. Lambdas, local functions and classes, and everything else defined in ``__main__`` or in a
+notebook's cell travel with their code and the globals that they use. cloudpickle does that for functions and classes, and
+leaves the rest to pickle. `pickling_by_value` keeps file names of code. This module adds:
 
 - functions under ``functools.cache``, ``lru_cache`` or ``singledispatch``, and ``typing.NewType``: they travel by value;
   caches are empty there;
 - ``functools.cached_property``, which has a lock in Python 3.11, and ``functools.singledispatchmethod``, which has weak
   references from 3.13 on: lock and references are left out;
-- other objects that are pickled as a name in ``__main__``, which workers do not have: they are refused;
+- functions of ``__main__`` that travel by value, where workers import it: they use the variables of the imported module;
+- other objects that are pickled as a name in ``__main__``, where workers do not have it: they are refused;
 - ``numpy.memmap``: its content can be sent out of band, as that of other arrays;
 - open text files: they are refused; cloudpickle would silently send their content;
 - primitives of `multiprocessing`, see `dali_like.engine.backends.inherited`;
@@ -33,9 +35,9 @@ import numpy as np
 
 from dali_like.common.pickling_by_value import ByValuePickler
 from dali_like.engine.backends.inherited import InheritedObjects
+from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN, MainVariables
 from dali_like.errors import PicklingError
-
-_MAIN = "__main__"
+from dali_like.sources.main_module import ImportedMain
 
 _CachedFunction: Any = type(functools.lru_cache(len))
 
@@ -49,12 +51,19 @@ _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 #: Types of objects that travel as the name of a module, or as a name in one.
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
+#: Types of objects that can travel as a name in the main module.
+_OF_MAIN = (type, types.FunctionType, _CachedFunction, typing.NewType)
+
 _marked: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()
 
 
 def mark(function: types.FunctionType) -> None:
     """Let a function travel by value, wherever it was defined."""
     _marked.add(function)
+
+
+def _is_marked(value: Any) -> bool:
+    return isinstance(value, types.FunctionType) and value in _marked
 
 
 def register(kind: type, reduce: Callable[[Any], Any]) -> None:
@@ -72,19 +81,22 @@ def dumps(
     buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
     note_module: Callable[[str], object] | None = None,
     inherited: InheritedObjects | None = None,
+    main: ImportedMain | None = None,
 ) -> bytes:
-    """Return a pickle for ``pickle.loads`` in a process that has not run the program's main module.
+    """Return a pickle for ``pickle.loads`` in a process that has not run the program's main module, or has imported it.
 
     Args:
         value: the object.
         buffer_callback: as for ``pickle.dumps``.
         note_module: called with the name of each module that the pickle refers to.
         inherited: takes the descriptors of primitives of `multiprocessing`; None: the primitives are refused.
+        main: the main module that the process has imported; None: none.
     """
     with io.BytesIO() as file:
         pickler = _Pickler(file, buffer_callback=buffer_callback)
         pickler.note_module = note_module
         pickler.inherited = inherited
+        pickler.main = main
         with inherited or contextlib.nullcontext():
             pickler.dump(value)
         return file.getvalue()
@@ -100,10 +112,12 @@ def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> 
 class _Pickler(ByValuePickler):
     note_module: Callable[[str], object] | None = None
     inherited: InheritedObjects | None = None
+    main: ImportedMain | None = None
+    _main_variables = MainVariables()
 
     def reducer_override(self, value: Any) -> Any:
         reduced = NotImplemented if self.inherited is None else self.inherited.reduce(value)
-        if reduced is NotImplemented:
+        if reduced is NotImplemented and not self._is_of_main(value):
             reduced = self._reduce(value)
         if self.note_module is not None and isinstance(value, _NAMED):
             if isinstance(value, types.ModuleType):
@@ -112,11 +126,15 @@ class _Pickler(ByValuePickler):
                 self.note_module(value.__module__)
         return reduced
 
+    def _is_of_main(self, value: Any) -> bool:
+        """Return whether the object travels as a name in the main module."""
+        return self.main is not None and isinstance(value, _OF_MAIN) and not _is_marked(value) and self.main.has(value)
+
     def _reduce(self, value: Any) -> Any:
         if isinstance(value, types.FunctionType):
             if value.__code__ is _GENERIC_CODE and not _travels_by_name(value):
                 return _reduce_generic(value)
-            if value in _marked:
+            if _is_marked(value):
                 return self._dynamic_function_reduce(value)  # cloudpickle offers this for modules only
         elif isinstance(value, io.IOBase):
             return _reduce_file(value)
@@ -124,14 +142,24 @@ class _Pickler(ByValuePickler):
             if not _travels_by_name(value):
                 return _REDUCERS[type(value)](value)
         elif _is_pickled_by_code_of_main(value) and type(value) not in self.dispatch_table:
-            return _reduce_its_own_way(value)
+            return _reduce_its_own_way(value, self.main)
         return super().reducer_override(value)
+
+    def _dynamic_function_reduce(self, function: types.FunctionType) -> Any:
+        """Reduce a function by value. One of the main module gets the variables of the imported module as its globals."""
+        reduced = super()._dynamic_function_reduce(function)
+        if self.main is None or function.__module__ not in (MAIN, IMPORTED_MAIN):
+            return reduced
+        make, (code, _, *rest), (attributes, parts), *others = reduced
+        others_of_main = {name: part for name, part in parts["__globals__"].items() if name not in self.main.names}
+        state = attributes, {**parts, "__globals__": others_of_main}
+        return make, (code, self._main_variables, *rest), state, *others
 
 
 def _travels_by_name(value: Any) -> bool:
     """Return whether a worker can import the object."""
     name, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    if name is None or path is None or name == _MAIN or name not in sys.modules or _is_module_by_value(name):
+    if name is None or path is None or name in (MAIN, IMPORTED_MAIN) or name not in sys.modules or _is_module_by_value(name):
         return False
     found: Any = sys.modules[name]
     for step in path.split("."):
@@ -217,15 +245,15 @@ def _is_pickled_by_code_of_main(value: Any) -> bool:
     return (
         (kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__)
         and not isinstance(value, type)
-        and getattr(value, "__module__", None) == _MAIN
+        and getattr(value, "__module__", None) in (MAIN, IMPORTED_MAIN)
     )
 
 
-def _reduce_its_own_way(value: Any) -> Any:
+def _reduce_its_own_way(value: Any, main: ImportedMain | None) -> Any:
     reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    if isinstance(reduced, str):
+    if isinstance(reduced, str) and (main is None or reduced.partition(".")[0] not in main.names):
         raise PicklingError(
-            f"it is pickled by its name, {reduced!r} in {_MAIN}, which workers do not have: "
+            f"it is pickled by its name, {reduced!r} in {MAIN}, which workers do not have: "
             "move it into a module that they can import"
         )
     return reduced

@@ -22,7 +22,7 @@ from dali_like.engine.worker.source import PickledSource
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.sources import by_value
 from dali_like.sources.introspection import parts_of
-from dali_like.sources.main_module import AfterMain, MainModule
+from dali_like.sources.main_module import ImportedMain
 
 __all__ = ["pickle_by_value"]
 
@@ -106,7 +106,7 @@ def dumps(
     innards: dict[str, Any] | None = None,
     remedy: str = _REMEDY,
     inherits: bool = True,
-    main: MainModule | None = None,
+    main: ImportedMain | None = None,
 ) -> PickledSource:
     """Pickle the parts of a source together, so that objects shared by two parts stay shared.
 
@@ -119,15 +119,15 @@ def dumps(
         innards: parts to name in messages, if the actual parts are not the user's objects.
         remedy: advice at the end of messages.
         inherits: whether the receivers are processes of this machine, which inherit primitives of `multiprocessing`.
-        main: the main module to import first; None: none.
+        main: the main module that the receivers import; None: none.
 
     Raises:
         PicklingError: a part cannot be pickled; the message names its innermost part that refuses.
     """
-    dump = functools.partial(_dump, inherits=inherits)
+    dump = functools.partial(_dump, inherits=inherits, main=main)
     try:
         packed = tuple(parts.values()) if pickler is None else _pack(pickler, *parts.values())
-        return dump(packed if main is None else AfterMain(main, packed))
+        return dump(packed)
     except Exception as error:
         path, culprit = _find_culprit(innards or parts, pickler, dump)
         raise PicklingError(
@@ -136,13 +136,13 @@ def dumps(
         ) from error
 
 
-def _dump(value: Any, *, inherits: bool) -> PickledSource:
+def _dump(value: Any, *, inherits: bool, main: ImportedMain | None) -> PickledSource:
     buffers: list[pickle.PickleBuffer] = []
     modules: dict[str, None] = {}
     inherited = InheritedObjects() if inherits else None
-    data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault, inherited)
+    data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault, inherited, main)
     descriptors = tuple(inherited.descriptors.values()) if inherited is not None else ()
-    return PickledSource(data, tuple(buffers), tuple(modules), descriptors)
+    return PickledSource(data, tuple(buffers), tuple(modules), descriptors, None if main is None else main.module)
 
 
 def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:

@@ -27,6 +27,7 @@ FOR_WORKING = (
         "engine.backends",
         "engine.backends.forkserver",
         "engine.backends.inherited",
+        "engine.backends.main_import",
         "engine.backends.source_bundle",
     ),
 )

@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Sequence
 
+from dali_like.engine.backends.main_import import refuse_while_importing
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import check_platform
@@ -52,8 +53,10 @@ def make_pool(
         PicklingError: a source cannot be pickled.
         OutOfMemoryError: there is no address space for the slots.
         UnsupportedSystemError: the system refuses a call that the workers need.
+        PipelineStateError: this process imports the main module for workers.
         MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
     """
+    refuse_while_importing()
     make = functools.partial(WorkerPool, sources, capacity, space, options, start_message=start_message, tuner=tuner)
     if options.start_method == "ray":
         return _make_ray_pool(make, options)

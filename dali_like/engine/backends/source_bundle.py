@@ -17,15 +17,17 @@ ended. The file is sealed, so that no process can change it.
 from __future__ import annotations
 
 import errno
+import functools
 import importlib
 import mmap
 import os
 import pickle
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from dali_like.engine.backends.inherited import inheriting
+from dali_like.engine.backends.main_import import MainModule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.protocol import PAGE_BYTES, WORD_BYTES, align
@@ -95,22 +97,27 @@ class SourceBundle:
         self._inherited = inherited
 
     def import_modules(self) -> None:
-        """Import the modules of the sources in the forkserver, so that workers need not.
+        """Import the modules of the sources in the forkserver, so that workers need not. The main module is the first.
 
         A failed import is silent here: workers import the module again, and the user sees their errors. Workers do not have
         threads that a module starts at its import. Of NumPy, SciPy, PyTorch, OpenCV and scikit-learn, only OpenBLAS starts
         threads then; it ends them before a fork, and starts new ones on demand.
         """
-        for name in _read_index(self._descriptor.fileno()).modules:
+        index = _read_index(self._descriptor.fileno())
+        if index.main is not None:
+            _try(index.main.load)
+        for name in index.modules:
             if name not in sys.modules:
-                _try_import(name)
+                _try(functools.partial(importlib.import_module, name))
 
     def unpack(self) -> list[Source]:
         """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
         view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_COPY))
-        packed = _read_index(self._descriptor.fileno()).sources
+        index = _read_index(self._descriptor.fileno())
+        if index.main is not None:
+            index.main.load()
         with inheriting(self._inherited):
-            sources = [source.unpack(view) for source in packed]
+            sources = [source.unpack(view) for source in index.sources]
         self.close()
         return sources
 
@@ -141,6 +148,7 @@ class _PackedSource(NamedTuple):
 
 class _Index(NamedTuple):
     modules: tuple[str, ...]
+    main: MainModule | None
     sources: tuple[_PackedSource, ...]
 
 
@@ -177,7 +185,8 @@ def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSou
         for source, parts, extents in zip(sources, pickled, buffers, strict=True)
     ]
     modules = dict.fromkeys(name for source in pickled for name in source.modules)
-    index = append(pickle.dumps(_Index(tuple(modules), tuple(packed)), pickle.HIGHEST_PROTOCOL))
+    main = next((source.main for source in pickled if source.main is not None), None)
+    index = append(pickle.dumps(_Index(tuple(modules), main, tuple(packed)), pickle.HIGHEST_PROTOCOL))
     append(index.start.to_bytes(WORD_BYTES, "little"))
 
 
@@ -199,9 +208,9 @@ def _elsewhere(info: Any) -> NoReturn:
     raise NotImplementedError
 
 
-def _try_import(name: str) -> None:
+def _try(load: Callable[[], object]) -> None:
     try:
         with held_output():
-            importlib.import_module(name)
+            load()
     except (Exception, SystemExit):  # modules run user code
         pass

@@ -1,7 +1,8 @@
 """Recognize names that are missing in a spawned worker, but present in the main process.
 
-Spawned workers do not import the main module of the program. What that module adds to other modules and classes is missing
-there. Runs in the main process, for exceptions of workers.
+Spawned workers import the main module of the program only if it has a top-level ``if __name__ == "__main__"``, and then
+without the code under it. Variables of the rest, and what it adds to other modules and classes, are missing there. Runs in
+the main process, for exceptions of workers.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from dali_like.common.foreign_errors import is_a, text_of
 
 _OF_MODULE = r"module '([\w.]+)' has no attribute '(\w+)'"
 _OF_PICKLE = r"Can't get attribute '(\w+)' on <module '([\w.]+)'"
+_OF_MAIN = r"name '(\w+)' is not defined"
 _OF_CLASS = r"(?:type object )?'(\w+)'(?: object)? has no attribute '(\w+)'"
 
 
 def patched_name(error: BaseException) -> str | None:
-    """Return the name that an AttributeError of a worker misses, if this process has it; otherwise None."""
+    """Return the name that an AttributeError or NameError of a worker misses, if this process has it; otherwise None."""
+    text = text_of(error)
+    if is_a(error, NameError) and (match := re.fullmatch(_OF_MAIN, text)):
+        return f"__main__.{match[1]}" if _has(sys.modules["__main__"], match[1]) else None
     if not is_a(error, AttributeError):
         return None
-    text = text_of(error)
     if match := re.match(_OF_MODULE, text):
         module, name = match.groups()
     elif match := re.match(_OF_PICKLE, text):
@@ -49,12 +53,12 @@ def _has(owner: Any, name: str) -> bool:
 
 
 def advice(error: BaseException) -> str | None:
-    """Return advice for an AttributeError of a spawned worker; None if this process has no such name either."""
+    """Return advice for such an error of a spawned worker; None if this process has no such name either."""
     name = patched_name(error)
     if name is None:
         return None
     return (
-        f"The program has {name}, and spawned workers do not: they do not import the main module, which may have added it. "
-        "Add it in a module that the source imports, or in worker_setup; pass py_import_main=True; or use "
-        "py_start_method='fork'"
+        f"The program has {name}, and spawned workers do not. They import the main module only if it has a top-level "
+        '`if __name__ == "__main__":`, without the code under it. Define the name above such a line, in a module that the '
+        "source imports, or in worker_setup (worker_init_fn of a DataLoader); or start workers by fork"
     )

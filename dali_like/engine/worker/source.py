@@ -183,12 +183,14 @@ class PickledSource(NamedTuple):
         buffers: the memory of arrays that `data` refers to. It belongs to the arrays, and changes with them.
         modules: the names of the modules that `data` refers to.
         descriptors: descriptors that workers inherit; see `dali_like.engine.backends.inherited`.
+        main: the `dali_like.engine.backends.main_import.MainModule` to import first; None: none.
     """
 
     data: bytes
     buffers: tuple[pickle.PickleBuffer, ...] = ()
     modules: tuple[str, ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
+    main: Any = None
 
 
 #: Pickles the parts of a source, by their names in messages, given also the name of the source. See

@@ -37,7 +37,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last nine arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
+    `dali_like.data.DataLoader` for the last ten arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
     the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
     them.
 
@@ -47,7 +47,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last nine arguments is wrong.
+        ArgumentError, ArgumentTypeError: one of the last ten arguments is wrong.
         Exception: PyTorch's error about the others.
     """
 
@@ -82,6 +82,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         prefetch_epochs: bool = False,
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
+        import_main: bool | None = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -97,6 +98,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             prefetch_epochs=prefetch_epochs,
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
+            import_main=import_main,
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
