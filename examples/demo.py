@@ -6,6 +6,8 @@
 Workload: 1,280 JPEG files of 96 to 400 pixels a side, in two shards, three epochs each; then 1,797 handwritten digits, PNG
 files of 8x8 pixels, until a softmax regression in NumPy classifies more than 90 % of the held-out digits correctly.
 
+Files that cannot be decoded are skipped, and listed at the end.
+
 Requires the extra ``images`` and the packages scikit-image, scikit-learn and tqdm. Writes to ``build/demo``, including the
 first batch with its labels, ``contact_sheet.png``. Exit status: 0; 1 if samples are missing or the training fails; 2 if the
 folder cannot be used.
@@ -82,12 +84,23 @@ class ImageFiles:
         encoded = np.fromfile(self.data.files[index], np.uint8)
         return encoded, self.data.labels[index : index + 1], np.array([index], np.int32)
 
+    def replacement(self, info: types.SampleInfo, error: Exception) -> Batch:
+        """Return a gray image for a file that cannot be read or decoded, with the index -1 - index."""
+        index = self.order[info.idx_in_epoch]
+        _, encoded = cv2.imencode(".png", np.full((THUMBNAIL_PX, THUMBNAIL_PX), 128, np.uint8))
+        return encoded.ravel(), self.data.labels[index : index + 1], np.array([-1 - index], np.int32)
+
 
 @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=None, py_num_workers=2, py_start_method="spawn")
 def image_pipeline(source: ImageFiles, image_type: types.DALIImageType = types.RGB) -> Batch:
     """Define the pipeline: workers call the source, and the files are decoded. A batch is (images, labels, indices)."""
     encoded, labels, indices = fn.external_source(
-        source=source, num_outputs=3, batch=False, parallel=True, dtype=[types.UINT8, types.INT32, types.INT32]
+        source=source,
+        num_outputs=3,
+        batch=False,
+        parallel=True,
+        dtype=[types.UINT8, types.INT32, types.INT32],
+        on_error=source.replacement,
     )
     return fn.decoders.image(encoded, device="cpu", output_type=image_type), labels, indices
 
@@ -155,12 +168,17 @@ def read_photographs(data: LabeledFiles, epochs: int, contact_sheet: Path) -> St
     expected = sum(source.epoch_size for source in sources)
     stopwatch = Stopwatch()
     shards = [read_shard(source, epochs, stopwatch, None if source.shard_id else contact_sheet) for source in sources]
+    broken: set[int] = set()
     for epoch, parts in enumerate(zip(*shards, strict=True)):
-        delivered = [file for part in parts for file in part]
+        delivered = [file if file >= 0 else -1 - file for part in parts for file in part]
+        broken.update(-1 - file for part in parts for file in part if file < 0)
         different = len(set(delivered))
         if not different == len(delivered) == expected:
             raise DemoError(f"epoch {epoch}: {different} files in {len(delivered)} samples; expected {expected} each")
     print(f"each epoch: {expected} of {len(data.files)} files in {NUM_SHARDS} disjoint shards, none of them twice")
+    if broken:
+        print(f"skipped, since they cannot be decoded, {len(broken)} of them:")
+        print("\n".join(f"  {data.files[file]}" for file in sorted(broken)))
     return stopwatch
 
 

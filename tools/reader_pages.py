@@ -47,8 +47,8 @@ Paths with `://` are URLs for [fsspec](https://filesystem-spec.readthedocs.io/):
 `remote_options={"cache_dir": "/cache", "cache_bytes": 200 << 30}`; see [remote data](../remote-data.md).
 
 A missing file raises `MissingFileError`, a damaged one `BrokenFileError`, with the path in `file` and the position in
-`offset`. With `on_error="skip"`, the next sample replaces it. `on_error` is for the reader only: operators behind it then
-run in the main process, and their errors are raised.
+`offset`. With `on_error="skip"`, the next sample replaces it, also if an operator behind the reader fails, such as a
+decoder; see [debug a callback](../how-to/debug-a-callback.md).
 """
 
 

@@ -76,8 +76,9 @@ def external_source(
         bytes_per_sample_hint: without effect.
         on_error: the reaction to an exception of the callable, or to an invalid result. "raise": `run` raises it. "skip":
             the next sample (or batch) that succeeds replaces it; no other row changes. A callable: it is called with the
-            SampleInfo (or BatchInfo) and the exception, and returns the replacement. Replacements are logged to the logger
-            "dali_like", and counted in `Pipeline.statistics`.
+            SampleInfo (or BatchInfo) and the exception, and returns the replacement. Errors of operators that use single
+            samples of this source only are treated alike. Replacements are logged to the logger "dali_like", and counted
+            in `Pipeline.statistics`.
         worker_setup: called without arguments in each worker before its first sample; for a source that is not parallel, in
             the main process. Open database connections here, for example in a method of the callable object. It travels
             together with the source: both refer to the same object in the worker. It may be a coroutine function.

@@ -80,6 +80,7 @@ class Computation:
         in_order: whether an operator must see the batches in order and one at a time.
         is_trivial: whether batches go from the sources to the user unchanged.
         times_ns: nanoseconds of each operator so far, in all threads together.
+        num_replaced: samples that `on_error` of their sources has replaced, because operators failed.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Computation:
         self.in_order = any(map(_is_in_order, placement.stages))
         self.is_trivial = self.threads is None and copier is None
         self.times_ns = self._no_times()
+        self.num_replaced = 0
         self._adding = threading.Lock()
 
     def heed_layouts(self) -> None:
@@ -210,7 +212,10 @@ class Computation:
             return
         memory = [BatchMemory(self._buffers, size, self._previous[output]) for output in stage.outputs]
         if isinstance(stage, ProgramStage):
-            self._run_program(stage.program, inputs, memory, size, batch_id)
+            errors: dict[int, Exception] = {}
+            self._run_program(stage.program, inputs, memory, size, batch_id, None if stage.behind is None else errors)
+            if errors:
+                self._replace_rows(stage, data, memory, size, batch_id, errors)
         else:
             self._run_on_batch(stage, inputs, memory, size, batch_id)
         for (producer, i), batch in zip(stage.outputs, memory, strict=True):
@@ -218,8 +223,15 @@ class Computation:
             data[producer, i] = batch.finish(label_of(producer.operator))
 
     def _run_program(
-        self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
+        self,
+        program: Program,
+        inputs: Sequence[Any],
+        memory: Sequence[BatchMemory],
+        size: int,
+        batch_id: BatchId,
+        errors: dict[int, Exception] | None,
     ) -> None:
+        """Run a program over a batch. Errors of samples are raised, or put into `errors` if that is given."""
         local = threading.local()
         count = _stack_size(inputs, size) if program.stacks else 1
 
@@ -253,7 +265,10 @@ class Computation:
                 )
             except Exception as error:
                 note_origins(error, self._origins, info)
-                raise
+                if errors is None:
+                    raise
+                errors[i] = error
+                return
             for output, result in zip(memory, results, strict=True):
                 if result is not None:
                     output.put(i, result)
@@ -267,6 +282,35 @@ class Computation:
             self._for_each(-(-size // count), make_stack, measured)
         else:
             self._for_each(size, make, measured)
+
+    def _replace_rows(
+        self,
+        stage: ProgramStage,
+        data: dict[Key, _Samples],
+        memory: Sequence[BatchMemory],
+        size: int,
+        batch_id: BatchId,
+        errors: Mapping[int, Exception],
+    ) -> None:
+        """Replace the failed rows of a stage behind a source."""
+        from dali_like.graph.failed_rows import FailedRows  # noqa: PLC0415  # rarely needed
+
+        def compute(row: int, values: Mapping[Key, Any], info: SampleInfo) -> None:
+            results = stage.program.run(
+                [values[given] for given in stage.inputs],
+                info,
+                lambda output, shape, dtype: memory[output].empty(row, shape, dtype),
+            )
+            for output, result in zip(memory, results, strict=True):
+                if result is not None:
+                    output.put(row, result)
+
+        source = stage.behind
+        assert source is not None
+        rows = FailedRows(source, self._placement.fusions.get(source), self._capacity, data, errors, batch_id.info, compute)
+        num_replaced = rows.replace(size)
+        with self._adding:
+            self.num_replaced += num_replaced
 
     def _run_on_batch(
         self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId

@@ -7,6 +7,8 @@ the main process does nothing.
 
 Operators that may run in the workers do so where there are enough workers: see `workers_are_enough`. Results are the
 same either way, because operators are functions of their samples, and random numbers depend only on the sample's index.
+The `on_error` of a source applies to these operators in both places: in workers because they are part of the callback, and
+in threads because they have a program stage of their own.
 There is one exception: if samples are repeated to fill a batch, workers would repeat the random results, too. Random
 operators then stay in threads.
 
@@ -20,7 +22,8 @@ the next sample. Between programs, batch stages run the operators that need a wh
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,6 +43,7 @@ from dali_like.graph.nodes import (
     adapted_operators,
     producer_names,
 )
+from dali_like.graph.opened_files import files_read_by
 from dali_like.graph.operator_interface import Array, Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
@@ -55,6 +59,7 @@ from dali_like.graph.program import (
     make_program,
     make_step,
     memories_of,
+    note_files,
     note_origins,
 )
 from dali_like.sources.external_source import ExternalSource
@@ -62,11 +67,17 @@ from dali_like.types import CallContext, SampleInfo, current_call
 
 
 class ProgramStage(NamedTuple):
-    """A program that threads run sample by sample, with its inputs and outputs."""
+    """A program that threads run sample by sample, with its inputs and outputs.
+
+    Attributes:
+        behind: the source whose `on_error` replaces samples for which the program fails. Its inputs are from this source
+            only. None: errors are raised.
+    """
 
     inputs: tuple[Key, ...]
     program: Program
     outputs: tuple[Key, ...]
+    behind: SourceNode | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -205,13 +216,12 @@ def image_limit_bytes(arguments: Arguments) -> int:
 
 
 def _may_be_fused(external: ExternalSource) -> bool:
-    kind, given = external.kind, external.options
+    kind = external.kind
     return (
         kind is not None
         and external.parallel
         and not (external.batch or external.sharded or kind.in_order)
         and (external.reader is not None or not (kind.is_async or kind.persists))
-        and given["on_error"] == "raise"  # other policies must not apply to the errors of operators
     )
 
 
@@ -293,14 +303,31 @@ def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: Program
     wanted = set(map(key, (*graph.outputs, *graph.sinks)))
     missing = [node for node in (*graph.outputs, *graph.sinks) if key(node) not in there]
     pending = sorted(_with_dependencies(missing, there), key=lambda node: node.number)
+    needed = _sources_needed(context.operators)
     while pending:
         later = _after_batch_operators(pending, context)
         now = [node for node in pending if node not in later]
         pending = [node for node in pending if node in later]
-        if now:
-            yield _program_stage(now, pending, wanted, context)
+        for behind, group in _by_policy(now, needed):
+            rest = [node for node in now if node not in group]
+            now = rest
+            yield _program_stage(group, [*rest, *pending], wanted, context, behind)
         if pending:  # the first does not depend on the others
             yield _batch_stage(pending.pop(0), context)
+
+
+def _by_policy(
+    nodes: Sequence[OperatorNode], needed: Mapping[OperatorNode, set[SourceNode | None]]
+) -> list[tuple[SourceNode | None, list[OperatorNode]]]:
+    """Divide operators that run sample by sample: those behind each source with an `on_error`, and the others, which may
+    depend on them.
+    """
+    groups: dict[SourceNode | None, list[OperatorNode]] = {}
+    for node in nodes:
+        only, *others = needed[node] or {None}
+        raises = others or only is None or only.external.options["on_error"] == "raise"
+        groups.setdefault(None if raises else only, []).append(node)
+    return sorted(groups.items(), key=lambda group: group[0] is None)
 
 
 def _source_outputs(source: SourceNode) -> list[Key]:
@@ -325,6 +352,7 @@ def _program_stage(
     later: Sequence[OperatorNode],
     wanted: set[Key],
     context: ProgramContext,
+    behind: SourceNode | None,
 ) -> ProgramStage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
@@ -335,7 +363,7 @@ def _program_stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs))
+    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind)
 
 
 def _batch_stage(node: OperatorNode, context: ProgramContext) -> BatchStage:
@@ -418,6 +446,10 @@ class _FusedCallback:
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
         return self._program.run_stack(stacks, info, count=count, stride=stride, empty=empty, times_ns=times_ns)
 
+    def follow(self, sample: Any, info: SampleInfo) -> tuple[Any, ...]:
+        """Return the results for a sample that replaces one of the source."""
+        return self.compute(split_outputs(sample, self.source), current_call.get(), info)
+
     def _run(self, samples: Sequence[Any], call: CallContext, info: SampleInfo, recalled: Recalled) -> tuple[Any, ...]:
         empty = call.empty
         place = None if empty is None else lambda export, shape, dtype: empty(info, export, shape, dtype)
@@ -425,9 +457,16 @@ class _FusedCallback:
         try:
             return self._program.run(samples, info, place, recalled.results, times_ns)
         except Exception as error:
-            if (origin := getattr(self.source.callback, "origin", None)) is not None:
-                note_origins(error, [origin], info)
+            self._name_files(error, info)
             raise
+
+    def _name_files(self, error: Exception, info: SampleInfo) -> None:
+        """Add the files that the sample is from to an error of an operator."""
+        callback = self.source.callback
+        if (origin := getattr(callback, "origin", None)) is not None:
+            note_origins(error, [origin], info)
+        elif self.source.concurrency is None:
+            note_files(error, files_read_by(callback, info))
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self.source, self._declared[output]
@@ -454,6 +493,21 @@ class _AsyncFusedCallback(_FusedCallback):
         return self.compute(split_outputs(sample, self.source), call, info, recalled)
 
 
+class _FusedOnError:
+    """A source's `on_error`, followed by the operators behind the source."""
+
+    def __init__(self, on_error: Callable[[SampleInfo, Exception], Any], operators: _FusedCallback) -> None:
+        self._on_error = on_error
+        self._operators = operators
+
+    def __call__(self, info: SampleInfo, error: Exception) -> Any:
+        sample = self._on_error(info, error)
+        return self._operate_later(sample, info) if inspect.isawaitable(sample) else self._operators.follow(sample, info)
+
+    async def _operate_later(self, sample: Any, info: SampleInfo) -> tuple[Any, ...]:
+        return self._operators.follow(await sample, info)
+
+
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
     """Return a source whose samples are the results of the operators behind it, and the schema of its outputs."""
     declared = node.external.declared
@@ -461,7 +515,13 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
     outputs = [declared[i] if producer is node else OutputSchema(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
     kind = _FusedCallback if source.concurrency is None else _AsyncFusedCallback
+    on_error = source.on_error
+    if callable(on_error):
+        on_error = _FusedOnError(
+            on_error, _FusedCallback(bare._replace(name=f"on_error of {source.name}"), declared, fusion.program)
+        )
     fused = source._replace(
+        on_error=on_error,
         callback=kind(bare, declared, fusion.program),
         num_outputs=len(outputs),
         objects=objects if any(objects) else (),

@@ -382,7 +382,12 @@ def make_step(
 
 def note_origins(error: Exception, origins: Iterable[Callable[[SampleInfo], str]], info: SampleInfo) -> None:
     """Add the files that readers have read a sample from to an error of an operator."""
-    if names := [name for origin in origins if (name := origin(info))]:
+    note_files(error, [name for origin in origins if (name := origin(info))])
+
+
+def note_files(error: Exception, names: Sequence[str]) -> None:
+    """Add the files that a sample is from to an error of an operator."""
+    if names:
         add_note(error, f"the sample is from {' and '.join(names)}")
 
 

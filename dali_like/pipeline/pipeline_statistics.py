@@ -78,7 +78,8 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         else CopyStatistics(),
         worker_restarts=pool.num_restarts if pool is not None else 0,
         oom_kills=pool.num_oom_kills if pool is not None else 0,
-        replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
+        replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None)
+        + (0 if executor is None else executor.computation.num_replaced),
         held_bytes=runtime.space.used_bytes,
     )
 

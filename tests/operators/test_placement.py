@@ -67,8 +67,8 @@ class TestTheDecision:
 
     @pytest.mark.parametrize(
         "options",
-        [{"parallel": False}, {"batch": True}, {"on_error": "skip"}],
-        ids=["serial", "batches", "replaced samples"],
+        [{"parallel": False}, {"batch": True}],
+        ids=["serial", "batches"],
     )
     def test_other_sources_leave_it_to_threads(self, options):
         options = {"parallel": True, "batch": False, **options}

@@ -60,7 +60,7 @@ def crops(tmp_path_factory: pytest.TempPathFactory) -> LabeledFiles:
 
 @pytest.fixture(scope="module")
 def user_folder(tmp_path_factory: pytest.TempPathFactory, crops: LabeledFiles) -> Path:
-    """50 images: fewer than two full batches, as .jpg and .JPEG, some of them two folders deep."""
+    """50 images: fewer than two full batches, as .jpg and .JPEG, some of them two folders deep, one of them broken."""
     folder = tmp_path_factory.mktemp("user")
     for directory in ("cats", "dogs/big"):
         (folder / directory).mkdir(parents=True)
@@ -68,6 +68,7 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory, crops: LabeledFiles) -
         shutil.copy(file, folder / "cats" / f"{i}.jpg")
         shutil.copy(file, folder / "dogs" / "big" / f"{i}.JPEG")
     (folder / "notes.txt").write_text("not an image")
+    (folder / "dogs" / "big" / "7.JPEG").write_text("not an image either")
     return folder
 
 
@@ -248,6 +249,7 @@ def test_the_whole_demo_on_a_users_folder(demo: ModuleType, user_folder: Path, t
     assert percent is not None
     assert float(percent[1]) > 90
     assert "50 of 50 files in 2 disjoint shards" in done.stdout
+    assert f"skipped, since they cannot be decoded, 1 of them:\n  {user_folder / 'dogs' / 'big' / '7.JPEG'}\n" in done.stdout
     assert "Traceback" not in done.stderr
     sheet = cv2.imread(str(tmp_path / "contact_sheet.png"))
     assert sheet.shape[1] == demo.SHEET_COLUMNS * demo.THUMBNAIL_PX

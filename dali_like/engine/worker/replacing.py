@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from dali_like.common.foreign_errors import repr_of
+from dali_like.common.foreign_errors import notes_of, repr_of
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
 
 T = TypeVar("T")
@@ -57,7 +57,8 @@ def note_replacement(cell: memoryview | list[int], what: str, by: str, error: Ex
     import logging  # noqa: PLC0415  # rarely needed, and slow to import
 
     cell[1] += 1
-    logging.getLogger("dali_like").warning("%s is replaced by %s: %s", what, by, repr_of(error))
+    notes = "".join(f"; {note}" for note in notes_of(error))
+    logging.getLogger("dali_like").warning("%s is replaced by %s: %s%s", what, by, repr_of(error), notes)
 
 
 def _first_that_succeeds(others: Iterable[tuple[str, Callable[[], T]]], error: Exception) -> tuple[str, T]:

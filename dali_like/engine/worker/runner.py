@@ -371,16 +371,19 @@ class TaskRunner:
                 stop = fill(staged, i)
             except MisfitError as misfit:
                 stop, other = misfit.sample, misfit.outputs
-            except Exception:
+            except Exception as error:
                 stop = self._cell[0]
                 self._operate(task, operators, call, staging, i, stop)  # an error there is that of an earlier sample
                 self._cell[0] = stop
-                raise
+                if _is_last(error, task.source):
+                    raise
+                self._replace_sample(task, stop, error)
+                i = stop + 1
+                continue
             self._operate(task, operators, call, staging, i, stop)
             i = stop
             if other is not None:
-                self._cell[0] = i
-                self._put(task, i, operators.compute(other, call, sample_info(task, i)), task.source)
+                self._operate_alone(task, operators, call, i, other)
                 staging.learn(other, task.view.task_size)
                 i += 1
 
@@ -411,9 +414,19 @@ class TaskRunner:
                     raise
                 return
         for i in range(begin, stop):
-            cell[0] = i
-            outputs = [stack[i - begin, ...] for stack in stacks]
-            self._put(task, i, operators.compute(outputs, call, sample_info(task, i)), source)
+            self._operate_alone(task, operators, call, i, [stack[i - begin, ...] for stack in stacks])
+
+    def _operate_alone(
+        self, task: Task, operators: StackOperators, call: CallContext, i: int, outputs: Sequence[Any]
+    ) -> None:
+        """Compute the operators over one sample, and write the results."""
+        self._cell[0] = i
+        try:
+            self._put(task, i, operators.compute(outputs, call, sample_info(task, i)), task.source)
+        except Exception as error:
+            if _is_last(error, task.source):
+                raise
+            self._replace_sample(task, i, error)
 
     def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
         """Compute all samples in an event loop. Of several exceptions, the one of the lowest index is raised."""
@@ -424,7 +437,7 @@ class TaskRunner:
             self._put(task, i, await callback(sample_info(task, i)), source)
 
         def is_last(error: BaseException) -> bool:
-            return source.on_error == "raise" or is_a(error, StopIteration, RegionFullError, NoMemoryError)
+            return _is_last(error, source)
 
         def progress(i: int) -> None:
             self._cell[0] = i
@@ -494,6 +507,11 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+def _is_last(error: BaseException, source: Source) -> bool:
+    """Whether an exception ends the task: it is none of a sample that is to be replaced."""
+    return source.on_error == "raise" or is_a(error, StopIteration, RegionFullError, NoMemoryError)
 
 
 def _positions(task: Task | StagedTask, begin: int) -> Iterator[int]:
