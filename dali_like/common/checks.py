@@ -21,7 +21,11 @@ __all__ = [
     "one_of",
     "or_none",
     "positive",
+    "queue_depth",
 ]
+
+#: Each batch that is requested ahead takes time and memory in the main process, too.
+_MOST_BATCHES = 1 << 16
 
 Check = Callable[[str, Any], Any]
 
@@ -38,6 +42,14 @@ def positive(name: str, value: Any) -> int:
     if value < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
     return operator.index(value)
+
+
+def queue_depth(name: str, value: Any) -> int:
+    """Accept a number of batches to compute ahead."""
+    depth = positive(name, value)
+    if depth > _MOST_BATCHES:
+        raise ArgumentError(f"{name} must be at most {_MOST_BATCHES}, not {depth}: so many batches would be computed ahead")
+    return depth
 
 
 def not_negative(name: str, value: Any) -> int:

@@ -26,6 +26,7 @@ from typing import Any
 __all__ = ["InterruptSafeLock", "check_interrupts", "deferred_interrupts", "interruptible"]
 
 _SIGINT = int(signal.SIGINT)
+_DEFAULT = int(signal.SIG_DFL)
 
 #: Longest uninterruptible wait; between two waits, Ctrl-C is checked.
 POLL_INTERVAL_S = 0.1
@@ -87,8 +88,8 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
             self._is_nested = True
         elif callable(handler):
             self._handler = _deferral.handler = handler
-        else:  # SIG_IGN or SIG_DFL: Ctrl-C is ignored or ends the process
-            _set_handler(_SIGINT, handler)
+        else:  # SIG_IGN or SIG_DFL: Ctrl-C is ignored or ends the process. None: Python is exiting, and has dropped its own
+            _set_handler(_SIGINT, _DEFAULT if handler is None else handler)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._is_nested:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive
+from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive, queue_depth
 from dali_like.common.stability import warn_deprecated
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.pool.settings import AUTO, FIRST_DEPTH, first_workers
@@ -119,10 +119,10 @@ def _depth(name: str, value: Any) -> int | dict[str, int] | str:
     if isinstance(value, str):
         raise ArgumentTypeError(f'{name} must be a positive integer or "auto", not {value!r}')
     if not isinstance(value, dict):
-        return positive(name, value)
+        return queue_depth(name, value)
     if set(value) != {"cpu_size", "gpu_size"}:
         raise ArgumentError(f'{name} must be a positive integer, or a dict with "cpu_size" and "gpu_size", not {value!r}')
-    return {key: positive(f"{name}[{key!r}]", size) for key, size in value.items()}
+    return {key: queue_depth(f"{name}[{key!r}]", size) for key, size in value.items()}
 
 
 def _layout(name: str, value: Any) -> str:

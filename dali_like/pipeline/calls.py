@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -27,11 +26,18 @@ class ExclusiveCall:
 
     A callback or a signal handler may interrupt such a call and make another one in the same thread. Only `close` is allowed
     there; it takes effect when the interrupted call ends.
+
+    Args:
+        pipe: the pipeline.
+        lock: of the pipeline. The pipeline keeps the lock, and not this object: they would be a cycle, and the collector
+            clears weak references before it calls a ``__del__`` that closes the pipeline.
     """
 
-    def __init__(self, pipe: Closable) -> None:
-        self._pipe = weakref.proxy(pipe)
-        self._lock = InterruptSafeLock()
+    __slots__ = ("_lock", "_pipe")
+
+    def __init__(self, pipe: Closable, lock: InterruptSafeLock) -> None:
+        self._pipe = pipe
+        self._lock = lock
 
     def __enter__(self) -> None:
         self.begin_unless()

@@ -15,7 +15,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from dali_like.common.interrupts import interruptible
+from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.stability import unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown, suggest_arguments
 from dali_like.common.tracebacks import user_frames_first
@@ -173,7 +173,7 @@ class Pipeline:
         del given["self"], given["checkpoint"]
         self._arguments = make_arguments(**given)
         self._definition = Definition()
-        self._call: ExclusiveCall = ExclusiveCall(self)
+        self._call_lock = InterruptSafeLock()
         self._schedule = Schedule()
         self._meter = LoopMeter()
         self._monitor = Monitor(self._meter)
@@ -613,6 +613,11 @@ class Pipeline:
             runtime.stop_waiting()  # ends a run() in another thread
         self._call.close()
 
+    @property
+    def _call(self) -> ExclusiveCall:
+        """The context of a call that uses or changes the parts of this pipeline."""
+        return ExclusiveCall(self, self._call_lock)
+
     def _close(self) -> None:
         if self._final_statistics is not None:
             return
@@ -622,7 +627,8 @@ class Pipeline:
         finally:
             self._monitor.unpublish()
             self._schedule.clear()
-            self._final_statistics = self.statistics()
+            with contextlib.suppress(ImportError):  # the program is exiting, or has changed its root folder
+                self._final_statistics = self.statistics()
             self._runtime = None  # batches that the program holds keep the mapping alive; nothing else does
             self._definition.clear()
 

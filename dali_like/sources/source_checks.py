@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.common.checks import error_policy, flag, positive
+from dali_like.common.checks import error_policy, flag, positive, queue_depth
 from dali_like.common.suggestions import list_unknown
 from dali_like.engine.memory.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -237,7 +237,7 @@ def _check_with_source(options: SourceOptions, label: str, *, batch: bool, paral
         if value is not None:
             if not parallel:
                 raise ArgumentError(f"{name} of an external source needs parallel=True")
-            positive(name, value)
+            (queue_depth if name == "prefetch_queue_depth" else positive)(name, value)
     if parallel and options["no_copy"] is not None and not options["no_copy"]:
         raise ArgumentError(f"{label}: the parallel external source never copies; leave no_copy=False out")
     if options["sharded"] and not parallel:

@@ -267,3 +267,12 @@ def test_dev_shm_makes_no_difference(mount: str, start_method: str, tmp_path: Pa
 
     assert told["values"] == [3, 7, 11, 15, 19]
     assert told["shared mappings"] == ["/memfd:dali_like (deleted)"]
+
+
+def test_workers_have_an_empty_stdin_also_without_dev_null(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "devnull", "/nowhere/null")
+    pipe = make_pipeline(lambda info: np.int64(len(os.read(0, 1))), "fork", workers=1, py_worker_restarts=0)
+
+    assert pipe.run()[0].as_array().tolist() == [0] * 4

@@ -243,6 +243,25 @@ class TestANormalEndIsSilent:
         "batches held": "pipe = numbers(); held = [pipe.run() for _ in range(3)]",
         "batches held after close": "pipe = numbers(); held = [pipe.run() for _ in range(3)]; pipe.close()",
         "an array held in a cycle": "pipe = numbers(); held = [pipe.run()[0].at(1)]; held.append(held)",
+        "closed by __del__": """
+                class Trainer:
+                    def __init__(self):
+                        self.pipe = numbers()
+                        self.pipe.run()
+                    def __del__(self):
+                        self.pipe.close()
+                trainer = Trainer()
+            """,
+        "closed by a generator": """
+                def batches():
+                    pipe = numbers()
+                    try:
+                        yield pipe.run()
+                    finally:
+                        pipe.close()
+                iterator = batches()
+                next(iterator)
+            """,
         "several pipelines": "pipes = [numbers() for _ in range(3)]; [pipe.run() for pipe in pipes]",
         "in a thread": """
                 import threading

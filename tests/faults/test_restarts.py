@@ -8,6 +8,7 @@ import functools
 import os
 import random
 import signal
+import sys
 import termios
 import threading
 import time
@@ -25,7 +26,7 @@ from dali_like.engine.memory.protocol import DONE, TASK
 from dali_like.engine.pool import recovery
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
-from tests.conftest import is_running, wait_until
+from tests.conftest import is_running, time_limit, wait_until
 from tests.faults.processes import children_of, kill_and_wait, reserve_of, wait_until_idle, workers_of
 from tests.faults.streams import (
     CRASHES,
@@ -748,3 +749,35 @@ def _unread(pipe: Any) -> int:
     waiting = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, waiting)
     return waiting[0]
+
+
+class TestStartsThatFail:
+    """Without a limit of restarts, they would go on for ever."""
+
+    def test_of_one_worker_end_with_an_error(self, make_pipeline: MakePipeline, start_method: str) -> None:
+        pipe = make_pipeline(
+            Noise(), start_method, workers=1, py_worker_restarts=None, source_options={"worker_setup": die_of_sigkill}
+        )
+
+        with time_limit(), pytest.raises(WorkerDiedError) as caught:
+            pipe.run()
+
+        assert "10 starts in a row have failed before the first task" in caught.value.__notes__[0]
+
+    def test_of_the_forkserver_end_with_an_error(self, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/bin/true")
+        pipe = make_pipeline(Noise(), "spawn", workers=1, py_worker_restarts=None)
+
+        with time_limit(), pytest.raises(WorkerDiedError, match="the process that starts the workers") as caught:
+            pipe.run()
+
+        assert "10 starts in a row have failed before the first task" in caught.value.__notes__[0]
+
+    def test_do_not_add_up_over_workers_that_start(
+        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
+    ) -> None:
+        source = Disturbed(Noise(), in_first_epochs(range(24)), die_of_sigkill, tmp_path)
+        pipe = make_pipeline(source, "fork", workers=1, py_worker_restarts=None)
+
+        assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
+        assert pipe.statistics().worker_restarts > 10

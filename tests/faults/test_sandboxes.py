@@ -65,7 +65,9 @@ _TOLERATED = {
     "rest": {
         "fcntl(F_ADD_SEALS)": errno.EPERM,
         "fcntl(F_GETPIPE_SZ)": errno.EINVAL,
-        "sched_getaffinity": errno.EPERM,
+        "sched_getaffinity": errno.ENOSYS,
+        "prlimit64": errno.EPERM,
+        "sigaltstack": errno.EPERM,
         "eventfd2": errno.ENOSYS,
     },
 }
@@ -92,6 +94,41 @@ def test_all_at_once_while_workers_are_killed(tmp_path: Path) -> None:
     )
 
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+#: Calls without which no worker process starts, the last one that is looked for first.
+_REQUIRED = (
+    *("lseek", "dup2", "recvmsg", "sendmsg", "wait4", "waitid", "getppid"),
+    *("epoll_ctl", "epoll_create1", "poll", "ioctl", "pipe2"),
+)
+
+
+def test_an_error_names_each_call_that_workers_need(tmp_path: Path) -> None:
+    ended = run_program(
+        tmp_path,
+        """
+        import numpy as np
+        from dali_like import Pipeline, fn
+        from dali_like.errors import UnsupportedSystemError
+
+        def tell(method):
+            pipe = Pipeline(2, 1, None, py_num_workers=1, py_start_method=method, py_worker_restarts=None)
+            pipe.set_outputs(fn.external_source(lambda info: np.zeros(3), batch=False, parallel=True))
+            try:
+                pipe.run()
+            except UnsupportedSystemError as error:
+                print(error.strerror)
+        """,
+        *(f"{refusal(call)}; tell('fork')" for call in _REQUIRED),
+        "tell('thread')",
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    *processes, thread = ended.stdout.splitlines()
+    assert [line.partition(" (ENOSYS")[0].partition("(")[0] for line in processes] == [
+        f"the system refuses {call}" for call in _REQUIRED
+    ]
+    assert "use parallel=False" in thread
 
 
 def test_an_error_names_the_call_its_purpose_and_the_remedy(tmp_path: Path) -> None:

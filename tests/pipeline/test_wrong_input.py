@@ -439,6 +439,7 @@ def test_parallel_source_without_argument_is_refused() -> None:
         ({"prefetch_queue_depth": 2}, ("prefetch_queue_depth", "parallel=True")),
         ({"parallel": True, "prefetch_queue_depth": 0}, ("prefetch_queue_depth", "positive integer", "0")),
         ({"parallel": True, "prefetch_queue_depth": 1.5}, ("prefetch_queue_depth", "1.5")),
+        ({"parallel": True, "prefetch_queue_depth": 10**9}, ("prefetch_queue_depth", "at most 65536", "1000000000")),
         ({"dtype": np.complex64}, ("complex64", "not a data type", "UINT8")),
         ({"dtype": "text"}, ("'text'", "not a data type")),
         ({"dtype": 3.5}, ("3.5", "not a data type")),
@@ -571,7 +572,7 @@ def test_parallel_source_needs_workers(py_num_workers: Any, start_method: str, m
     [
         ("batch_size", [0, -1, "4", True, 2.0]),
         ("num_threads", [0, -2, "1", 1.5, True]),
-        ("prefetch_queue_depth", [0, -1, None, "2", {"cpu_size": 2}]),
+        ("prefetch_queue_depth", [0, -1, None, "2", {"cpu_size": 2}, 10**9]),
         ("py_start_method", ["threads", "", None, 0]),
         ("py_worker_threads", [0, -1, "1"]),
         ("py_worker_restarts", [-1, 1.5, True, "3"]),

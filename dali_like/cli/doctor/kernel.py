@@ -80,8 +80,9 @@ def taking_tasks() -> None:
 
 def watching_processes() -> None:
     """Check that processes can learn of each other's end."""
-    from dali_like.engine.backends.forkserver import check_process_calls  # noqa: PLC0415  # for Linux only
+    from dali_like.engine.backends.required_calls import check_process_calls, check_waiting_calls  # noqa: PLC0415  # Linux
 
+    check_waiting_calls()
     check_process_calls()
     with warnings.catch_warnings():
         # Python 3.12 warns of a fork with threads, which BLAS may have started. The child does not use them.

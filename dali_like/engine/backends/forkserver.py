@@ -57,7 +57,6 @@ from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.protocol import CELL_PEAK, FORKSERVER, WORD_BYTES, cell_offset
 from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.memory.system_calls import required
 from dali_like.engine.worker.exceptions import pack_exception
 from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
@@ -90,7 +89,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NAME = 15
 #: See PR_SET_PDEATHSIG(2const).
 PR_SET_PDEATHSIG = 1
-_PR_GET_PDEATHSIG = 2
 
 
 class Message(IntEnum):
@@ -123,22 +121,12 @@ class Boot(NamedTuple):
     bundle_fds: tuple[int, ...]
 
 
-def check_process_calls() -> None:
-    """Check, in the main process, that the system allows the calls by which processes learn of each other's end.
+def prctl(option: int, value: Any) -> None:
+    """Call prctl(2).
 
     Raises:
-        UnsupportedSystemError: it refuses one.
+        OSError: it fails.
     """
-    purpose = "to learn of each other's end"
-    with required("pidfd_open", purpose):
-        os.close(os.pidfd_open(os.getpid()))
-    with required("prctl(PR_SET_PDEATHSIG)", purpose):
-        number = ctypes.c_int()
-        _prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
-        _prctl(PR_SET_PDEATHSIG, number.value)  # changes nothing
-
-
-def _prctl(option: int, value: Any) -> None:
     if _libc.prctl(option, value) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -408,7 +396,7 @@ def _announce(control: Descriptor, worker: int) -> None:
 @contextlib.contextmanager
 def as_socket(descriptor: Descriptor, *, blocking: bool = True) -> Iterator[socket.socket]:
     """Use a descriptor as a socket inside of the context. The descriptor stays its owner."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=descriptor.fileno())
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor.fileno())
     try:
         made.setblocking(blocking)  # also where the program has set a default timeout
         yield made
@@ -465,14 +453,18 @@ def _restore_interrupts() -> None:
 
 def _close_stdin() -> None:
     """Replace stdin by /dev/null: input is for the main process."""
-    null = os.open(os.devnull, os.O_RDONLY)
+    try:
+        null = os.open(os.devnull, os.O_RDONLY)
+    except OSError:  # in a folder of chroot(2), say: a pipe is at end of file, too
+        null, other = os.pipe()
+        os.close(other)
     if null != 0:
         os.dup2(null, 0)
         os.close(null)
 
 
 def _die_with_parent(parent: int) -> None:
-    _prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
 

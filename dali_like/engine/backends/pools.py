@@ -17,6 +17,7 @@ from dali_like.engine.worker.source import Source
 
 if sys.platform == "linux":
     from dali_like.engine.backends.processes import ProcessWorkers
+    from dali_like.engine.backends.required_calls import check_process_calls, check_waiting_calls
 
 #: Tasks of a batch for each Ray actor. A call of an actor costs a millisecond of CPU time on both sides, a task of a process
 #: some microseconds.
@@ -57,6 +58,10 @@ def make_pool(
         MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
     """
     refuse_while_importing()
+    if sys.platform == "linux":
+        check_waiting_calls()
+        if options.start_method in _PROCESSES:
+            check_process_calls()
     make = functools.partial(WorkerPool, sources, capacity, space, options, start_message=start_message, tuner=tuner)
     if options.start_method == "ray":
         return _make_ray_pool(make, options)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.backends.forkserver import MOST_FDS, Message, check_process_calls
+from dali_like.engine.backends.forkserver import MOST_FDS, Message
 from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap
 from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_forkserver, spawn_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
@@ -65,7 +65,6 @@ class ProcessWorkers:
         self._options = options
         self._space = space
         self._is_forked = options.start_method == "fork"
-        check_process_calls()
         self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self._finalizer = weakref.finalize(self, processes.stop)

@@ -54,12 +54,29 @@ class Cluster:
                     "py_worker_restarts"
                 )
         self._is_guest = self._enter(num_workers, resources)
+        self._connection = self._connection_id()
         try:
             self.most_bytes = self._store_bytes() // _STORE_SHARE
             self._warn_of_missing(num_workers, resources)
         except BaseException:  # a warning filter may raise
             self.leave()
             raise
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the program is still connected to this cluster. If not, Ray's functions connect to another one."""
+        return self.ray.is_initialized() and self._connection_id() == self._connection
+
+    def check(self) -> None:
+        """Check that the program is still connected to this cluster.
+
+        Raises:
+            WorkerStartError: it is not.
+        """
+        if not self.is_connected:
+            raise WorkerStartError(
+                "the program has left the cluster of its workers, by ray.shutdown() or ray.init(); build the pipeline again"
+            )
 
     def actor_class(self, kind: type, resources: Mapping[str, Any]) -> Any:
         """Return the actor class. Ray neither restarts its actors nor repeats their calls.
@@ -91,7 +108,7 @@ class Cluster:
                 return
             self._is_guest = False
             _num_guests -= 1
-            if not _num_guests and self.ray.is_initialized():
+            if not _num_guests and self.is_connected:
                 self.ray.shutdown()
 
     def _enter(self, num_workers: int, resources: Mapping[str, Any]) -> bool:
@@ -116,6 +133,10 @@ class Cluster:
                 raise WorkerStartError(f"Ray could not be started or reached: {error}") from error
             _num_guests = 1
             return True
+
+    def _connection_id(self) -> str:
+        """Return the name of the program's connection, which is another one after each ``ray.init``."""
+        return str(self.ray.get_runtime_context().get_worker_id())
 
     def _store_bytes(self) -> int:
         here = self.ray.get_runtime_context().get_node_id()

@@ -74,6 +74,8 @@ _MOST_BATCHES = 4
 _NEWEST = 0.25
 #: Actors have this long to finish after a request to stop. Then they are killed.
 _GRACE_S = 2.0
+#: The thread looks this often whether the program is still connected to the cluster: no answer comes if it is not.
+_CHECK_MS = 1000.0
 #: Most letters of Ray's messages, which end with long advice.
 _MOST_LETTERS = 300
 
@@ -142,6 +144,8 @@ class RayDispatcher:
     def start(self, index: int) -> None:
         """Start an actor. It gets tasks once it has started, however long that takes."""
         role = Role(index, self._options.num_workers, self._options.threads, tuple(sys.path))
+        if not self.cluster.is_connected:
+            return  # the thread reports it
         with self._lock:
             actor = self._actors[index] = Actor(self._class.remote(), index)
             self._call(actor, "begin", partial(self._note_start, actor), role, self.bundle)
@@ -177,13 +181,15 @@ class RayDispatcher:
             while not self._is_stopping:
                 with self._lock:
                     poll = self._poll()
-                poll.poll()
+                poll.poll(_CHECK_MS)
                 self._alarm.clear()
+                self.cluster.check()
                 with self._lock:
                     self._take_answers()
                     self._hand_out()
         except Exception as error:  # any: it must not be lost with the thread
-            self.reasons[FORKSERVER] = repr(error)
+            has_left = isinstance(error, WorkerStartError)
+            self.reasons[FORKSERVER] = "the program has left the cluster" if has_left else repr(error)
             self._ends.add(End(FORKSERVER, 0, None, restart=partial(_refuse_restart, error)))
         finally:
             self._wind_up()
@@ -227,6 +233,7 @@ class RayDispatcher:
     def _call(self, actor: Actor, method: str, then: Callable[[Any], None], *args: Any) -> None:
         actor.num_calls += 1
         try:
+            self.cluster.check()
             future = getattr(actor.handle, method).remote(*args).future()
         except Exception as error:  # Ray has been shut down, say
             future = Future()
@@ -283,6 +290,8 @@ class RayDispatcher:
         self._ends.add(End(actor.index, actor.pid, exitcode))
 
     def _end(self, handle: Any) -> None:
+        if not self.cluster.is_connected:
+            return
         with contextlib.suppress(Exception):  # the actor or Ray has already ended
             self.cluster.ray.kill(handle)
 
@@ -401,6 +410,8 @@ class RayDispatcher:
 
 def _refuse_restart(error: Exception) -> NoReturn:
     """Refuse to start another thread: this one shares all memory with the program, so the next would fail as well."""
+    if isinstance(error, WorkerStartError):
+        raise error
     raise WorkerStartError("it is not replaced: nothing kills it, and another one would fail in the same way") from error
 
 

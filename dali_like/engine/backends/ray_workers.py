@@ -97,5 +97,6 @@ class RayWorkers:
 
     def _put(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None) -> Any:
         """Put the sources into Ray's object store, once for all actors, and return the reference."""
+        self._dispatcher.cluster.check()
         pickled = pickled or pickle_sources(sources, self._options.pickle_source)
         return self._dispatcher.cluster.ray.put([RaySource.of(*parts) for parts in zip(sources, pickled, strict=True)])

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from dali_like.engine.memory.system_calls import is_refusal
 from dali_like.errors import ProcessLimitError
 
 _Returned = TypeVar("_Returned")
@@ -24,7 +25,6 @@ _Path = str | os.PathLike[str]
 LEAST_IMAGE_LIMIT_BYTES = 1 << 29
 
 _USUAL_MEMORY_BYTES = 8 << 30
-_UNLIMITED = 1 << 60  # version 1 of control groups has a larger number for "no limit"
 
 
 def available_bytes(root: _Path = "/") -> int:
@@ -47,7 +47,9 @@ def allowed_cpus() -> int:
     """Return how many CPUs this process may run on, by its affinity where the system has such."""
     try:
         return len(os.sched_getaffinity(0))
-    except (AttributeError, PermissionError):  # macOS and Windows; a sandbox
+    except (AttributeError, OSError) as error:  # macOS and Windows; a sandbox
+        if not is_refusal(error):
+            raise
         return os.cpu_count() or 1
 
 
@@ -65,7 +67,12 @@ def address_space_limit() -> int | None:
         import resource  # noqa: PLC0415  # absent on Windows
     except ImportError:
         return None
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    try:
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except OSError as error:
+        if not is_refusal(error):
+            raise
+        return None
     return None if limit == resource.RLIM_INFINITY else limit
 
 
@@ -101,11 +108,12 @@ def memory_limit(root: _Path = "/") -> tuple[int, str]:
 
 
 def _in_meminfo(root: _Path, wanted: str) -> int:
+    """Return a number of /proc/meminfo in bytes; the memory of the machine if the file cannot be read."""
     for line in read_file(os.path.join(root, "proc/meminfo")).splitlines():
         name, _, value = line.partition(":")
         if name == wanted:
             return int(value.split()[0]) * 1024
-    return _UNLIMITED
+    return memory_bytes()
 
 
 def cpu_quota(root: _Path = "/") -> float | None:

@@ -28,7 +28,15 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import address_space_limit, read_file
 from dali_like.engine.memory.protocol import align
-from dali_like.engine.memory.system_calls import anonymous_file, free_pages, map_memory, seal
+from dali_like.engine.memory.system_calls import (
+    USE_THREADS,
+    anonymous_file,
+    describe_refusal,
+    free_pages,
+    is_refusal,
+    map_memory,
+    seal,
+)
 from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
 
 #: Address space for each byte of the memory limit: slots with varying samples touch only a small part of their extents.
@@ -100,10 +108,10 @@ class SharedFile:
             divisor: divides the part of the free address space that it takes.
 
         Raises:
-            OutOfMemoryError: less than 64 MiB of address space are free.
+            OutOfMemoryError: less than 64 MiB of address space are free, or `ulimit -f` is lower.
             UnsupportedSystemError: the system refuses a file for worker processes.
         """
-        size = cls._affordable_bytes(_wanted_bytes(limit_bytes), divisor)
+        size = wanted = cls._affordable_bytes(_wanted_bytes(limit_bytes), divisor)
         fd = _open(for_processes=for_processes)
         is_last = False
         while True:
@@ -123,10 +131,10 @@ class SharedFile:
                     gc.collect()
                     continue
                 if size <= _LEAST_BYTES:
-                    raise OutOfMemoryError(
-                        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or "
-                        "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
-                    ) from None
+                    if fd.fileno() < 0 or for_processes or error.errno == errno.ENOMEM:
+                        raise _no_space(size, error) from None
+                    fd, size = Descriptor(-1), wanted  # without a file, as where the system has none
+                    continue
                 size = align(size // 2)
         SharedFile._num_created += 1
         if fd.fileno() >= 0:
@@ -235,6 +243,25 @@ def _free_share_bytes(divisor: int) -> int:
     pages = read_file("/proc/self/statm").split()
     used = int(pages[0]) * mmap.PAGESIZE if pages else 0
     return max(align((_PROCESS_BYTES - used) // _SHARE_OF_FREE // divisor), _LEAST_BYTES)
+
+
+def _no_space(size: int, error: OSError) -> OutOfMemoryError | UnsupportedSystemError:
+    """Return the error for a file of this size that could not be made or mapped."""
+    if error.errno == errno.EFBIG:
+        return OutOfMemoryError(
+            f"shared memory needs a file of {size >> 20} MiB or more, and the limit of file sizes of this process is lower; "
+            "raise `ulimit -f` (RLIMIT_FSIZE)"
+        )
+    if is_refusal(error):
+        return UnsupportedSystemError(
+            error.errno,
+            f"the system refuses ftruncate, fcntl or mmap for a file in memory ({describe_refusal(error)}), and worker "
+            f"processes share their batches in one; {USE_THREADS}",
+        )
+    return OutOfMemoryError(
+        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or `ulimit -v` limits it; "
+        "drop the batches of other pipelines, or raise `ulimit -v`"
+    )
 
 
 def _open(*, for_processes: bool) -> Descriptor:

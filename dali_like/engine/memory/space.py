@@ -151,7 +151,7 @@ class SharedSpace:
             for_processes: whether worker processes will map it.
 
         Raises:
-            OutOfMemoryError: less than 64 MiB of address space are free.
+            OutOfMemoryError: less than 64 MiB of address space are free, or `ulimit -f` is lower.
             UnsupportedSystemError: the system refuses a file for worker processes.
         """
         if limit_bytes is None:

@@ -29,6 +29,7 @@ _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)
 _MADV_POPULATE_READ = 22
 
 USE_THREADS = 'use py_start_method="thread" (multiprocessing_context="thread" of a DataLoader)'
+USE_NO_WORKERS = "use parallel=False (num_workers=0 of a DataLoader)"
 _ALLOW = "a newer kernel, or a sandbox or seccomp profile that allows the call"
 
 
@@ -49,27 +50,30 @@ class required:  # noqa: N801  # it is used like those of contextlib
 
     Args:
         call: the call, for the message.
-        purpose: why worker processes need it, for the message.
+        purpose: why workers need it, for the message.
+        remedy: what works without it.
 
     Raises:
         UnsupportedSystemError: the system refuses the call.
     """
 
-    __slots__ = ("_call", "_purpose")
+    __slots__ = ("_call", "_purpose", "_remedy")
 
-    def __init__(self, call: str, purpose: str) -> None:
+    def __init__(self, call: str, purpose: str, remedy: str = USE_THREADS) -> None:
         self._call = call
         self._purpose = purpose
+        self._remedy = remedy
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         if isinstance(error, (AttributeError, OSError)) and is_refusal(error):
+            whose = "worker processes" if self._remedy == USE_THREADS else "workers"
             raise UnsupportedSystemError(
                 getattr(error, "errno", None) or errno.ENOSYS,
-                f"the system refuses {self._call} ({describe_refusal(error)}), and worker processes need it "
-                f"{self._purpose}; {USE_THREADS}, or {_ALLOW}",
+                f"the system refuses {self._call} ({describe_refusal(error)}), and {whose} need it {self._purpose}; "
+                f"{self._remedy}, or {_ALLOW}",
             ) from error
 
 
@@ -81,7 +85,7 @@ def check_platform(start_method: str) -> None:
     """
     if sys.platform == "linux" or (sys.platform != "win32" and start_method == "thread"):
         return
-    serial = "parallel=False (num_workers=0 of a DataLoader)"
+    serial = USE_NO_WORKERS.removeprefix("use ")
     remedy = serial if sys.platform == "win32" else f"{serial}, or {USE_THREADS.removeprefix('use ')}"
     kind = "workers need" if sys.platform == "win32" else f"py_start_method={start_method!r} needs"
     raise UnsupportedSystemError(

@@ -46,6 +46,9 @@ _RESTART_PERIOD_S = 60.0
 #: A sample is isolated after this many deaths, and given up after that many.
 _DEATHS_TO_SUSPECT = 2
 _DEATHS_TO_GIVE_UP = 3
+#: A worker is not replaced after so many in its place, in a row, that never became ready for tasks; nor is a forkserver
+#: after so many without any ready worker. The next would fail as well.
+_MOST_FAILED_STARTS = 10
 #: A hanging sample is retried once.
 _HANGS_TO_GIVE_UP = 2
 
@@ -129,9 +132,19 @@ class RestartPolicy:
     def __init__(self, most: int | None, num_workers: int) -> None:
         self._most = most
         self._recent_s: dict[int, deque[float]] = {worker: deque() for worker in (*range(num_workers), FORKSERVER)}
+        self._failed_starts = dict.fromkeys(self._recent_s, 0)
+
+    def note_start(self, worker: int, *, succeeded: bool) -> None:
+        """Take note whether a worker that has ended had become ready; or any worker of a forkserver that has ended."""
+        self._failed_starts[worker] = 0 if succeeded else self._failed_starts[worker] + 1
 
     def refusal(self, worker: int) -> str:
         """The reason why a worker or the forkserver is not replaced, for messages."""
+        if self._failed_starts[worker] >= _MOST_FAILED_STARTS:
+            return (
+                f"it is not replaced: {self._failed_starts[worker]} starts in a row have failed before the first task; "
+                "check worker_setup, the modules that sources import, and the limits of this process"
+            )
         of = "" if worker == FORKSERVER else " of each worker"
         return (
             f"it is not replaced: the limit is {self._most} restarts{of} within a minute; raise "
@@ -143,7 +156,9 @@ class RestartPolicy:
         return len(self._recent_s[worker])
 
     def take(self, worker: int) -> bool:
-        """Count a replacement of a worker, and return True, or return False if the limit has been reached."""
+        """Count a replacement of a worker, and return True, or return False if a limit has been reached."""
+        if self._failed_starts[worker] >= _MOST_FAILED_STARTS:
+            return False
         if self._most is None:
             return True
         recent_s = self._recent_s[worker]
@@ -367,6 +382,7 @@ class Recovery:
         lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
         name = self._options.forkserver_name + (f" (pid {end.pid})" if end.pid else "")
         error = self._death_by(end, name, "; its workers ended with it")
+        self._restart_policy.note_start(FORKSERVER, succeeded=any(map(self._cells.has_started, lost)))
         if not self._restart_policy.take(FORKSERVER):
             error.add_note(self._restart_policy.refusal(FORKSERVER))
         elif self._restart_forkserver(end, error):
@@ -420,6 +436,7 @@ class Recovery:
             return
         if error is None:
             error = self._death_of(end, unfinished)
+        self._restart_policy.note_start(worker, succeeded=self._cells.has_started(worker))
         if self._restart_policy.take(worker):
             self._replace(end, unfinished, error)
         else:

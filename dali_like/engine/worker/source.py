@@ -308,7 +308,7 @@ def as_tensor(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM)
     else:
         array = _import_array(value, source, output)
     if array.dtype not in DTYPE_CODES:
-        native = array.dtype.newbyteorder("=")
+        native = _in_native_order(array.dtype)
         if native not in DTYPE_CODES:
             raise SampleDtypeError(
                 f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, only "
@@ -318,6 +318,13 @@ def as_tensor(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM)
     if array.ndim > max_ndim:
         _refuse(value, source, output, f"an array of {array.ndim} dimensions; at most {max_ndim} are supported")
     return array
+
+
+def _in_native_order(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    try:
+        return dtype.newbyteorder("=")
+    except TypeError:  # it has no byte order, as StringDType
+        return dtype
 
 
 def parts_of_object(value: Any, source: Source, output: int) -> Sequence[Any]:

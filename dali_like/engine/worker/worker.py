@@ -201,11 +201,12 @@ def answer_with_stack(index: int, channels: Channels) -> None:
     except OSError:  # no /proc, or no descriptor left: reports of hangs then have no stack
         return
     fd = _stack_file.fileno()
-    os.lseek(fd, message_offset(index, channels.num_workers) + WORD_BYTES, os.SEEK_SET)
-    faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
-    _shows_crashes = not faulthandler.is_enabled()  # else the program has chosen a file for it
-    if _shows_crashes:
-        faulthandler.enable(file=fd, all_threads=False)
+    with contextlib.suppress(OSError):  # the system refuses lseek or sigaltstack: the same
+        os.lseek(fd, message_offset(index, channels.num_workers) + WORD_BYTES, os.SEEK_SET)
+        faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
+        _shows_crashes = not faulthandler.is_enabled()  # else the program has chosen a file for it
+        if _shows_crashes:
+            faulthandler.enable(file=fd, all_threads=False)
 
 
 def forget_stack() -> None:

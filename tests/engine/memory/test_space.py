@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gc
@@ -9,10 +10,11 @@ import itertools
 import mmap
 import os
 import random
+import resource
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from dali_like import Pipeline
 from dali_like.engine.memory import shared_file
 from dali_like.engine.memory import space as memory
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_bytes
+from dali_like.engine.memory.limits import available_bytes, memory_bytes, memory_limit
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.space import SharedSpace
@@ -609,3 +611,36 @@ def test_no_address_space_at_all_is_an_error() -> None:
     assert result.stderr == ""
     assert "cannot map" in result.stdout
     assert "ulimit -v" in result.stdout
+
+
+@contextlib.contextmanager
+def limited_files(nbytes: int) -> Iterator[None]:
+    """Limit the size of files, as `ulimit -f` does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_limit_of_file_sizes_is_named() -> None:
+    with limited_files(1 << 20), pytest.raises(OutOfMemoryError, match=r"limit of file sizes .* raise `ulimit -f`"):
+        SharedSpace.create()
+
+
+def test_a_space_fits_a_limit_of_file_sizes() -> None:
+    with limited_files(1 << 30):
+        assert SharedSpace.create().size <= 1 << 30
+
+
+def test_a_space_of_one_process_needs_no_file() -> None:
+    with limited_files(1 << 20):
+        space = SharedSpace.create(for_processes=False)
+
+    assert not space.has_file
+    assert space.take(1 << 16, 1 << 16) >= 0
+
+
+def test_without_proc_the_memory_of_the_machine_is_the_limit(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) == memory_limit(tmp_path)[0] == memory_bytes()

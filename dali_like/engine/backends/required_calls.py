@@ -1,0 +1,82 @@
+"""Check, before a pool starts, that the system allows the calls that workers cannot do without.
+
+Sandboxes refuse calls by seccomp filters, which child processes inherit. Without this check, the first refusal would be an
+error without a name, or the end of each worker or forkserver at its start. Runs in the main process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import socket
+
+from dali_like.engine.backends.forkserver import PR_SET_PDEATHSIG, prctl
+from dali_like.engine.memory.descriptors import Descriptor, EventSet
+from dali_like.engine.memory.system_calls import USE_NO_WORKERS, anonymous_file, required
+from dali_like.engine.pool.pipes import waiting_bytes
+
+#: See PR_GET_PDEATHSIG(2const).
+_PR_GET_PDEATHSIG = 2
+
+
+def check_waiting_calls() -> None:
+    """Check the calls by which the main process waits for workers of any kind.
+
+    Raises:
+        UnsupportedSystemError: the system refuses one.
+    """
+    purpose = "to wait for each other"
+    with required("pipe2", purpose, USE_NO_WORKERS):
+        read, write = map(Descriptor, os.pipe())
+    with required("ioctl(FIONREAD)", purpose, USE_NO_WORKERS):
+        waiting_bytes(read)
+    with required("poll", purpose, USE_NO_WORKERS):
+        select.poll().poll(0)
+    with required("epoll_create1", purpose, USE_NO_WORKERS):
+        events = EventSet()
+    with required("epoll_ctl", purpose, USE_NO_WORKERS):
+        events.add(read)
+    for descriptor in (events, read, write):
+        descriptor.close()
+
+
+def check_process_calls() -> None:
+    """Check the calls by which worker processes start, and learn of each other's end.
+
+    Raises:
+        UnsupportedSystemError: the system refuses one.
+    """
+    purpose = "to learn of each other's end"
+    with required("pidfd_open", purpose):
+        own = Descriptor(os.pidfd_open(os.getpid()))
+    with required("prctl(PR_SET_PDEATHSIG)", purpose):
+        number = ctypes.c_int()
+        prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+        prctl(PR_SET_PDEATHSIG, number.value)  # changes nothing
+    with required("getppid", purpose):
+        if os.getppid() < 0:  # Python does not look for an error of this call
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    with required("waitid", purpose), contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, own.fileno(), os.WEXITED | os.WNOHANG)
+    with required("wait4", purpose), contextlib.suppress(ChildProcessError):
+        os.wait4(os.getpid(), os.WNOHANG)
+    purpose = "to talk to the process that starts them"
+    with required("socketpair(SOCK_SEQPACKET)", purpose):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        with required("sendmsg(SCM_RIGHTS)", purpose):
+            socket.send_fds(ours, [b"x"], [own.fileno()])
+        with required("recvmsg(SCM_RIGHTS)", purpose):
+            _, fds, _, _ = socket.recv_fds(theirs, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    copies = [own, *map(Descriptor, fds)]
+    purpose = "to start"
+    with required("dup2", purpose):
+        os.dup2(own.fileno(), copies[-1].fileno())
+    copies.append(Descriptor(anonymous_file("dali_like_probe")))
+    with required("lseek", purpose):
+        os.lseek(copies[-1].fileno(), 0, os.SEEK_CUR)
+    for descriptor in copies:
+        descriptor.close()
