@@ -83,12 +83,12 @@ class FilePart:
 
     Attributes:
         records: the records of the file.
-        name: for messages.
+        path: of the file, for messages.
     """
 
     source: ChunkedFiles
     records: range
-    name: str
+    path: str
 
     def open(self, record: int) -> Iterator[Any]:
         """Return an iterator over the records from number `record` on."""
@@ -96,7 +96,7 @@ class FilePart:
         return map(self.source.reader(in_order=left).__getitem__, left)
 
     def __str__(self) -> str:
-        return self.name
+        return self.path
 
 
 class ChunkReader(Sequence[Any]):

@@ -659,7 +659,7 @@ class ComposedDataset:
                 "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
                 In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
                 "first", it ends the shard.
-            names: of the datasets, for messages and reports; default: "input 0" and so on.
+            names: of the datasets, for messages and reports; default: those of their files, or "input 0" and so on.
 
         Weights may change at a resume, with ``load_state_dict(state, allow_change=["weights"])``. Describe the mixture with
         a schedule: the old weights, then the new ones. If elements have been drawn already where the new weights begin, an
@@ -677,7 +677,9 @@ class ComposedDataset:
             raise ArgumentTypeError(
                 "mix needs a list of datasets, not a mapping. Pass list(datasets.values()), names=list(datasets)"
             )
-        names = [f"input {number}" for number in range(len(datasets))] if names is None else list(map(str, names))
+        if names is None:
+            names = composed.mixing.names_of([each._stage if isinstance(each, cls) else None for each in datasets])
+        names = list(map(str, names))
         if len(names) != len(datasets):
             raise ArgumentError(f"there are {len(datasets)} datasets and {len(names)} names: pass one name for each dataset")
         mixing = composed.mixing
@@ -697,6 +699,8 @@ class ComposedDataset:
         self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
     ) -> list[MixtureReport]:
         """Return how the mixtures of this dataset draw from their inputs: rounded shares; samples and epochs until a state.
+
+        ``print(dataset.report(state))`` shows tables.
 
         Args:
             state: of an iterator or a loader, of one rank or merged; default: the beginning.

@@ -20,7 +20,7 @@ from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleIn
 from dali_like.sources.composed.states import shard_states
 from dali_like.sources.composed.stream import ENDED
 
-__all__ = ["InputReport", "MixtureReport", "PieceReport", "check_weights", "report"]
+__all__ = ["InputReport", "MixtureReport", "MixtureReports", "PieceReport", "check_weights", "report"]
 
 #: Elements of an input that are read for a report of costs.
 _MOST_COSTS = 100
@@ -317,12 +317,35 @@ class MixtureReport:
     pieces: tuple[PieceReport, ...]
     inputs: tuple[InputReport, ...]
 
+    def __str__(self) -> str:
+        """Return a table with a line for each input."""
+        lines = [["input", *(f"share from {piece.begin}" for piece in self.pieces), "samples", "epochs", "tokens"]]
+        for number, each in enumerate(self.inputs):
+            shares = [f"{100 * piece.shares[number]:.2f} %" for piece in self.pieces]
+            epochs = "" if each.epochs is None else f"{each.epochs:.3f}"
+            tokens = "" if each.tokens is None else f"{each.tokens:,.0f}"
+            lines.append([each.name, *shares, f"{each.samples:,}", epochs, tokens])
+        columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
+        widths = [max(map(len, column)) for column in columns]
+        rows = [
+            "  ".join([first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))])
+            for first, *rest in zip(*columns, strict=True)
+        ]
+        return "\n".join([f"{self.name}, {self.block} positions in a block", *rows])
+
+
+class MixtureReports(list[MixtureReport]):
+    """The reports of all mixtures of a dataset. `print` shows them as tables."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self)) or "no mixtures"
+
 
 def report(
     stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], cost: Callable[[Any], float] | None
-) -> list[MixtureReport]:
+) -> MixtureReports:
     """Return reports of all mixtures of a dataset, at a state."""
-    reports = []
+    reports = MixtureReports()
     for line, each in enumerate(_stages(stage)):
         if isinstance(each, Mix):
             (drawn,) = _drawn(stage, Place(seed, num_shards), state, None, line.__eq__, replays=False)

@@ -84,6 +84,12 @@ class Parts(Stage):
     interleave: int = 1
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its files, if all parts are files."""
+        paths: list[Any] = [getattr(part, "path", None) for part in self.parts]
+        return tuple(paths) if all(isinstance(path, str) for path in paths) else ()
+
+    @property
     def inputs(self) -> tuple[Stage, ...]:
         return ()
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import abc
 import json
 import math
+import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from dali_like.common.checks import is_int, not_negative
 from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.sources.composed.inputs import Indexed, Parts
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
@@ -39,6 +41,7 @@ from dali_like.sources.composed.stage import (
     no_reach,
 )
 from dali_like.sources.permutation import Permutation
+from dali_like.sources.readers.stored_files import shown
 
 __all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "MixWalk", "Piece", "Schedule", "checked_mix", "checked_schedule", "quotas"]
 
@@ -214,6 +217,26 @@ class Schedule(NamedTuple):
         piece = self.piece(block)
         places = Permutation.without_table(piece.size, seed, block)[np.arange(piece.size)]
         return np.searchsorted(piece.ends, places, side="right")
+
+
+def names_of(stages: Sequence[Stage | None]) -> list[str]:
+    """Return a name for each input of a mixture: that of its files, or else its number; None: it is no stage."""
+    numbers = [f"input {number}" for number in range(len(stages))]
+    for shorten in (os.path.basename, str):
+        names = [_name_of(stage, shorten) or number for stage, number in zip(stages, numbers, strict=True)]
+        if len(set(names)) == len(names):
+            return names
+    return numbers
+
+
+def _name_of(stage: Stage | None, shorten: Callable[[str], str]) -> str | None:
+    """Return the name of the files from which all elements of a stage come; None if it has other sources."""
+    while stage is not None and len(stage.inputs) == 1:
+        stage = stage.inputs[0]
+    paths = stage.paths if isinstance(stage, (Indexed, Parts)) else ()
+    if not paths:
+        return None
+    return shorten(shown(paths[0])) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def quotas(weights: Sequence[float], block: int, names: Sequence[str]) -> tuple[int, ...]:

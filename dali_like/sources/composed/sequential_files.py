@@ -33,15 +33,17 @@ class Line(NamedTuple):
 
     Attributes:
         path: of the file.
-        number: of the line, without counting empty lines.
+        number: of the record: of the line, from 0 on, without empty lines.
         offset: of its first byte in the decompressed file.
         text: the line.
+        line: its number in the decompressed file, from 1 on.
     """
 
     path: str
     number: int
     offset: int
     text: bytes
+    line: int
 
 
 def parse_line(line: Line) -> Any:
@@ -53,7 +55,7 @@ def parse_line(line: Line) -> Any:
     try:
         return json_value(line.text)
     except ValueError as error:
-        raise broken_line(line.path, line.number, line.offset, error) from error
+        raise broken_line(line.path, line.number, line.offset, line.line, error) from error
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ class CompressedLines(_Compressed):
     def open(self, record: int) -> Iterator[Line]:
         """Return an iterator over the lines from number `record` on."""
         number = offset = 0
-        for text in self._lines():
+        for line, text in enumerate(self._lines(), 1):
             if len(text) > self.most_bytes:
                 raise self._too_large(f"record {number} at byte {offset}")
             if text.strip():
                 if number >= record:
-                    yield Line(self.path, number, offset, text)
+                    yield Line(self.path, number, offset, text, line)
                 number += 1
             offset += len(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -20,6 +21,8 @@ from dali_like.sources.readers.stored_files import FileNames, StoredFiles, is_ur
 __all__ = ["LineFiles", "SpanFiles", "broken_line"]
 
 _SCAN_BYTES = 1 << 20
+#: Bytes in which lines are counted for a message: a tenth of a second.
+_MOST_COUNTED_BYTES = 1 << 28
 
 
 class SpanFiles(ChunkedFiles):
@@ -109,7 +112,17 @@ class LineFiles(SpanFiles):
         try:
             return json_value(bytes(record))
         except ValueError as error:
-            raise broken_line(*self.place_of(index), error) from error
+            path, number, offset = self.place_of(index)
+            empty = len(record) - len(bytes(record).lstrip(b"\r\n"))  # lines before the record belong to it
+            raise broken_line(path, number, offset + empty, self._line_of(path, offset + empty), error) from error
+
+    def _line_of(self, path: str, offset: int) -> int | None:
+        """Return the number of the line at a byte, from 1 on; None if too much of the file would be read for it."""
+        if is_url(path) or offset > _MOST_COUNTED_BYTES:
+            return None
+        starts = range(0, offset, _SCAN_BYTES)
+        blocks = (self._files.read_now(path, start, min(start + _SCAN_BYTES, offset)) for start in starts)
+        return 1 + sum(int(np.count_nonzero(block == ord("\n"))) for block in blocks)
 
 
 def _line_ends(file: BinaryIO) -> Iterator[NDArray[np.int64]]:
@@ -131,8 +144,12 @@ def _line_ends(file: BinaryIO) -> Iterator[NDArray[np.int64]]:
         yield np.array([offset + len(rest)])
 
 
-def broken_line(path: str, number: int, offset: int, error: ValueError) -> BrokenFileError:
-    """Return the exception to raise for a line that is not JSON."""
+def broken_line(path: str, number: int, offset: int, line: int | None, error: ValueError) -> BrokenFileError:
+    """Return the exception to raise for a line that is not JSON; None: the number of the line in the file is unknown."""
+    problem = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+    place = "" if line is None else f"line {line}, "
     return BrokenFileError(
-        f"{shown(path)}: record {number} at byte {offset} is not JSON: {error}. Correct the line, or remove it", path, offset
+        f"{shown(path)}: {place}record {number} at byte {offset} is not JSON: {problem}. Correct the line, or remove it",
+        path,
+        offset,
     )

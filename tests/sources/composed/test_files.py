@@ -181,14 +181,21 @@ class TestJsonLines:
 
     def test_a_broken_line_names_its_place_and_the_others_are_read(self, tmp_path: Path) -> None:
         path = tmp_path / "x.jsonl"
-        path.write_text('{"n": 0}\noops\n{"n": 2}\n')
+        path.write_text('{"n": 0}\n\n\r\n[0, oops]\n{"n": 2}\n')
         dataset = iter(ComposedDataset.from_jsonl(path))
 
         assert next(dataset) == {"n": 0}
-        with pytest.raises(BrokenFileError, match=r"x.jsonl: record 1 at byte 9 is not JSON") as caught:
+        message = r"x.jsonl: line 4, record 1 at byte 12 is not JSON: Expecting value at column 5. Correct the line"
+        with pytest.raises(BrokenFileError, match=message) as caught:
             next(dataset)
-        assert (caught.value.file, caught.value.offset) == (str(path), 9)
+        assert (caught.value.file, caught.value.offset) == (str(path), 12)
         assert next(dataset) == {"n": 2}
+
+    def test_lines_are_not_counted_where_this_would_take_long(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dali_like.sources.composed.span_files._MOST_COUNTED_BYTES", 1)
+        (tmp_path / "x.jsonl").write_text("0\n?\n")
+        with pytest.raises(BrokenFileError, match=r"x.jsonl: record 1 at byte 2 is not JSON"):
+            ComposedDataset.from_jsonl(tmp_path / "x.jsonl")[1]
 
     def test_missing_files(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFileError, match="does not exist"):
@@ -267,7 +274,7 @@ class TestCompressed:
             next(iterator)
 
     def test_broken_lines_and_files(self, tmp_path: Path) -> None:
-        whole = write_compressed(tmp_path / "1.jsonl.gz", b'{"n": 0}\n?\n{"n": 2}\n')
+        whole = write_compressed(tmp_path / "1.jsonl.gz", b'{"n": 0}\n\n?\n{"n": 2}\n')
         rng = np.random.default_rng(0)
         cut = Path(
             write_compressed(tmp_path / "0.jsonl.gz", b"".join(b"%d\n" % i for i in rng.integers(1 << 60, size=9999)))
@@ -279,7 +286,9 @@ class TestCompressed:
         with pytest.raises(MissingFileError, match=r"none.gz does not exist"):
             next(iterator)
         assert next(iterator) == {"n": 0}
-        with pytest.raises(BrokenFileError, match=r"1.jsonl.gz: record 1 at byte 9 is not JSON"):
+        with pytest.raises(
+            BrokenFileError, match=r"1.jsonl.gz: line 3, record 1 at byte 10 is not JSON: Expecting value at col"
+        ):
             next(iterator)
         assert list(iterator) == [{"n": 2}]
 

@@ -1,6 +1,8 @@
 """Mixtures: shares, ends, epochs, and resuming."""
 
+import collections
 import dataclasses
+import itertools
 import json
 from collections import Counter
 
@@ -104,6 +106,40 @@ class TestRandomAccess:
         with pytest.raises(ZeroDivisionError) as caught:
             mixture[0]
         assert "input 0 (letters) of stage mix(letters)" in "\n".join(caught.value.__notes__)
+
+    def test_inputs_have_the_names_of_their_files(self, tmp_path):
+        """By the last parts of their paths, whole paths, or numbers: whatever distinguishes them."""
+        for name in ("a/x.jsonl", "b/x.jsonl", "c.jsonl"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("1\n2\n")
+        a, b, c = (ComposedDataset.from_jsonl(tmp_path / name) for name in ("a/x.jsonl", "b/x.jsonl", "c.jsonl"))
+        several = ComposedDataset.from_jsonl(sorted(tmp_path.glob("*/x.jsonl")), interleave=2)
+
+        def names(*datasets):
+            (report,) = mix([*datasets]).report()
+            return [each.name for each in report.inputs]
+
+        assert names(a.map(str).shuffle(), c, numbered("a", 3)) == ["x.jsonl", "c.jsonl", "input 2"]
+        assert names(a, b.repeat(2)) == [str(tmp_path / "a/x.jsonl"), str(tmp_path / "b/x.jsonl")]
+        assert names(c, c) == ["input 0", "input 1"]
+        assert names(several.with_options(shards=2), c) == ["x.jsonl and 1 more", "c.jsonl"]
+        assert mix([a, b]).description == mix([b, c]).description
+
+    def test_reports_are_printed_as_tables(self):
+        mixture = mix(
+            [numbered("a", 90), numbered("b", 90)], schedule=[(0, [3, 1]), (40, [1, 0])], block=20, names=["x", "yy"]
+        )
+        running = iter(mixture)
+        collections.deque(itertools.islice(running, 20), maxlen=0)
+
+        assert str(mixture.report(running.state_dict(), cost=lambda _: 100)) == (
+            "mix(x, yy), 20 positions in a block\n"
+            "input  share from 0  share from 40  samples  epochs  tokens\n"
+            "x           75.00 %       100.00 %       15   0.167   1,500\n"
+            "yy          25.00 %         0.00 %        5   0.056     500"
+        )
+        assert str(ComposedDataset.concat(mixture, mixture).report()).count("mix(x, yy)") == 2
+        assert str(numbered("a", 3).report()) == "no mixtures"
 
     def test_length_is_exact(self):
         for lengths in ([1, 1], [7, 30], [100, 3], [64, 32], [0, 5]):
