@@ -21,6 +21,7 @@
 #   make soak [ARGS=...]      ten minutes of killed and stopped processes; see docs/reliability.md
 #   make storm [ARGS=...]     killed processes in DALI, PyTorch and dali_like
 #   make gpu [ARGS=...]       checks and measurements on a GPU, with CuPy of $(PYTHON); see docs/gpu.md
+#   make dockerfiles          check the Dockerfiles
 #   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
 #   make sbom                 write bills of materials of the containers to build/sbom, as CycloneDX
 #   make clean                remove everything that the other targets have made
@@ -38,6 +39,7 @@ TEST_ENV := .venv/$(if $(PEERS),peers,test)
 # folder, 15 ms once it has imported all, 100 ms once it has imported PyTorch, DALI and JAX. So tests with workers run apart from
 # those that import many libraries.
 PARTS := faults engine pipeline sources data others $(if $(PEERS),parity)
+SMOKE = -n 2 -m smoke $(shell cut -d: -f1 tests/smoke.txt | sort -u)
 ALL_PARTS := lint $(addprefix test-,$(PARTS))
 tests_pipeline := $(addprefix tests/,pipeline graph plugin monitor messages serving cli)
 tests_sources := tests/sources --ignore=tests/sources/composed --ignore=tests/sources/readers
@@ -45,7 +47,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm gpu containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -74,10 +76,10 @@ extras-apart: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tests.project.try_release . --versions $(notdir $(TEST_ENV))
 
 smoke: .venv/test/.ready
-	.venv/test/bin/python -m pytest -q -m smoke -n 2 $$(cut -d: -f1 tests/smoke.txt | sort -u)
+	.venv/test/bin/python -m pytest -q $(SMOKE)
 
-# The index may have newer versions than at the last time.
-newest: UPGRADE = .venv/newest/bin/python $(PIP) --upgrade --upgrade-strategy eager -r .venv/newest/requirements.txt
+# The index may have newer versions than when the environment was made.
+newest: UPGRADE := $(if $(wildcard .venv/newest/.ready),.venv/newest/bin/python $(PIP) --upgrade --upgrade-strategy eager -r .venv/newest/requirements.txt)
 ifdef ARGS
 newest oldest: %: .venv/%/.ready
 	$(UPGRADE)
@@ -102,8 +104,8 @@ ray: .venv/ray/.ready
 s3: .venv/s3/.ready
 	.venv/s3/bin/python -m pytest tests/on_s3 tests/sources/test_remote_files.py $(ARGS)
 
-browser: .venv/test/.ready
-	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) .venv/test/bin/python -m pytest tests/browser $(ARGS)
+browser: $(TEST_ENV)/.ready
+	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) $(TEST_ENV)/bin/python -m pytest tests/browser $(ARGS)
 
 parity-full: .venv/peers/.ready
 	PARITY=full .venv/peers/bin/python -m pytest -n $(JOBS) --dist worksteal tests/sources/composed/test_any_ranks.py $(ARGS)
@@ -141,9 +143,11 @@ storm: .venv/peers/.ready
 gpu:
 	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
-# ARGS="--certificates /etc/ssl/certs/ca-certificates.crt" where the network has certificates of its own.
-containers: .venv/containers/.ready build/containers/debian
+dockerfiles: .venv/containers/.ready
 	.venv/containers/bin/hadolint docker/Dockerfile docker/Dockerfile.cuda
+
+# ARGS="--certificates /etc/ssl/certs/ca-certificates.crt" where the network has certificates of its own.
+containers: dockerfiles build/containers/debian
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu --target demo $(ARGS)
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
