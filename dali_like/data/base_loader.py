@@ -98,6 +98,16 @@ class BaseDataLoader:
         state = {name: value for name, value in vars(self).items() if name != "_iterator_factory"}
         return {**state, "_iterator": None}
 
+    def refresh(self) -> None:
+        """Let kept workers see the dataset as it is now: the next iterator starts them with a new copy.
+
+        Without a call, the loader looks at the dataset before each epoch, for a millisecond at most. It finds numbers and
+        texts that the program has changed in the attributes of the dataset and of the objects in it, other objects in their
+        places, and longer or shorter containers. Call this method after changing elements of large lists, dicts or arrays.
+        Tensors in shared memory and primitives of `multiprocessing` need no call: workers see their content.
+        """
+        self._factory.manager.forget_objects()
+
     @user_frames_first
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, as numbers and text that JSON can store.

@@ -16,14 +16,9 @@ from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
 
 if TYPE_CHECKING:
+    from dali_like.data.fingerprints import Fingerprint
     from dali_like.data.options import LoaderOptions
     from dali_like.engine.pool.settings import ChosenSettings
-
-
-def _fingerprint_of(value: object) -> bytes:
-    from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # imports cloudpickle
-
-    return fingerprint_of(value)
 
 
 class WorkerManager:
@@ -36,7 +31,7 @@ class WorkerManager:
     def __init__(self, counters: LoaderCounters) -> None:
         self.workers: LoaderWorkers | None = None
         self._counters = counters
-        self._fingerprint: bytes | None = None
+        self._fingerprint: Fingerprint | None = None
         self._tuner: Tuner | None = None
 
     @property
@@ -45,11 +40,22 @@ class WorkerManager:
         return None if self._tuner is None else self._tuner.settings
 
     def note_objects(self, options: LoaderOptions) -> bool:
-        """Return whether the objects that workers copy have changed since the last call."""
-        can_reuse = options.num_workers > 0 and options.can_reuse_workers
-        copied = (options.dataset, options.collate_fn, options.worker_init_fn)
-        previous, self._fingerprint = self._fingerprint, _fingerprint_of(copied) if can_reuse else None
-        return self._fingerprint != previous
+        """Return whether the objects that workers copy have changed since the last call.
+
+        Kept workers keep their copies, as PyTorch's do, unless a change is seen. Workers that are not kept, whose forkserver
+        is used again, may only keep them if nothing can have changed.
+        """
+        previous, self._fingerprint = self._fingerprint, None
+        if not (options.num_workers and options.can_reuse_workers):
+            return previous is not None
+        from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # few loaders reuse workers
+
+        self._fingerprint = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn))
+        return self._fingerprint != previous or not (options.keeps_workers or self._fingerprint.is_complete)
+
+    def forget_objects(self) -> None:
+        """Let the objects that workers copy count as changed."""
+        self._fingerprint = None
 
     def can_serve(self, options: LoaderOptions, has_changed: bool) -> bool:
         """Return whether the kept workers can serve another iterator, after a restart if their objects have changed."""

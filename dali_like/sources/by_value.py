@@ -102,13 +102,6 @@ def dumps(
         return file.getvalue()
 
 
-def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> None:
-    """Write a pickle that is only compared, without the buffers for which `keep` returns False."""
-    pickler = _Pickler(file, buffer_callback=keep)
-    with InheritedObjects(for_spawned=False) as pickler.inherited:
-        pickler.dump(value)
-
-
 class _Pickler(ByValuePickler):
     note_module: Callable[[str], object] | None = None
     inherited: InheritedObjects | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dali_like.data import ConcatDataset, DataLoader, Subset
@@ -65,16 +67,97 @@ def test_as_long_as_it_does_not_change_workers_go_on() -> None:
     assert pids_of(loader) == pids_of(loader)
 
 
-def test_too_many_parts_are_not_looked_at() -> None:
-    dataset = Unpicklable()
-    dataset.others = [dataset.lock, *range(2000)]
-    loader = kept(dataset)
+class Holder(Squares):
+    """Has samples in a large list, which is not looked at item by item, and a small array."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.samples = list(range(2000))
+        self.small = np.zeros(4)
+        self.large = np.zeros(1 << 16)
+        self.numbers = {"rate": 0.5, "levels": [1, 2]}
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[-2], len(self.samples), self.small[0], self.numbers["rate"], self.numbers["levels"][0]
+
+
+#: What the program does to the dataset, and what kept workers then deliver.
+SEEN: dict[str, tuple[Callable[[Holder], Any], list[float]]] = {
+    "a number in a dict": (lambda holder: holder.numbers.update(rate=0.25), [1998, 2000, 0, 0.25, 1]),
+    "a number in a list in a dict": (lambda holder: holder.numbers["levels"].insert(0, 7), [1998, 2000, 0, 0.5, 7]),  # type: ignore[attr-defined]
+    "a longer list": (lambda holder: holder.samples.append(-1), [1999, 2001, 0, 0.5, 1]),
+    "another list": (lambda holder: setattr(holder, "samples", [5] * 2000), [5, 2000, 0, 0.5, 1]),
+    "an element of a small array": (lambda holder: holder.small.__setitem__(0, 3), [1998, 2000, 3, 0.5, 1]),
+}
+
+
+@pytest.mark.parametrize("change", SEEN)
+def test_kept_workers_see_changes_that_a_look_finds(change: str) -> None:
+    apply, expected = SEEN[change]
+    holder = Holder()
+    loader = kept(holder)
     before = pids_of(loader)
 
-    dataset.others[-1] = -1
-    assert pids_of(loader) == before
-    dataset.epoch = 1
+    apply(holder)
+
+    assert [[part.item() for part in batch] for batch in loader] == [expected]
     assert pids_of(loader) != before
+
+
+@pytest.mark.parametrize("change", ["an item of a large list", "an element of a large array"])
+def test_kept_workers_keep_the_rest_as_in_pytorch_until_the_loader_is_refreshed(change: str) -> None:
+    holder = Holder()
+    loader = kept(holder)
+    before = pids_of(loader)
+
+    if change == "an item of a large list":
+        holder.samples[-2] = -5
+    else:
+        holder.large[7] = 1
+
+    assert pids_of(loader) == before
+    loader.refresh()
+    assert pids_of(loader) != before
+    assert next(iter(loader))[0].item() == holder.samples[-2]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_are_not_kept_see_every_change_in_the_next_epoch(method: str) -> None:
+    holder = Holder()
+    loader = loader_of(holder, 1, method)
+    seen = []
+    for value in (1998, -5, -6):
+        holder.samples[-2] = value
+        seen += [batch[0].item() for batch in loader]
+
+    assert seen == [1998, -5, -6]
+
+
+class Counting:
+    """Counts how often it is pickled."""
+
+    pickled = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __reduce__(self) -> Any:
+        Counting.pickled += 1
+        return Counting, ()
+
+
+def test_kept_dataset_is_pickled_only_for_the_start_of_workers() -> None:
+    loader = loader_of(Counting(), 1, "spawn", persistent_workers=True)
+    list(loader)
+    pickled = Counting.pickled
+
+    for _ in range(3):
+        list(loader)
+
+    assert Counting.pickled == pickled
 
 
 @pytest.mark.parametrize(("before", "after"), [("fork", "spawn"), ("spawn", "fork")])

@@ -129,12 +129,13 @@ def test_other_tensors_and_those_for_other_machines_are_copied() -> None:
 
 
 def test_comparisons_of_kept_datasets_look_at_the_memory_and_not_at_its_content() -> None:
-    counter = torch.zeros(4).share_memory_()
-    before = fingerprint_of([counter])
-    counter[1] = 5
+    kept = [torch.zeros(4).share_memory_()]
+    before = fingerprint_of(kept)
+    kept[0][1] = 5
 
-    assert fingerprint_of([counter]) == before
-    assert fingerprint_of([counter.clone().share_memory_()]) != before
+    assert fingerprint_of(kept) == before
+    kept[0] = kept[0].clone().share_memory_()
+    assert fingerprint_of(kept) != before
 
 
 class Permuted(torch.utils.data.Dataset):  # type: ignore[misc]

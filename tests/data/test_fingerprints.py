@@ -1,0 +1,141 @@
+"""Looks at datasets: what they see, what they cost, and what they keep."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import types
+import weakref
+from collections import UserDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like.data.fingerprints import _MOST_PARTS, fingerprint_of
+
+
+class Inner:
+    def __init__(self) -> None:
+        self.rate = 0.5
+
+
+class Slotted:
+    __slots__ = ("__hidden", "later", "shown")
+
+    def __init__(self) -> None:
+        self.shown, self.__hidden = 1, 2
+
+    def hide(self, value: int) -> None:
+        self.__hidden = value
+
+
+class Dataset:
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.name = "train"
+        self.rate = math.nan
+        self.inner = Inner()
+        self.transforms = [functools.partial(pow, 2), Inner().__init__]  # type: ignore[misc]
+        self.slotted = Slotted()
+        self.small = np.zeros(3)
+        self.large = np.zeros(1 << 12)
+        self.options = {"size": (3, 4)}
+        self.samples = list(range(10_000))
+        self.function = self.closure(3)
+        self.itself = self
+        self.lock = threading.Lock()
+
+    @staticmethod
+    def closure(value: int) -> Any:
+        return lambda: value
+
+
+CHANGES: dict[str, Callable[[Dataset], Any]] = {
+    "number": lambda dataset: setattr(dataset, "epoch", 1),
+    "type of a number": lambda dataset: setattr(dataset, "epoch", False),
+    "text": lambda dataset: setattr(dataset, "name", "test"),
+    "float": lambda dataset: setattr(dataset, "rate", 0.0),
+    "new attribute": lambda dataset: setattr(dataset, "other", None),
+    "attribute of an object": lambda dataset: setattr(dataset.inner, "rate", 1.0),
+    "object": lambda dataset: setattr(dataset, "inner", Inner()),
+    "slot": lambda dataset: setattr(dataset.slotted, "shown", 5),
+    "private slot": lambda dataset: dataset.slotted.hide(5),
+    "empty slot": lambda dataset: setattr(dataset.slotted, "later", 5),
+    "partial": lambda dataset: dataset.transforms.__setitem__(0, functools.partial(pow, 3)),
+    "small array": lambda dataset: dataset.small.__setitem__(0, 1),
+    "other array": lambda dataset: setattr(dataset, "large", np.zeros(1 << 12)),
+    "nested container": lambda dataset: dataset.options.update(size=(4, 3)),
+    "length of a list": lambda dataset: dataset.samples.append(0),
+    "closure": lambda dataset: setattr(dataset, "function", Dataset.closure(4)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_look_sees_a_change(change: str) -> None:
+    dataset = Dataset()
+    before = fingerprint_of(dataset)
+    assert fingerprint_of(dataset) == before
+
+    CHANGES[change](dataset)
+
+    assert fingerprint_of(dataset).parts != before.parts
+
+
+COMPLETE: dict[str, Any] = {
+    "numbers": (1, 2.5, None, "text", b"bytes"),
+    "small containers": [{"a": {1, 2}}, (3,)],
+    "an object": Inner(),
+    "a small array": np.zeros(3),
+    "a range": range(1_000_000),
+}
+UNKNOWN: dict[str, Any] = {
+    "a long list": list(range(1000)),
+    "a long text": "x" * 10_000,
+    "a large array": np.zeros(10_000),
+    "an array of objects": np.array([object()]),
+    "a lock": threading.Lock(),
+    "too many parts": [[[i] * 9 for i in range(9)] for _ in range(60)],
+    "a compiled object": memoryview(b"123"),
+    "a class of the standard library": UserDict(),
+}
+
+
+@pytest.mark.parametrize("kind", COMPLETE | UNKNOWN)
+def test_look_knows_whether_it_has_seen_everything(kind: str) -> None:
+    assert fingerprint_of((COMPLETE | UNKNOWN)[kind]).is_complete == (kind in COMPLETE)
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_look_takes_a_limited_number_of_parts_whatever_the_dataset_holds(size: int) -> None:
+    held = types.SimpleNamespace(
+        arrays=[np.zeros(4) for _ in range(size)],
+        texts={str(i): str(i) for i in range(size)},
+        nested=[[[str(i)] * 9] * 9 for i in range(size)],
+    )
+
+    assert len(fingerprint_of(held).parts) <= _MOST_PARTS + 64
+
+
+def test_look_keeps_no_object_of_the_dataset() -> None:
+    inner = Inner()
+    reference = weakref.ref(inner)
+
+    parts = fingerprint_of([inner]).parts
+    del inner
+
+    assert reference() is None
+    assert parts
+
+
+class Hostile:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_look_does_not_call_the_methods_of_an_object() -> None:
+    hostile = Hostile()
+
+    assert fingerprint_of([hostile]).parts
