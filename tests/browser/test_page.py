@@ -104,7 +104,7 @@ def live_data(num_pipelines: int = 1) -> dict[str, Any]:
             "ready": i % 3,
             "slots_in_use": 5,
             "workers": [
-                {"number": 0, "pid": 4712, "busy_s": 0.25 * i, "on_task_s": 0.0},
+                {"number": 0, "pid": 4712, "busy_s": 0.26 * i, "on_task_s": 0.0},  # read later than the time
                 {"number": 1, "pid": 4713, "busy_s": 0.125 * i, "on_task_s": 0.0},
             ],
             "slowest": [{"source": "external_source of photos", "sample": 1234, "epoch": 2, "duration_s": 0.0417}],

@@ -239,7 +239,8 @@ def _free_share_bytes(divisor: int) -> int:
     """Return the part of this process's address space that one more file may take."""
     limit = address_space_limit()
     if limit is not None:
-        return align(limit // _SHARE_OF_LIMIT // divisor)
+        share = limit // _SHARE_OF_LIMIT
+        return align(max(share // divisor, min(share, _LEAST_BYTES)))
     pages = read_file("/proc/self/statm").split()
     used = int(pages[0]) * mmap.PAGESIZE if pages else 0
     return max(align((_PROCESS_BYTES - used) // _SHARE_OF_FREE // divisor), _LEAST_BYTES)

@@ -28,6 +28,7 @@ from dali_like.errors import OutOfMemoryError
 
 #: A limit suffices for buffers if it has room for this many more of them, and for twice the memory used already.
 _MORE_BUFFERS = 4
+_HOLD_FEWER = "Hold fewer batches (one view of a sample holds its whole batch: copy what you keep)"
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 #: Files of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
 _kept_files: list[SharedFile] = []
@@ -277,7 +278,7 @@ class SharedSpace:
         if nbytes > available:
             raise OutOfMemoryError(
                 f"batches need {mib(nbytes)} more, and {mib(available)} are available (they take {mib(used)} now). "
-                "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
+                f"{_HOLD_FEWER}, lower the prefetch depths or the batch size, or give the process more memory"
             )
 
     def limit_text(self, nbytes: int, sufficient_bytes: int) -> str:
@@ -295,9 +296,8 @@ class SharedSpace:
             else f"give the process more memory: about {in_mib} MiB suffice, and {mib(used + available)} are available"
         )
         return (
-            f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. Hold fewer "
-            "batches (one view of a sample holds its whole batch: copy what you keep), lower the prefetch depths or the "
-            f"batch size, or {advice}"
+            f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. "
+            f"{_HOLD_FEWER}, lower the prefetch depths or the batch size, or {advice}"
         )
 
     def discard(self, offset: int, nbytes: int) -> bool:
