@@ -6,6 +6,7 @@ Names and values follow ``nvidia.dali.types`` 1.53, so existing code only change
 from __future__ import annotations
 
 import enum
+import functools
 import importlib
 import operator
 from collections.abc import Callable, Iterable
@@ -150,7 +151,7 @@ class SampleInfo(NamedTuple):
         starts the sequence again. Outside of a callback, the seed is 0.
         """
         seed, source = current_call.get().seeds
-        return _generator(seed, (source, self.epoch_idx, self.idx_in_epoch))
+        return _generator_for()(seed, source, self.epoch_idx, self.idx_in_epoch)
 
     def empty(self, shape: int | Iterable[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
         """Return an uninitialized array for the sample, in the memory of the batch if possible.
@@ -199,11 +200,14 @@ class BatchInfo(NamedTuple):
     def rng(self) -> np.random.Generator:
         """Return a random generator for this batch; see `SampleInfo.rng`."""
         seed, source = current_call.get().seeds
-        return _generator(seed, (source, self.epoch_idx, self.iteration, 1))
+        return _generator_for()(seed, source, self.epoch_idx, self.iteration, 1)
 
 
-def _generator(seed: int, key: tuple[int, ...]) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+@functools.cache
+def _generator_for() -> Callable[..., np.random.Generator]:
+    from dali_like.common.position_seeds import generator_for  # noqa: PLC0415  # slow to import
+
+    return generator_for
 
 
 class _Constants(enum.IntEnum):
