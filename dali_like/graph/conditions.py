@@ -72,12 +72,12 @@ class Condition(NamedTuple):
         return {"expression": self.expression, "where": self.where}
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
-        return False
+        return True
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         (value,) = inputs
         place = f"`{self.expression}` in {self.where}"
-        if value.ndim:
+        if value.ndim > call.lead:
             raise NdimMismatchError(
                 f"{place}: a condition must be a scalar (0-d), not an array of the shape {value.shape}. Use a reduction, "
                 "such as fn.reductions.max, or an index"
@@ -87,7 +87,7 @@ class Condition(NamedTuple):
                 f"{place}: operands must be Booleans, not {value.dtype}. Compare the value (`x != 0`), or use fn.cast with "
                 "dtype=types.BOOL"
             )
-        return (np.array(bool(value) != (self.expression == "not")),)
+        return (np.asarray(value.astype(bool) != (self.expression == "not")),)
 
 
 class Merge(NamedTuple):
@@ -111,8 +111,8 @@ class Merge(NamedTuple):
         return {"variable": self.variable}
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
-        return False
+        return True
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
-        condition, if_true, if_false = inputs
+        condition, if_true, if_false = inputs  # of one sample; programs merge stacks themselves
         return (call.part(if_true if condition else if_false),)

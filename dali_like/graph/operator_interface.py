@@ -50,10 +50,20 @@ class OperatorCall:
         count: number of samples: 1, except for stacks and operators on batches.
         image_limit_bytes: the largest decoded image.
         lead: number of axes before those of a sample: 1 for a stack, otherwise 0.
-        stride: of a stack: the difference between the positions of one sample and the next.
     """
 
-    __slots__ = ("_key", "_owner", "_place", "count", "framed", "image_limit_bytes", "info", "layouts", "lead", "stride")
+    __slots__ = (
+        "_key",
+        "_owner",
+        "_place",
+        "_positions",
+        "count",
+        "framed",
+        "image_limit_bytes",
+        "info",
+        "layouts",
+        "lead",
+    )
 
     def __init__(
         self,
@@ -65,12 +75,11 @@ class OperatorCall:
         count: int = 1,
         image_limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
         framed: Collection[str | int] = (),
-        lead: int = 0,
-        stride: int = 1,
+        positions: Sequence[int] | None = None,
     ) -> None:
         self.info = info
-        self.lead = lead
-        self.stride = stride
+        self.lead = 0 if positions is None else 1
+        self._positions = positions  # idx_in_epoch of each sample of a stack
         self.framed = framed
         self.count = count
         self.image_limit_bytes = image_limit_bytes
@@ -97,6 +106,14 @@ class OperatorCall:
         """
         assert self._key is not None, "the description of the operator must say random=True"
         return generator_at(self._key, self.info.epoch_idx, self.info.idx_in_epoch)
+
+    def draw(self, function: Callable[[np.random.Generator], Any]) -> Any:
+        """Return what a function draws from the generator of the sample; for a stack, an array with that of each sample."""
+        if self._positions is None:
+            return function(self.rng())
+        assert self._key is not None
+        epoch = self.info.epoch_idx
+        return np.array([function(generator_at(self._key, epoch, position)) for position in self._positions])
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Return an uninitialized, C-contiguous array for the result.

@@ -15,13 +15,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic_ns
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.engine.pool.batch import describe_info
+from dali_like.errors import SampleError
 from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
@@ -129,9 +131,15 @@ class ProgramStep(NamedTuple):
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
-    def run_stack(self, registers: list[Any], info: SampleInfo, stride: int, count: int, empty: Empty | None) -> None:
-        """Compute the outputs of a stack of `count` samples; `info` is the first one."""
-        inputs = [registers[i] for i in self.inputs]
+    def run_stack(
+        self,
+        inputs: Sequence[Array],
+        arguments: Mapping[str, Array],
+        info: SampleInfo,
+        positions: Sequence[int],
+        empty: Empty | None,
+    ) -> Sequence[Array]:
+        """Return the outputs of a stack of samples, given their ``idx_in_epoch``; `info` is the first one."""
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
         layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(self.layouts, inputs, strict=True)]
         call = OperatorCall(
@@ -140,13 +148,11 @@ class ProgramStep(NamedTuple):
             self.random_key,
             place,
             id(self) if self.is_between else None,
-            count,
+            len(positions),
             self.image_limit_bytes,
-            lead=1,
-            stride=stride,
+            positions=positions,
         )
-        outputs = self.operator.compute(call, inputs, {name: registers[i] for name, i in self.arguments.items()})
-        registers[self.output : self.output + len(outputs)] = outputs
+        return self.operator.compute(call, inputs, arguments)
 
     def run_timed(
         self, registers: list[Any], info: SampleInfo, empty: Empty | None, count: int, times_ns: list[int]
@@ -169,7 +175,7 @@ class Program(NamedTuple):
         exports: registers of the results.
         producers: the step that computes each register, if the program has branches or caches; otherwise empty.
         caches: steps whose results suffice for all exports, without the input samples. Empty: the samples are needed.
-        stacks: whether all steps compute stacks.
+        stacks: whether all steps compute stacks, and all samples have all results.
     """
 
     constants: tuple[Array, ...]
@@ -243,9 +249,11 @@ class Program(NamedTuple):
         """
         registers: list[Any] = [*stacks, *[np.broadcast_to(array, (count, *array.shape)) for array in self.constants]]
         registers += [None] * (self.num_registers - len(registers))
+        positions = range(info.idx_in_epoch, info.idx_in_epoch + count * stride, stride)
+        run = _run_on_stack if not self.producers else _run_on_parts
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
-            step.run_stack(registers, info, stride, count, empty)
+            run(step, registers, info, positions, empty)
             if times_ns is not None:
                 times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])
@@ -279,6 +287,94 @@ class Program(NamedTuple):
             step.run(registers, info, empty)
         else:
             step.run_timed(registers, info, empty, 1, times_ns)
+
+
+def _run_on_stack(
+    step: ProgramStep, registers: list[Any], info: SampleInfo, positions: Sequence[int], empty: Empty | None
+) -> None:
+    inputs = [registers[i] for i in step.inputs]
+    arguments = {name: registers[i] for name, i in step.arguments.items()}
+    outputs = step.run_stack(inputs, arguments, info, positions, empty)
+    registers[step.output : step.output + len(outputs)] = outputs
+
+
+class _Part(NamedTuple):
+    """Results for some samples of a stack.
+
+    Attributes:
+        stack: the results.
+        samples: the numbers of the samples, in ascending order.
+    """
+
+    stack: Array
+    samples: NDArray[np.intp]
+
+    def of(self, samples: NDArray[np.intp]) -> Array:
+        """Return the results for some of these samples."""
+        part: Array = self.stack[np.searchsorted(self.samples, samples)]
+        return part
+
+
+def _run_on_parts(
+    step: ProgramStep, registers: list[Any], info: SampleInfo, positions: Sequence[int], empty: Empty | None
+) -> None:
+    """Compute a step for the samples of a stack that take its branch. Registers hold stacks of all samples, or parts."""
+    is_merge = isinstance(step.operator, Merge)
+    needs = (*step.inputs, *step.arguments.values())
+    if not (step.scope or is_merge or any(isinstance(registers[i], (_Part, NoneType)) for i in needs)):
+        _run_on_stack(step, registers, info, positions, empty)
+        return
+    takes = np.ones(len(positions), bool)
+    for condition, value in step.scope:
+        takes &= _mask(registers[condition], value, len(positions))
+    samples = np.flatnonzero(takes)
+    if not len(samples):
+        return
+    if is_merge:
+        merged = _merged([registers[i] for i in step.inputs], samples)
+        registers[step.output] = merged if takes.all() else _Part(merged, samples)
+        return
+    inputs = [_chosen(registers[i], samples) for i in step.inputs]
+    arguments = {name: _chosen(registers[i], samples) for name, i in step.arguments.items()}
+    chosen = [positions[i] for i in samples.tolist()]
+    for number, output in enumerate(step.run_stack(inputs, arguments, info, chosen, None), step.output):
+        registers[number] = _Part(output, samples)
+
+
+def _mask(register: Any, value: bool, count: int) -> NDArray[np.bool_]:
+    """Return which samples have this value of a condition."""
+    mask = np.zeros(count, bool)
+    if isinstance(register, _Part):
+        mask[register.samples] = register.stack == value
+    elif register is not None:
+        mask[:] = register == value
+    return mask
+
+
+def _chosen(register: Any, samples: NDArray[np.intp]) -> Array:
+    if isinstance(register, _Part):
+        return register.of(samples)
+    chosen: Array = register[samples]
+    return chosen
+
+
+def _merged(inputs: Sequence[Any], samples: NDArray[np.intp]) -> Array:
+    """Return the results of the branches that samples take.
+
+    Raises:
+        SampleError: the results have different shapes.
+    """
+    condition, *branches = inputs
+    taken = _chosen(condition, samples)
+    parts = [(taken == value, branch) for value, branch in zip((True, False), branches, strict=True)]
+    results = [(places, _chosen(branch, samples[places])) for places, branch in parts if places.any()]
+    first = results[0][1]
+    if any(result.shape[1:] != first.shape[1:] or result.dtype != first.dtype for _, result in results):
+        raise SampleError("the branches have results of different kinds")  # the samples are then computed one by one
+    merged = np.empty((len(samples), *first.shape[1:]), first.dtype)
+    for places, result in results:
+        merged[places] = result
+    return merged
 
 
 class Recalled(NamedTuple):
@@ -322,7 +418,8 @@ def make_program(
     if any(step.scope or isinstance(step.operator, (Merge, CacheOperator)) for step in steps):
         producers = {step.output + i: step for step in steps for i in range(len(step.operator.layouts))}
     caches = _sufficient_caches(used, producers, len(inputs)) if producers else ()
-    stacks = not producers and all(step.stacks for step in steps)
+    is_whole = not any(producers[i].scope for i in used if i in producers)
+    stacks = is_whole and all(step.stacks for step in steps)
     return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks)
 
 

@@ -283,7 +283,7 @@ class BoundOperator:
         """Return the value of an argument that is a node for one sample, or for each of several."""
         parameter = self.description.parameters[name]
         try:
-            return parameter.convert_sample(data) if is_one else [parameter.convert_sample(array) for array in data]
+            return parameter.convert_sample(data) if is_one else parameter.convert_samples(data)
         except SampleTypeError as error:
             if name not in framed or parameter.per_frame:
                 raise

@@ -186,6 +186,13 @@ class Parameter:
                 f"{array.shape}: {array!r}"
             ) from None
 
+    def convert_samples(self, arrays: Sequence[Array]) -> list[Any]:
+        """Convert samples of a node; see `convert_sample`. Single numbers of a stack are converted together."""
+        kinds = _NUMBERS.get(self.annotation, "")
+        if isinstance(arrays, np.ndarray) and arrays.size == len(arrays) and arrays.dtype.kind in kinds and not self.rules:
+            return [*map(self.annotation, arrays.reshape(-1).tolist())]
+        return [self.convert_sample(np.asarray(array)) for array in arrays]
+
     @property
     def allowed(self) -> str:
         """Description of the allowed values."""
@@ -348,6 +355,9 @@ def _member_of(kind: type[enum.IntEnum]) -> Callable[[Any], enum.IntEnum]:
 
     return check
 
+
+#: The kinds of dtypes, as in NumPy's ``dtype.kind``, whose elements are numbers of these types.
+_NUMBERS: dict[Any, str] = {int: "biu", float: "biuf"}
 
 _NOUNS: dict[Any, str] = {
     int: "an integer",

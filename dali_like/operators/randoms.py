@@ -41,7 +41,7 @@ def _check_probabilities(values: Floats) -> None:
         raise ArgumentError(f"p must be probabilities, from 0 to 1, whose sum is 1, not {list(values)}")
 
 
-@operator(module="random", random=True, output_layout="", check=_check)
+@operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
 def uniform(
     call: OperatorCall,
     shape_like: Array | None = None,
@@ -60,19 +60,19 @@ def uniform(
         shape: shape of the result. Default: a single number.
         dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
-    extents = _shape(shape_like, shape)
-    rng = call.rng()
+    extents = _shape(call, shape_like, shape)
     if values is not None:
         convert_all = _as_dtype_once if isinstance(values, tuple) else _as_dtype
-        return np.asarray(convert_all(values, dtype)[rng.integers(0, len(values), extents)])
-    result = _as_dtype(rng.uniform(range[0], range[1], extents), dtype)
+        count = len(values)
+        return np.asarray(convert_all(values, dtype)[call.draw(lambda rng: rng.integers(0, count, extents))])
+    result = _as_dtype(call.draw(lambda rng: rng.uniform(range[0], range[1], extents)), dtype)
     if result.dtype.kind == "f":
         # Rounding to a shorter dtype may yield the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
 
 
-@operator(module="random", random=True, output_layout="", check=_check)
+@operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
 def coin_flip(
     call: OperatorCall,
     shape_like: Array | None = None,
@@ -89,11 +89,12 @@ def coin_flip(
         shape: shape of the result. Default: a single number.
         dtype: data type of the result. Default: INT32.
     """
-    flips = call.rng().random(_shape(shape_like, shape)) < probability
+    extents = _shape(call, shape_like, shape)
+    flips = call.draw(lambda rng: rng.random(extents)) < probability
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
 
 
-@operator(module="random", random=True, output_layout="", check=_check)
+@operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
 def normal(
     call: OperatorCall,
     shape_like: Array | None = None,
@@ -112,11 +113,11 @@ def normal(
         shape: shape of the result. Default: a single number.
         dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
-    extents = _shape(shape_like, shape)
-    return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
+    extents = _shape(call, shape_like, shape)
+    return _as_dtype(mean + stddev * call.draw(lambda rng: rng.standard_normal(extents)), dtype)
 
 
-@operator(module="random", random=True, output_layout="")
+@operator(module="random", random=True, output_layout="", stacks=("shape_like",))
 def beta(
     call: OperatorCall,
     shape_like: Array | None = None,
@@ -134,7 +135,8 @@ def beta(
         shape: shape of the result. Default: a single number.
         dtype: data type of the result: FLOAT, the default, or FLOAT64.
     """
-    return _as_dtype(call.rng().beta(alpha, beta, _shape(shape_like, shape)), dtype)
+    extents = _shape(call, shape_like, shape)
+    return _as_dtype(call.draw(lambda rng: rng.beta(alpha, beta, extents)), dtype)
 
 
 def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
@@ -164,7 +166,7 @@ def choice(
     count = int(a) if a.ndim == 0 else len(a)
     if count <= 0:
         raise ArgumentError(f"a must have at least one element, not {count}")
-    extents = _shape(shape_like, shape)
+    extents = _shape(call, shape_like, shape)
     if p is None:
         indices = call.rng().integers(0, count, extents)
     else:
@@ -183,11 +185,11 @@ def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
 _as_dtype_once = functools.lru_cache(maxsize=64)(_as_dtype)
 
 
-def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:
+def _shape(call: OperatorCall, shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:
     if shape_like is not None:
         if shape is not None:
             raise ArgumentClashError("shape and the input shape_like exclude each other")
-        return shape_like.shape
+        return shape_like.shape[call.lead :]
     if shape is None:
         return ()
     return shape

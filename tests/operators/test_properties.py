@@ -191,10 +191,10 @@ def test_every_operator_is_here():
     assert {*CASES, *OTHERS} == {*own_descriptions()}
 
 
-def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None) -> np.ndarray:
+def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None, position: int = 3) -> np.ndarray:
     """Return the operator's result for one sample."""
     operator = description_of(path).bind([layout], CASES[path].arguments)
-    call = OperatorCall(SampleInfo(3, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
+    call = OperatorCall(SampleInfo(position, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
     (result,) = operator.compute(call, inputs, {})
     return np.asarray(result)
 
@@ -203,7 +203,9 @@ def compute_stack(path: str, layout: str, stacks: Sequence[np.ndarray]) -> np.nd
     """Return the operator's results for the samples of stacks, from one call."""
     operator = description_of(path).bind([layout], CASES[path].arguments)
     layouts = ["N" * bool(layout) + layout, *[""] * (len(stacks) - 1)]
-    call = OperatorCall(SampleInfo(3, 1, 1, 0), layouts, key_of(7, 1), count=len(stacks[0]), lead=1)
+    call = OperatorCall(
+        SampleInfo(3, 1, 1, 0), layouts, key_of(7, 1), count=len(stacks[0]), positions=range(3, 3 + len(stacks[0]))
+    )
     (result,) = operator.compute(call, stacks, {})
     return np.asarray(result)
 
@@ -269,8 +271,8 @@ def test_a_stack_gives_the_bits_of_its_samples(path, data):
     stacks = [np.stack(arrays) for arrays in zip(inputs, *others, strict=True)]
     results = compute_stack(path, layout, stacks)
 
-    for result, one in zip(results, [inputs, *others], strict=True):
-        expected = compute(path, layout, one)
+    for i, (result, one) in enumerate(zip(results, [inputs, *others], strict=True)):
+        expected = compute(path, layout, one, position=3 + i)
         assert np.asarray(result).tobytes() == expected.tobytes()
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
 

@@ -119,6 +119,7 @@ class SlotView:
     Attributes:
         expected: for each output, its descriptor in the header: dtype, ndim, and the offset of the rows.
         kinds: for each output, the code of its dtype and its ndim, as far as they are known.
+        forms: for each output, the same as a dtype and a number.
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
@@ -146,6 +147,7 @@ class SlotView:
             offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
         ).tolist()
         self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
+        self.forms = [(DTYPES[dtype] if dtype != UNKNOWN else None, ndim) for dtype, ndim in self.kinds]
         self.offsets = [expected[Word.OFFSET] for expected in self.expected]
         self.has_rows = UNKNOWN not in self.offsets
         self._keys: dict[int, list[Sequence[Any]]] = {}
@@ -331,25 +333,40 @@ class Task:
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
-        view, space, take = self.view, self._space, (self.region or self.describe_all()).take
-        kinds = []
-        for array, wanted in zip(arrays, view.kinds):  # noqa: B905  # `strict=` takes longer, here and below
-            kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
-            if kind is None or (kind != wanted and not self.provisional and not _agrees(kind, wanted)):
-                return False
-            kinds.append(kind)
+        view, memory, take = self.view, self._space.map, (self.region or self.describe_all()).take
+        kinds, ndarray = view.kinds, np.ndarray
+        for array, (dtype, ndim) in zip(arrays, view.forms):  # noqa: B905  # `strict=` takes longer, here and below
+            if array.__class__ is not ndarray or array.dtype is not dtype or array.ndim != ndim:
+                kinds = self._kinds_of(arrays)
+                if not kinds:
+                    return False
+                break
+        base = view.offset
         place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
         for array, kind, (_, dtype, row_shape), rows_offset in zip(arrays, kinds, view.targets, view.offsets):  # noqa: B905
             shape, nbytes = array.shape, array.nbytes
             has_row = shape == row_shape and array.dtype == dtype
-            begin = view.offset + rows_offset + i * nbytes if has_row else take(nbytes)
-            if nbytes <= MOST_PLAIN_BYTES and array.flags.c_contiguous:
-                space.map[begin : begin + nbytes] = array
-            else:
-                np.ndarray(shape, array.dtype, space.map, begin)[...] = array
-            _DESCRIPTORS[kind[1]](space.map, place, begin - view.offset, nbytes, *kind, *shape)
+            begin = base + rows_offset + i * nbytes if has_row else take(nbytes)
+            try:
+                if nbytes > MOST_PLAIN_BYTES:
+                    np.ndarray(shape, array.dtype, memory, begin)[...] = array
+                else:
+                    memory[begin : begin + nbytes] = array
+            except (ValueError, BufferError):  # not contiguous
+                np.ndarray(shape, array.dtype, memory, begin)[...] = array
+            _DESCRIPTORS[kind[1]](memory, place, begin - base, nbytes, *kind, *shape)
             place += _DESCRIPTOR_BYTES
         return True
+
+    def _kinds_of(self, arrays: Sequence[Any]) -> list[tuple[int, int]]:
+        """Return the kinds of the outputs of a sample; nothing if one is not a plain array of the expected kind."""
+        kinds = []
+        for array, wanted in zip(arrays, self.view.kinds, strict=True):
+            kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
+            if kind is None or (kind != wanted and not self.provisional and not _agrees(kind, wanted)):
+                return []
+            kinds.append(kind)
+        return kinds
 
     def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 
-from dali_like.common.position_seeds import generator_for
+from dali_like.position_seeds import generator_for
 
 
 def numbers(generator: np.random.Generator) -> list[int]:

@@ -28,7 +28,8 @@ def generator_for(seed: int, stream: int, epoch: int, index: int, kind: int = 0)
         seed, stream: few different ones, such as the seed of a pipeline and the number of a source.
         epoch, index, kind: the position.
     """
-    return np.random.Generator(np.random.PCG64(PositionSeed(seed, stream, epoch, index, kind)))
+    bits = np.random.PCG64(PositionSeed(seed, stream, epoch, index, kind))  # type: ignore[arg-type]
+    return np.random.Generator(bits)
 
 
 class PositionSeed(ISpawnableSeedSequence):
@@ -45,7 +46,7 @@ class PositionSeed(ISpawnableSeedSequence):
         words = np.frombuffer(mixed.digest(), dtype)
         return words[:n_words] if n_words <= len(words) else self._sequence.generate_state(n_words, dtype)
 
-    def spawn(self, n_children: int) -> list[SeedSequence]:
+    def spawn(self, n_children: int) -> list[Any]:
         """Return seeds that are independent of this one."""
         return self._sequence.spawn(n_children)
 
