@@ -8,6 +8,8 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from numpy.typing import NDArray
+
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.cuda_streams import stream_handle
@@ -218,6 +220,15 @@ class TensorListGPU:
         """
         copies = arrays_to_host(self._arrays())
         return TensorListCPU.of_arrays(copies if self._dense is None else copies[0], self._layout)
+
+    def as_array(self) -> NDArray[Any]:
+        """Return a copy in host memory, as one array of shape ``(len(self), *sample_shape)``.
+
+        Raises:
+            RaggedError: the samples have different shapes.
+            DeviceError: the copy has failed.
+        """
+        return self.as_cpu().as_array()
 
     @property
     def ready(self) -> DeviceFence:

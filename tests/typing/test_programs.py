@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import DOCS, README, program_of
+
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 IS_TYPES_TARGET = importlib.util.find_spec("pyright") is not None
@@ -40,11 +42,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def errors_of_mypy(program: Path, python: Path) -> list[tuple[int, str]]:
+def errors_of_mypy(program: Path, python: Path, *, strict: bool = True) -> list[tuple[int, str]]:
     """The lines that it finds errors in, and which."""
     # Its notes of other packages are kept, by which the next run takes a second.
     options = [
-        "--strict",
+        *(["--strict"] if strict else []),
         "--config-file=",
         f"--python-executable={python}",
         f"--cache-dir={ROOT / '.mypy_cache' / 'programs'}",
@@ -61,8 +63,8 @@ def errors_of_mypy(program: Path, python: Path) -> list[tuple[int, str]]:
     return [(int(line), text) for line, text in re.findall(r"^[^:]+:(\d+): error: (.*)$", result.stdout, re.MULTILINE)]
 
 
-def errors_of_pyright(program: Path, python: Path) -> list[tuple[int, str]]:
-    """As `errors_of_mypy`."""
+def errors_of_pyright(program: Path, python: Path, *, strict: bool = True) -> list[tuple[int, str]]:
+    """As `errors_of_mypy`. Programs say themselves whether pyright is to be strict."""
     result = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", f"--pythonpath={python}", program.name],
         cwd=python.parent.parent,
@@ -75,7 +77,7 @@ def errors_of_pyright(program: Path, python: Path) -> list[tuple[int, str]]:
     return [(error["range"]["start"]["line"] + 1, error["message"]) for error in found if error["severity"] == "error"]
 
 
-Check = Callable[[Path, Path], list[tuple[int, str]]]
+Check = Callable[..., list[tuple[int, str]]]
 CHECKERS: list[Check] = [errors_of_mypy, *([errors_of_pyright] if IS_TYPES_TARGET else [])]
 PROGRAMS = ["program.py", *(["torch_program.py"] if IS_TYPES_TARGET else [])]
 
@@ -93,3 +95,13 @@ def test_mistakes_are_found(check: Check, python: Path) -> None:
     found = {line for line, _ in check(FOLDER / "wrong.py", python)}
 
     assert found == {number for number, line in enumerate(lines, 1) if "# wrong" in line}
+
+
+@pytest.mark.parametrize("check", CHECKERS)
+@pytest.mark.parametrize("document", [README, DOCS / "tutorial.md"], ids=lambda document: document.name)
+def test_programs_of_documents_have_no_errors(document: Path, check: Check, python: Path) -> None:
+    """They have no annotations, and an editor checks them with its defaults."""
+    program = python.parent.parent / f"program_of_{document.stem.lower()}.py"
+    program.write_text(program_of(document, "python"))
+
+    assert check(program, python, strict=False) == []
