@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dali_like import Pipeline
 from dali_like.engine.worker.source import Source
+from dali_like.errors import UnsupportedSystemError
+from tests.callbacks import number
 from tests.faults.played import PlayedPool
 from tests.faults.refusing import refusal, run_program
 
@@ -207,6 +214,30 @@ def test_an_error_names_the_call_its_purpose_and_the_remedy(tmp_path: Path) -> N
         ]
         * 2
     )
+
+
+# gevent
+
+
+@pytest.mark.parametrize(
+    ("way", "patched", "remedy"),
+    [("fork", "select", "patch_all(select=False)"), ("thread", "threading", "patch_all(select=False, thread=False)")],
+)
+def test_modules_that_gevent_has_replaced_are_refused(
+    way: str, patched: str, remedy: str, make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gevent.monkey", SimpleNamespace(is_module_patched=lambda name: name == patched))
+
+    with pytest.raises(UnsupportedSystemError, match=re.escape(remedy)):
+        make_pipeline(number, way).run()
+
+
+def test_other_modules_may_be_replaced_by_gevent(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gevent.monkey", SimpleNamespace(is_module_patched=lambda name: name == "threading"))
+
+    assert make_pipeline(number, "fork").run()[0].as_array().tolist() == [0, 1, 2, 3]
 
 
 # Without `splice`, step by step

@@ -7,6 +7,8 @@ import functools
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from dali_like import Pipeline, get_worker_info, types
 from dali_like.engine.backends import ray_cluster, ray_dispatcher
 from dali_like.errors import ArgumentError, ClosedError, PicklingError, WorkerDiedError, WorkerStartError
 from dali_like.monitor.trace_records import WORKERS
-from tests.conftest import wait_until
+from tests.conftest import DEADLINE_S, wait_until
 from tests.on_ray.conftest import actors
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -464,3 +466,38 @@ def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: C
 
     with pytest.raises(ClosedError, match="the program is exiting"):
         pipe.run()
+
+
+def test_a_program_that_leaves_the_cluster_gets_an_error_and_no_other_cluster() -> None:
+    """Ray's functions would start another cluster by themselves, and wait for the actors of this one for ever."""
+    program = """if True:
+        import numpy as np
+        import ray
+        from dali_like import fn, pipeline_def
+        from dali_like.errors import WorkerDiedError
+
+        @pipeline_def(batch_size=4, device_id=None, py_num_workers=1, py_start_method="ray", py_worker_restarts=None)
+        def pipeline():
+            return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False, parallel=True)
+
+        ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+        pipe = pipeline()
+        pipe.run()
+        ray.shutdown()
+        try:
+            while True:
+                pipe.run()
+        except WorkerDiedError as error:
+            print(error, *error.__notes__)
+        pipe.close()
+        print(ray.is_initialized())
+    """
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], text=True, capture_output=True, timeout=3 * DEADLINE_S, check=True
+    )
+
+    error, is_initialized = ended.stdout.splitlines()
+    assert "(the program has left the cluster)" in error
+    assert "build the pipeline again" in error
+    assert is_initialized == "False"

@@ -12,14 +12,32 @@ import errno
 import os
 import select
 import socket
+import sys
 
 from dali_like.engine.backends.forkserver import PR_SET_PDEATHSIG, prctl
 from dali_like.engine.memory.descriptors import Descriptor, EventSet
 from dali_like.engine.memory.system_calls import USE_NO_WORKERS, anonymous_file, required
 from dali_like.engine.pool.pipes import waiting_bytes
+from dali_like.errors import UnsupportedSystemError
 
 #: See PR_GET_PDEATHSIG(2const).
 _PR_GET_PDEATHSIG = 2
+
+
+def check_patches(start_method: str) -> None:
+    """Check that gevent has not replaced the modules by which workers run and wait: its versions wait for each other.
+
+    Raises:
+        UnsupportedSystemError: it has.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    needed = ("select", "threading") if start_method == "thread" else ("select",)
+    if monkey is not None and any(map(monkey.is_module_patched, needed)):
+        arguments = "select=False, thread=False" if start_method == "thread" else "select=False"
+        raise UnsupportedSystemError(
+            f"gevent.monkey has replaced parts of Python that workers need; call gevent.monkey.patch_all({arguments}), or "
+            f"{USE_NO_WORKERS}"
+        )
 
 
 def check_waiting_calls() -> None:

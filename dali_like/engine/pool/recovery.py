@@ -411,6 +411,8 @@ class Recovery:
             is_cause: whether the worker or its sample may be the cause, and not the end of the forkserver.
         """
         dispatcher, worker = self._dispatcher, end.worker
+        if self._states[worker] is WorkerState.ABANDONED:
+            return  # it was given up with its forkserver, whose end has been reported first
         is_resting = self._phase is Phase.RESTING
         if end.exitcode == START_FAILED and not is_resting and (message := self._cells.start_error_of(worker)):
             self._abandon(worker, _start_error(f"worker {worker} ({self._unit} {end.pid})", message))
