@@ -36,14 +36,14 @@ from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
-from dali_like.sources.fork_hazards import announce_local_classes_of
+from dali_like.sources.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
 
 _REMEDY = (
-    "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used), or use "
-    'multiprocessing_context="fork"'
+    "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used)",
+    'multiprocessing_context="fork"',
 )
 
 #: How often `WorkerHandle.join` checks whether a worker has ended.

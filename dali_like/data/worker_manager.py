@@ -14,6 +14,7 @@ from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.loader_workers import LoaderWorkers
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
+from dali_like.sources.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
     from dali_like.data.fingerprints import Fingerprint
@@ -33,6 +34,7 @@ class WorkerManager:
         self._counters = counters
         self._fingerprint: Fingerprint | None = None
         self._tuner: Tuner | None = None
+        self._has_searched = False
 
     @property
     def settings(self) -> ChosenSettings | None:
@@ -89,6 +91,10 @@ class WorkerManager:
             workers.release()
 
     def _start(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
+        if not self._has_searched:
+            self._has_searched = True
+            repeats = not options.is_iterable and options.worker_init_fn is None
+            warn_of_hazards_in_dataset(options.dataset, options.start_method, options.num_workers, repeats=repeats)
         workers = LoaderWorkers(options, make_fetcher(options), base_seed, self._counters, self._tuner_for(options))
         self._counters.watch(workers)
         if options.can_reuse_workers:

@@ -47,7 +47,7 @@ from dali_like.pipeline.preflight import (
     check_shared_iterators,
     common_shard,
 )
-from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
+from dali_like.sources.hazards import announce_local_classes, warn_of_hazards
 from dali_like.sources.main_module import find_main
 from dali_like.sources.sharding import ALONE
 
@@ -308,8 +308,8 @@ class Runtime:
                     "cannot fork worker processes: CUDA is initialized in this process, and does not work in a fork. "
                     "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
                 )
-            warn_of_fork_hazards([node.external for node in parallel])
             announce_local_classes([node.external for node in parallel])
+        warn_of_hazards([node.external for node in parallel], given.py_start_method, self._num_workers)
         if given.py_start_method == "thread":
             check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)

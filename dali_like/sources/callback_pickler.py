@@ -21,6 +21,7 @@ from dali_like.engine.worker.out_of_band import put_large_aside
 from dali_like.engine.worker.source import PickledSource
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.sources import by_value
+from dali_like.sources.hazards import is_opened
 from dali_like.sources.introspection import parts_of
 from dali_like.sources.main_module import ImportedMain
 
@@ -29,8 +30,11 @@ __all__ = ["pickle_by_value"]
 #: Depth of the search in a source for an object that cannot be pickled.
 _DEPTH = 50
 
+#: Advice at the end of messages, and an alternative for objects that forked workers can use.
+Remedy = tuple[str, str]
 _REMEDY = (
-    "Create it in the worker instead (in worker_setup, in __setstate__ or at the first call), or use py_start_method='fork'"
+    "Create it in the worker instead (in worker_setup, in __setstate__ or at the first call)",
+    "py_start_method='fork'",
 )
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -104,7 +108,7 @@ def dumps(
     pickler: CallbackPickler | None = None,
     *,
     innards: dict[str, Any] | None = None,
-    remedy: str = _REMEDY,
+    remedy: Remedy = _REMEDY,
     inherits: bool = True,
     main: ImportedMain | None = None,
 ) -> PickledSource:
@@ -117,7 +121,7 @@ def dumps(
         name: name of the source in messages.
         pickler: the user's pickler; None: the default one.
         innards: parts to name in messages, if the actual parts are not the user's objects.
-        remedy: advice at the end of messages.
+        remedy: advice at the end of messages, and an alternative, unless the culprit is an open file or connection.
         inherits: whether the receivers are processes of this machine, which inherit primitives of `multiprocessing`.
         main: the main module that the receivers import; None: none.
 
@@ -132,7 +136,7 @@ def dumps(
         path, culprit = _find_culprit(innards or parts, pickler, dump)
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type_name(culprit)}, refuses: "
-            f"{text_of(error) or repr_of(error)}. {remedy}"
+            f"{text_of(error) or repr_of(error)}. {remedy[0] if is_opened(culprit) else ', or use '.join(remedy)}"
         ) from error
 
 
