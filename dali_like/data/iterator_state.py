@@ -10,6 +10,7 @@ from typing import Any
 from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, check, integer, list_of, mapping, optional
 from dali_like.data.array_backends import mixed_seed
 from dali_like.data.sampler_iterators import invalid_state
+from dali_like.sources.composed.stage import MOST
 
 STATE_VERSION = 2
 
@@ -72,14 +73,14 @@ class IteratorState:
 _reported_state = mapping(worker=integer(), steps=integer(), ended=BOOLEAN, of_iterator=BOOLEAN, state=ANYTHING)
 _iterator_state = mapping(
     base_seed=integer(),
-    number=integer(),
+    number=integer(0, MOST),
     generator=optional(MAPPING),
     sampler=optional(MAPPING),
-    yielded=integer(),
-    ahead=list_of(integer()),
-    steps=list_of(integer()),
-    turn=integer(),
-    ended=list_of(integer()),
+    yielded=integer(0, MOST),
+    ahead=list_of(integer(0, MOST)),
+    steps=list_of(integer(0, MOST)),
+    turn=integer(0, MOST),
+    ended=list_of(integer(0, MOST)),
     shared_seed=optional(integer()),
     reported_states=list_of(_reported_state),
     is_over=BOOLEAN,

@@ -21,7 +21,10 @@ from dali_like.sources.composed.stage import (
     ShardWalk,
     SingleInputStage,
     in_shards,
+    is_anything,
+    is_count,
     note_place,
+    state_parts,
 )
 from dali_like.sources.permutation import Neighborhoods, Permutation
 
@@ -71,7 +74,7 @@ class _BlockSharded(Sharded):
         self._stage, self._place, self._source = stage, place, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        source_state, number, taken, raised = (None, 0, 0, 0) if state is None else state
+        source_state, number, taken, raised = state_parts(state, (None, 0, 0, 0), is_anything, is_count, is_count, is_count)
         source = self._source.open(shard, epoch, source_state)
         return _BlockWalk(self._stage, self._place, source, (epoch, shard), number, taken, raised)
 

@@ -14,8 +14,11 @@ from dali_like.sources.composed.stage import (
     ShardWalk,
     SingleInputStage,
     generator_at,
+    is_anything,
+    is_count,
     note_place,
     skip_any,
+    state_parts,
 )
 
 __all__ = ["Enumerate", "Map", "name_of"]
@@ -60,7 +63,7 @@ class _Sharded(Sharded):
         self._stage, self._place, self._source = stage, place, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        source_state, taken = (None, 0) if state is None else state
+        source_state, taken = state_parts(state, (None, 0), is_anything, is_count)
         return _Walk(self._stage, self._place, self._source.open(shard, epoch, source_state), epoch, shard, taken)
 
 

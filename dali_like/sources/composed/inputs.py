@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from dali_like.sources.composed.stage import (
     ShardWalk,
     Stage,
     checked_state,
-    is_pair,
+    is_count,
+    is_list_of,
     note_place,
 )
 
@@ -123,12 +125,19 @@ class _Parts(Sharded):
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         parts = self._stage.parts[shard :: self._num_shards]
         first = min(self._stage.interleave, len(parts))
-        begun, turn, places = checked_state(state, (first, 0, [(number, 0) for number in range(first)]), _is_state)
+        begin = (first, 0, [(number, 0) for number in range(first)])
+        begun, turn, places = checked_state(state, begin, functools.partial(_is_state, len(parts)))
         return _PartsWalk(self._stage, parts, begun, turn, places)
 
 
-def _is_state(state: Any) -> bool:
-    return isinstance(state, (list, tuple)) and len(state) == 3 and all(map(is_pair, state[2]))
+def _is_state(num_parts: int, state: Any) -> bool:
+    def is_part(value: Any) -> bool:
+        return is_count(value) and value < num_parts
+
+    if not is_list_of(state, is_count, is_count, lambda places: isinstance(places, (list, tuple))):
+        return False
+    begun, turn, places = state
+    return begun <= num_parts and turn < max(1, len(places)) and all(is_list_of(each, is_part, is_count) for each in places)
 
 
 class _OpenPart:

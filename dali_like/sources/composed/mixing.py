@@ -12,6 +12,7 @@ block, and shares never drift.
 from __future__ import annotations
 
 import abc
+import functools
 import json
 import math
 import os
@@ -38,6 +39,10 @@ from dali_like.sources.composed.stage import (
     Stage,
     checked_state,
     evaluators,
+    is_anything,
+    is_count,
+    is_flag,
+    is_list_of,
     no_reach,
 )
 from dali_like.sources.permutation import Permutation
@@ -477,7 +482,7 @@ class _MixSharded(Sharded):
         self._schedule = stage.schedule(place.num_shards)
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        step, saved = checked_state(state, (0, ()), _is_mix_state)
+        step, saved = checked_state(state, (0, ()), functools.partial(_is_mix_state, len(self._sources)))
         schedule, seed = self._schedule, self._place.seed_of(epoch, shard)
         drawn = schedule.drawn_until(step, seed)
         states = {number: input_state for number, *input_state in saved}
@@ -490,8 +495,15 @@ class _MixSharded(Sharded):
         return MixWalk(self._stage, schedule, seed, step, inputs)
 
 
-def _is_mix_state(state: Any) -> bool:
-    return isinstance(state, (list, tuple)) and len(state) == 2 and isinstance(state[0], int) and state[0] >= 0
+def _is_mix_state(num_inputs: int, state: Any) -> bool:
+    """Return whether a value can be a state: the number of steps, and the states of inputs, see `_WalkInput.state`."""
+
+    def is_input(value: Any) -> bool:
+        return is_count(value) and value < num_inputs
+
+    if not is_list_of(state, is_count, lambda inputs: isinstance(inputs, (list, tuple))):
+        return False
+    return all(is_list_of(each, is_input, is_count, is_flag, is_anything, is_flag) for each in state[1])
 
 
 class _Input(abc.ABC):

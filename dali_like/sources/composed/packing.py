@@ -14,9 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.checks import one_of, positive
-from dali_like.errors import ArgumentError, EmptyFilterError, SampleError, SampleTypeError
+from dali_like.errors import ArgumentError, CheckpointError, EmptyFilterError, SampleError, SampleTypeError
 from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
-from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, Stage, note_place
+from dali_like.sources.composed.stage import (
+    Place,
+    Sharded,
+    ShardWalk,
+    Stage,
+    is_anything,
+    is_count,
+    is_list_of,
+    note_place,
+    state_parts,
+)
 from dali_like.sources.composed.yielding import Filter, FlatMap, ShardStage
 
 __all__ = ["ConcatPack", "FitPack", "Fits", "PackLayout", "Pieces", "fit", "pack_layout", "pack_stage"]
@@ -278,7 +288,10 @@ class _ConcatSharded(Sharded):
         self._stage, self._source = stage, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        source_state, offsets, raised = (None, None, 0) if state is None else state
+        none = [0] * len(self._stage.layout.names)
+        source_state, offsets, raised = state_parts(
+            state, (None, none, 0), is_anything, lambda value: is_list_of(value, *[is_count] * len(none)), is_count
+        )
         return _ConcatWalk(self._stage, self._source.open(shard, epoch, source_state), shard, offsets, raised)
 
 
@@ -287,14 +300,14 @@ class _ConcatWalk(ShardWalk):
     earlier packs have, and the number of exceptions that the inputs of the next pack have raised.
     """
 
-    def __init__(self, stage: ConcatPack, source: ShardWalk, shard: int, offsets: Sequence[int] | None, raised: int) -> None:
+    def __init__(self, stage: ConcatPack, source: ShardWalk, shard: int, offsets: Sequence[int], raised: int) -> None:
         self._stage, self._source, self._shard = stage, source, shard
         self._none = [0] * len(stage.layout.names)
         #: The state of the input before the first element of the next pack.
         self._before = source.state()
         #: The state of the input before the latest element.
         self._latest = self._before
-        self._offsets = self._none if offsets is None else list(offsets)
+        self._offsets = list(offsets)
         #: The first element of the next pack, if an earlier pack has the beginning of it.
         self._split: Parts | None = None
         self._segments: list[Parts] = []
@@ -317,6 +330,11 @@ class _ConcatWalk(ShardWalk):
                 return self._end()
             # An element at the beginning of a pack may continue behind its offsets.
             offsets = self._none if self._segments else self._offsets
+            if any(offset > len(part) for part, offset in zip(parts, offsets, strict=True)):
+                raise CheckpointError(
+                    f"Invalid state_dict: stage {self._stage.text} in shard {self._shard} should continue at {offsets} of "
+                    f"an element with {[len(part) for part in parts]} tokens"
+                )
             taken = [min(len(part) - offset, free) for part, offset, free in zip(parts, offsets, self._free, strict=True)]
             ends = [offset + count for offset, count in zip(offsets, taken, strict=True)]
             self._segments.append(tuple(part[begin:end] for part, begin, end in zip(parts, offsets, ends, strict=True)))

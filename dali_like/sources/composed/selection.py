@@ -16,8 +16,12 @@ from dali_like.sources.composed.stage import (
     Stage,
     evaluators,
     in_shards,
+    is_anything,
+    is_count,
+    is_flag,
     no_reach,
     skip_any,
+    state_parts,
 )
 
 __all__ = ["Concat", "Repeat", "Slice", "Window", "Zip"]
@@ -80,7 +84,7 @@ class _SliceSharded(Sharded):
         skipped = num_delivered(self._stage.start, of_input, self._num_shards)
         stop = self._stage.stop
         most = None if stop is None else max(num_delivered(stop, of_input, self._num_shards) - skipped, 0)
-        source_state, taken = (None, None) if state is None else state
+        source_state, taken = state_parts(state, (None, None), is_anything, lambda value: value is None or is_count(value))
         walk = self._source.open(of_input, epoch, source_state)
         return _SliceWalk(walk, skipped, most, taken)
 
@@ -185,7 +189,7 @@ class _RepeatSharded(Sharded):
         self._times, self._source = stage.times, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        turn, source_state, any_output = (0, None, False) if state is None else state
+        turn, source_state, any_output = state_parts(state, (0, None, False), is_count, is_anything, is_flag)
         return _RepeatWalk(self._source, shard, epoch, self._times, turn, source_state, any_output)
 
 
@@ -283,7 +287,9 @@ class _ConcatSharded(Sharded):
         self._sources = sources
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        which, source_state = (0, None) if state is None else state
+        which, source_state = state_parts(
+            state, (0, None), lambda value: is_count(value) and value < len(self._sources), is_anything
+        )
         return _ConcatWalk(self._sources, shard, epoch, which, source_state)
 
 
@@ -369,7 +375,7 @@ class _ZipSharded(Sharded):
         self._sources = sources
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        states = [None] * len(self._sources) if state is None else state
+        states = state_parts(state, [None] * len(self._sources), *[is_anything] * len(self._sources))
         return _ZipWalk([each.open(shard, epoch, saved) for each, saved in zip(self._sources, states, strict=True)])
 
 
@@ -448,7 +454,7 @@ class _WindowSharded(Sharded):
         self._stage, self._source = stage, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        source_state, raised = (None, 0) if state is None else state
+        source_state, raised = state_parts(state, (None, 0), is_anything, is_count)
         return _WindowWalk(self._stage, self._source.open(shard, epoch, source_state), raised)
 
 

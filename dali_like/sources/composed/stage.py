@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +39,10 @@ __all__ = [
     "note_place",
     "skip_any",
 ]
+
+
+#: Larger numbers of positions and epochs are damage.
+MOST = 1 << 48
 
 
 class Place(NamedTuple):
@@ -207,7 +211,7 @@ class AsSharded(Sharded):
         self._num_shards = num_shards
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        taken = checked_state(state, 0, _is_count)
+        taken = checked_state(state, 0, is_count)
         return _RandomAccessWalk(self._stage, epoch, shard, self._num_shards, taken)
 
 
@@ -296,10 +300,38 @@ def checked_state(state: Any, default: Any, fits: Callable[[Any], bool]) -> Any:
     return state
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def state_parts(state: Any, begin: Sequence[Any], *fits: Callable[[Any], bool]) -> Sequence[Any]:
+    """Return the parts of a state, or those of the state at the beginning for None.
+
+    Args:
+        state: of a walk.
+        begin: the parts at the beginning.
+        fits: for each part, whether it can be one of such a state.
+
+    Raises:
+        CheckpointError: the state has other parts.
+    """
+    parts: Sequence[Any] = checked_state(state, begin, lambda state: is_list_of(state, *fits))
+    return parts
 
 
-def is_pair(value: Any) -> bool:
-    """Whether a state is a list of two parts."""
-    return isinstance(value, (list, tuple)) and len(value) == 2
+def is_list_of(value: Any, *fits: Callable[[Any], bool]) -> bool:
+    """Return whether a value is a list with one element for each function, which accepts it."""
+    if not isinstance(value, (list, tuple)) or len(value) != len(fits):
+        return False
+    return all(each(part) for each, part in zip(fits, value, strict=True))
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is an integer that counts elements."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
+def is_flag(value: Any) -> bool:
+    """Return whether a value is True or False."""
+    return isinstance(value, bool)
+
+
+def is_anything(value: Any) -> bool:
+    """Accept any value: the state of an input, which the input checks."""
+    return True

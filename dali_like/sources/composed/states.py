@@ -17,22 +17,25 @@ from typing import Any
 from dali_like.common.json_state import MAPPING, TEXT, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
+from dali_like.sources.composed.stage import MOST, is_anything, is_count, is_list_of
 from dali_like.sources.composed.stream import ENDED, ShardState
 from dali_like.sources.sharding import ALONE, Shard
 
 __all__ = ["VERSION", "checked_state", "is_state", "make_state", "merge_states", "shard_states"]
 
 VERSION = 1
+#: Outputs between the state of a shard and the position: exceptions in a row. More of them would be skipped for hours.
+_MOST_BEHIND = 1 << 20
 
 _STATE = mapping(
     version=integer(),
-    epoch=integer(),
-    position=integer(),
+    epoch=integer(0, MOST),
+    position=integer(0, MOST),
     seed=integer(),
     shards=optional(integer(1)),
     description=list_of(TEXT),
     rank=integer(),
-    num_ranks=integer(1),
+    num_ranks=integer(1, MOST),
     states=MAPPING,
 )
 _COUNTED_STATE = list_of(integer())
@@ -139,8 +142,13 @@ def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None)
             )
         expected = num_delivered(state["position"], shard, state["shards"])
         # It may lie before the position: an exception was delivered since, or the shard has ended.
-        if not isinstance(saved, (list, tuple)) or len(saved) != 2 or not 0 <= saved[0] <= expected:
+        if not is_list_of(saved, is_count, is_anything) or not saved[0] <= expected:
             raise _invalid(f"logical shard {shard} should be at output {expected}, but its state is {saved!r:.200}")
+        if saved[1] != ENDED and expected - saved[0] > _MOST_BEHIND:
+            raise _invalid(
+                f"position is {state['position']}, at which logical shard {shard} should be at output {expected}, but its "
+                f"state is of output {saved[0]}"
+            )
         states[shard] = ShardState(saved[0], saved[1])
     return states
 

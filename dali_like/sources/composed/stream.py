@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stage import Place, RandomAccess, ShardWalk, Stage
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage
 
 __all__ = ["ENDED", "Elements", "ShardState", "ShardEndedError"]
 
@@ -59,6 +60,12 @@ class _OpenWalk:
         self.has_ended = False
 
 
+def _in_shard(shard: int, error: CheckpointError) -> CheckpointError:
+    """Return an error about the state of a stage with the place of this state in that of the dataset."""
+    problem = str(error).removeprefix("Invalid state_dict: ")
+    return CheckpointError(f"Invalid state_dict: states: logical shard {shard}: {problem}")
+
+
 class Elements:
     """The elements of a dataset, by epoch and position. Not thread-safe.
 
@@ -94,6 +101,8 @@ class Elements:
         except StopIteration:
             walk.has_ended = True
             raise ShardEndedError from None
+        except CheckpointError as error:  # of an input that opens with its first element
+            raise _in_shard(shard, error) from None
         except Exception:
             walk.taken += 1  # the exception is the output at this position
             raise
@@ -129,6 +138,13 @@ class Elements:
         """Close the walks, with their files."""
         self._walks.clear()
 
+    def _open(self, epoch: int, shard: int, state: Any) -> ShardWalk:
+        assert isinstance(self._evaluator, Sharded)
+        try:
+            return self._evaluator.open(shard, epoch, state)
+        except CheckpointError as error:
+            raise _in_shard(shard, error) from None
+
     def _walk_to(self, epoch: int, shard: int, taken: int, states: Mapping[int, ShardState]) -> _OpenWalk:
         """Return the walk of a shard before its output number `taken`, or at its end."""
         open_walk = self._walks.get((epoch, shard))
@@ -137,7 +153,7 @@ class Elements:
         if open_walk is None or open_walk.taken > taken or is_far:
             begin = known if known is not None and known.taken <= taken else ShardState(0, None)
             is_at_end = begin.state == ENDED
-            walk = _EndedWalk() if is_at_end else self._evaluator.open(shard, epoch, begin.state)  # type: ignore[union-attr]
+            walk = _EndedWalk() if is_at_end else self._open(epoch, shard, begin.state)
             open_walk = _OpenWalk(walk, begin.taken)
             for other in [key for key in self._walks if key[0] < epoch - 1]:
                 del self._walks[other]

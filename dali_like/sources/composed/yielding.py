@@ -8,7 +8,17 @@ from typing import Any
 
 from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.elementwise import name_of
-from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleInputStage, in_shards, note_place
+from dali_like.sources.composed.stage import (
+    Place,
+    Sharded,
+    ShardWalk,
+    SingleInputStage,
+    in_shards,
+    is_anything,
+    is_count,
+    note_place,
+    state_parts,
+)
 
 __all__ = ["Filter", "FlatMap"]
 
@@ -101,7 +111,7 @@ class _FlatMap(Sharded):
         self._stage, self._source = stage, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        source_state, taken = (None, 0) if state is None else state
+        source_state, taken = state_parts(state, (None, 0), is_anything, is_count)
         return _FlatMapWalk(self._stage, self._source.open(shard, epoch, source_state), shard, taken)
 
 
