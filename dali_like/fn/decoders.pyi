@@ -37,7 +37,7 @@ def audio(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
+        sample_rate: resample to this rate in Hz, from 1 to 10 million. Default, or with 0 or less: the rate of the file.
         quality: quality of resampling from 0, the fastest, to 100. To a higher rate, a filter with 3 to 64 lobes; to a lower
             one, "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
         downmix: return the mean of all channels, in one dimension.

@@ -13,11 +13,12 @@ from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, Sam
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import PerSample, above, at_least, between, one_of_types
-from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio
+from dali_like.operators.parameters import PerSample, Rule, above, at_least, between, one_of_types
+from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio, is_sample_rate
 from dali_like.sources.readers.sinc_resampling import resample
 
 _FLOAT = np.dtype(np.float32)
+_RATE = Rule("in Hz from 1 to 10 million, or 0 or less", lambda rate: rate <= 0 or is_sample_rate(rate))
 
 
 @operator(module="decoders", name="audio", num_outputs=2, output_layout=lambda _, __: ("", ""))
@@ -25,7 +26,7 @@ def decode(
     call: OperatorCall,
     data: Array,
     *,
-    sample_rate: PerSample[float] = 0.0,
+    sample_rate: PerSample[Annotated[float, _RATE]] = 0.0,
     quality: Annotated[float, between(0, 100)] = 50.0,
     downmix: bool = False,
     dtype: Annotated[np.dtype[Any], one_of_types("int16 int32 float32")] = _FLOAT,
@@ -36,7 +37,7 @@ def decode(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        sample_rate: resample to this rate in Hz. Default, or with 0 or less: the rate of the file.
+        sample_rate: resample to this rate in Hz, from 1 to 10 million. Default, or with 0 or less: the rate of the file.
         quality: quality of resampling from 0, the fastest, to 100. To a higher rate, a filter with 3 to 64 lobes; to a lower
             one, "MQ" of soxr below 50, "HQ" below 75, otherwise "VHQ".
         downmix: return the mean of all channels, in one dimension.

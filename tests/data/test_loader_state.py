@@ -515,10 +515,14 @@ REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state
         pytest.param({**state_of(), "iterator": 5}, "the state: iterator should be an object, not 5", id="iterator"),
         pytest.param({**state_of(), "generator": 5}, "the state: generator should be an object, not 5", id="generator"),
         pytest.param(with_changes(more=1), "iterator has the unknown entries 'more'", id="more"),
-        pytest.param(with_changes(yielded=-1), "iterator: yielded should be an integer from 0 on, not -1", id="negative"),
+        pytest.param(
+            with_changes(yielded=-1),
+            "yielded should be an integer from 0 to 281474976710656, not -1",
+            id="negative",
+        ),
         pytest.param(with_changes(base_seed="a"), "base_seed should be an integer", id="seed"),
         pytest.param(with_changes(ahead=3), "ahead should be a list", id="ahead"),
-        pytest.param(with_changes(ahead=[True]), "ahead should be an integer from 0 on, not True", id="truth"),
+        pytest.param(with_changes(ahead=[True]), "ahead should be an integer from 0 to .*, not True", id="truth"),
         pytest.param(with_changes(is_over="no"), "is_over should be true or false", id="over"),
         pytest.param(with_changes(reported_states=[5]), "reported_states should be an object, not 5", id="reported state"),
         pytest.param(

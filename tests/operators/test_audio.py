@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dali_like import fn, types
-from dali_like.errors import ArgumentError, DecodeError, MissingExtraError, SampleTypeError
+from dali_like.errors import ArgumentError, DecodeError, MissingExtraError, SampleError, SampleTypeError
 from tests.audio_files import audio, below, encoded
 
 from .running import WAYS, run
@@ -128,3 +128,22 @@ def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "soundfile", None)
     with pytest.raises(MissingExtraError, match="Decoding audio needs soundfile: pip install"):
         decode(file)
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.5, 1e12, float("inf"), float("nan")])
+def test_rates_that_would_take_for_ever_or_all_memory_are_refused(rate: float) -> None:
+    file = encoded(audio(50), 8000)
+
+    with pytest.raises(ArgumentError, match=r"fn.decoders.audio: sample_rate must be a number in Hz from 1 to 10 million"):
+        decode(file, sample_rate=rate)
+    with pytest.raises(SampleError, match="sample_rate must be a number in Hz from 1 to 10 million"):
+        run(lambda data, rates: fn.decoders.audio(data, sample_rate=rates), [file], [np.float64(rate)])
+    with pytest.raises(ArgumentError, match="sample_rate must be 0, for the rate of the file, or from 1 to 10,000,000 Hz"):
+        fn.readers.nemo_asr(manifest_filepaths="a", sample_rate=rate)
+
+
+def test_the_lowest_and_the_highest_rate() -> None:
+    [(low, _)] = decode(encoded(audio(8000), 8000), sample_rate=1)
+    [(high, _)] = decode(encoded(audio(8), 8000), sample_rate=10_000_000)
+
+    assert (len(low), len(high)) == (1, 10_000)

@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.errors import DecodeError
+from dali_like.errors import ArgumentError, DecodeError
 from dali_like.sources.readers.sinc_resampling import resample
 
-__all__ = ["AudioOptions", "DecodedAudio", "decode_audio"]
+__all__ = ["AudioOptions", "DecodedAudio", "decode_audio", "is_sample_rate"]
+
+_HIGHEST_HZ = 10_000_000
 
 Array = NDArray[Any]
 
@@ -31,7 +33,7 @@ class AudioOptions:
     """Arguments that ``decoders.audio`` and ``readers.nemo_asr`` share.
 
     Attributes:
-        sample_rate: target in Hz; 0 or less: that of the file.
+        sample_rate: target in Hz, from 1 to 10 million; 0 or less: that of the file.
         quality: of resampling, from 0 to 100.
         downmix: whether to return the mean of the channels, with one dimension.
         dtype: of the result: int16, int32 or float32.
@@ -41,6 +43,17 @@ class AudioOptions:
     quality: float
     downmix: bool
     dtype: np.dtype[Any]
+
+    def __post_init__(self) -> None:
+        if not (self.sample_rate <= 0 or is_sample_rate(self.sample_rate)):
+            raise ArgumentError(
+                f"sample_rate must be 0, for the rate of the file, or from 1 to {_HIGHEST_HZ:,} Hz, not {self.sample_rate!r}"
+            )
+
+
+def is_sample_rate(rate: float) -> bool:
+    """Return whether audio can be resampled to a rate. Tiny rates would need endless filters, huge ones endless memory."""
+    return 1 <= rate <= _HIGHEST_HZ
 
 
 @dataclass(frozen=True, kw_only=True)
