@@ -13,7 +13,7 @@
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
-#                             random composed datasets on changing ranks and workers
+#                             random composed datasets on changing ranks and workers; 10,000 damaged texts, states and indexes
 #   make docs                 build the documentation site in build/docs
 #   make described            write the type stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
@@ -107,8 +107,12 @@ s3: .venv/s3/.ready
 browser: $(TEST_ENV)/.ready
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) $(TEST_ENV)/bin/python -m pytest tests/browser $(ARGS)
 
+# Texts, states, indexes, databases and statistics of strangers: 10,000 damaged ones of each kind, 300 in `make test`.
+MUTATED = tests/pipeline/test_untrusted_pipelines.py tests/faults/test_mutated_states.py tests/monitor/test_strangers.py \
+    tests/sources/readers/test_lmdb_file.py tests/sources/readers/test_mutated_indexes.py
 parity-full: .venv/peers/.ready
-	PARITY=full .venv/peers/bin/python -m pytest -n $(JOBS) --dist worksteal tests/sources/composed/test_any_ranks.py $(ARGS)
+	PARITY=full .venv/peers/bin/python -m pytest -n $(JOBS) --dist worksteal tests/sources/composed/test_any_ranks.py \
+	    $(MUTATED) $(ARGS)
 	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py $(ARGS)
 
 lint: $(TEST_ENV)/.ready

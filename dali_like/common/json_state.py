@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+#: Larger numbers of elements, positions and epochs are damage.
+MOST = 1 << 48
+
 #: Return the first problem of a value, given the value and its place for the message; None if it fits.
 Schema = Callable[[Any, str], str | None]
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, check, integer, list_of, mapping, optional
+from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, MOST, check, integer, list_of, mapping, optional
 from dali_like.data.array_backends import mixed_seed
 from dali_like.data.sampler_iterators import invalid_state
-from dali_like.sources.composed.stage import MOST
 
 STATE_VERSION = 2
 

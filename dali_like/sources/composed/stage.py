@@ -25,6 +25,7 @@ import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 from dali_like.common.foreign_errors import add_note
+from dali_like.common.json_state import MOST
 from dali_like.errors import CheckpointError
 
 __all__ = [
@@ -39,10 +40,6 @@ __all__ = [
     "note_place",
     "skip_any",
 ]
-
-
-#: Larger numbers of positions and epochs are damage.
-MOST = 1 << 48
 
 
 class Place(NamedTuple):

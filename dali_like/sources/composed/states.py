@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dali_like.common.json_state import MAPPING, TEXT, check, integer, list_of, mapping, optional
+from dali_like.common.json_state import MAPPING, MOST, TEXT, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stage import MOST, is_anything, is_count, is_list_of
+from dali_like.sources.composed.stage import is_anything, is_count, is_list_of
 from dali_like.sources.composed.stream import ENDED, ShardState
 from dali_like.sources.sharding import ALONE, Shard
 
