@@ -61,6 +61,11 @@ def skip_without(*packages: str) -> None:
             pytest.skip(f"{package} is not installed", allow_module_level=True)
 
 
+def without_notes_of_libpng(stderr: str) -> str:
+    """Return the output of a program without the notes on color profiles that OpenCV 4 lets through."""
+    return re.sub("^libpng warning: .*\n", "", stderr, flags=re.MULTILINE)
+
+
 def without_addresses(value: object) -> str:
     """What a parametrized test is called: `repr`, the same in each process. They could not share the tests otherwise."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))

@@ -15,7 +15,7 @@ from tools.dependency_versions import APART, LINTERS, PROJECT, newest, oldest, r
     ("requirement", "of_oldest", "of_newest"),
     [
         ("numpy>=1.26", "numpy==1.26", "numpy"),
-        ("fsspec[http]>=2024.10", "fsspec[http]==2024.10", "fsspec[http]"),
+        ("fsspec[http]>=2024.12", "fsspec[http]==2024.12", "fsspec[http]"),
         ("both>=2, <4", "both==2", "both"),
         ("marked>=1; python_version < '3.14'", "marked==1; python_version < '3.14'", "marked; python_version < '3.14'"),
         ("toolkit[a,b]==12.*", "toolkit[a,b]==12.*", "toolkit[a,b]==12.*"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,12 @@ def run_python(program: str) -> str:
     return result.stdout
 
 
+@functools.cache
+def of_numpy() -> set[str]:
+    """The modules that NumPy imports itself: those of NumPy 1 are more."""
+    return set(run_python("import sys, numpy; print(*sys.modules)").split())
+
+
 def parts(modules: set[str]) -> set[str]:
     """Return the modules of this package, without its name."""
     return {name.removeprefix("dali_like.") for name in modules if name.startswith("dali_like.")}
@@ -123,7 +130,7 @@ def test_defining_a_pipeline_imports_neither_workers_nor_operators(for_defining:
 
 
 def test_defining_a_pipeline_imports_nothing_heavy(for_defining: set[str]) -> None:
-    assert for_defining & (HEAVY | {"numpy.random"}) == set()
+    assert for_defining & (HEAVY | {"numpy.random"}) - of_numpy() == set()
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +159,7 @@ def test_a_spawned_worker_imports_the_engine_and_nothing_above(for_working: set[
 
 
 def test_a_spawned_worker_imports_nothing_heavy(for_working: set[str]) -> None:
-    assert for_working & HEAVY == set()
+    assert for_working & HEAVY - of_numpy() == set()
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +188,7 @@ def test_running_a_pipeline_imports_nothing_for_gpus_pickling_states_and_statist
 
 
 def test_running_a_pipeline_imports_nothing_heavy(for_running: set[str]) -> None:
-    assert for_running & (HEAVY | NOT_FOR_SOURCES) == set()
+    assert for_running & (HEAVY | NOT_FOR_SOURCES) - of_numpy() == set()
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +210,7 @@ def test_a_loader_imports_neither_pipelines_nor_transforms(for_loading: set[str]
 
 
 def test_a_loader_imports_nothing_heavy_but_contexts_of_multiprocessing_and_random_numbers(for_loading: set[str]) -> None:
-    assert for_loading & (HEAVY | NOT_FOR_SOURCES) <= {"multiprocessing", "numpy.random"}
+    assert for_loading & (HEAVY | NOT_FOR_SOURCES) - of_numpy() <= {"multiprocessing", "numpy.random"}
 
 
 def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> None:
@@ -224,7 +231,7 @@ def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> N
     for_fetching = set(run_python(program).split())
 
     assert parts(for_fetching) - within(for_fetching, FOR_FETCHING) == set()
-    assert for_fetching & HEAVY == set()
+    assert for_fetching & HEAVY - of_numpy() == set()
 
 
 #: Programs in which each name must be there, whatever else has been imported.

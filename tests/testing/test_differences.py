@@ -28,11 +28,11 @@ class Identity:
         ([1, 2], [1], "expected 2 items [0] [1], got 1 items [0]"),
         ({"a": [1, 2]}, {"a": [1, 3]}, "['a'][1]: expected 2, got 3"),
         ({"a": 1}, {"b": 1}, "expected 1 items ['a'], got 1 items ['b']"),
-        (0.0, -0.0, "expected np.float64(0.0), got np.float64(-0.0)"),
-        (np.int32(1), np.int64(1), "expected np.int32(1) (int32), got np.int64(1) (int64)"),
+        (0.0, -0.0, f"expected {np.float64(0.0)!r}, got {np.float64(-0.0)!r}"),
+        (np.int32(1), np.int64(1), f"expected {np.int32(1)!r} (int32), got {np.int64(1)!r} (int64)"),
         (np.zeros(2, "f4"), np.zeros(2, "f8"), "expected dtype float32, got float64"),
         (np.zeros((2, 1)), np.zeros(2), "expected shape (2, 1), got (2,)"),
-        (np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]]), "[1, 1]: expected np.int64(4), got np.int64(5)"),
+        (np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 5]]), f"[1, 1]: expected {np.int64(4)!r}, got {np.int64(5)!r}"),
         (np.array([None, 1]), np.array([None, 2]), "[1]: expected 1, got 2"),
         (ValueError("a"), ValueError("b"), ".args[0]: expected 'a', got 'b'"),
     ],
@@ -50,7 +50,8 @@ def test_a_transposed_array_is_compared_by_its_elements() -> None:
     array = np.arange(6).reshape(2, 3)
 
     assert first_difference(array.T, np.ascontiguousarray(array.T)) is None
-    assert first_difference(array.T, array.T + np.eye(3, 2, dtype=int)) == "[0, 0]: expected np.int64(0), got np.int64(1)"
+    text = f"[0, 0]: expected {np.int64(0)!r}, got {np.int64(1)!r}"
+    assert first_difference(array.T, array.T + np.eye(3, 2, dtype=int)) == text
 
 
 def test_objects_without_equality_name_the_remedy() -> None:

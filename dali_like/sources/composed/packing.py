@@ -148,6 +148,7 @@ def _joined(name: str, parts: list[NDArray[Any]], length: int, used: int, pad: A
     joined: NDArray[Any] = np.empty((length, *filled[0].shape[1:]), np.result_type(*{part.dtype for part in filled}))
     try:
         np.concatenate(filled, out=joined[:used])
+        _check_range(pad, joined.dtype)
         joined[used:] = pad
     except (ValueError, TypeError, OverflowError) as error:
         raise SampleError(
@@ -155,6 +156,12 @@ def _joined(name: str, parts: list[NDArray[Any]], length: int, used: int, pad: A
             f"for the first one, and a dtype that can represent pad={pad!r}"
         ) from error
     return joined
+
+
+def _check_range(number: Any, dtype: np.dtype[Any]) -> None:
+    """Raise OverflowError for an integer that a dtype cannot represent. NumPy 1 would warn and change it."""
+    if isinstance(number, int) and dtype.kind in "iu" and not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+        raise OverflowError(f"{number} is out of bounds for {dtype}")
 
 
 @dataclass(frozen=True)
