@@ -267,6 +267,17 @@ def test_other_bytes_behind_a_stream_are_no_end_of_the_file(ending: str, tmp_pat
         in_order(ComposedDataset.from_jsonl(path))
 
 
+def test_frames_of_zstandard_without_data_are_skipped(tmp_path: Path) -> None:
+    """As in seekable files, whose last frame is a table of positions."""
+    frame = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"table"
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(zstd(b"1\n") + frame + zstd(b"2\n") + frame)
+    assert in_order(ComposedDataset.from_jsonl(path)) == [1, 2]
+    path.write_bytes(zstd(b"1\n") + frame[:-1])
+    with pytest.raises(BrokenFileError, match="zst cannot be decompressed: it ends within a stream"):
+        in_order(ComposedDataset.from_jsonl(path))
+
+
 def test_an_archive_behind_the_end_of_another_is_left_out_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(archive() * 2)

@@ -18,7 +18,7 @@ from dali_like.common.extras import installed, optional
 __all__ = ["decompressed", "is_compressed", "load_decompressor"]
 
 _ENDINGS = (".gz", ".tgz", ".bz2", ".xz", ".zst")
-#: Compressed bytes that are read at a time.
+#: Bytes that are read at a time, and that are decompressed ahead of a reader.
 _READ_BYTES = 1 << 16
 #: Compressed bytes that zstandard decompresses at a time: at most 128 MiB, because a block of 128 KiB takes 4 bytes or more.
 _ZSTANDARD_BYTES = 1 << 12
@@ -54,7 +54,7 @@ def decompressed(path: str, file: BinaryIO) -> BinaryIO:
         new = lzma.LZMADecompressor
     elif path.endswith(".zst"):
         new = _new_zstd()
-    return cast(BinaryIO, io.BufferedReader(_Streams(file, new)))
+    return cast(BinaryIO, io.BufferedReader(_Streams(file, new), _READ_BYTES))
 
 
 class _Stream(Protocol):
