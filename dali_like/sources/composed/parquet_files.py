@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.errors import ArgumentError, BrokenFileError, FileReadError
+from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError, FileReadError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
 from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
 
@@ -67,12 +67,23 @@ class ParquetFiles(ChunkedFiles):
             found = [self._read_footer(number) for number in range(len(paths))]
         #: The size of each file, and the bytes of its footer.
         self._sizes = [(size, footer_bytes) for size, footer_bytes, _ in found]
-        self._groups = [group for number, (*_, footer) in enumerate(found) for group in self._groups_of(number, footer)]
+        self._groups = [
+            group for number, (size, _, footer) in enumerate(found) for group in self._groups_of(number, size, footer)
+        ]
         self.chunk_ends = np.cumsum([group.num_rows for group in self._groups], dtype=np.int64)
         num_bytes = sum(stop - start for group in self._groups for start, stop in group.ranges)
         self.mean_chunk_bytes = num_bytes // max(len(self._groups), 1)
 
-    def _groups_of(self, number: int, footer: Any) -> list[_RowGroup]:
+    def _groups_of(self, number: int, size: int, footer: Any) -> list[_RowGroup]:
+        try:
+            return self._row_groups(number, size, footer)
+        except DaliLikeError:
+            raise
+        except (OSError, ValueError) as error:  # such as a name that is not UTF-8
+            path = self._paths[number]
+            raise BrokenFileError(f"{shown(path)}: the footer is damaged: {error}", path, size) from error
+
+    def _row_groups(self, number: int, size: int, footer: Any) -> list[_RowGroup]:
         names = footer.schema.to_arrow_schema().names
         wanted = names if self._columns is None else self._columns
         if missing := [name for name in wanted if name not in names]:
@@ -89,7 +100,10 @@ class ParquetFiles(ChunkedFiles):
                 if any(path == name or path.startswith(f"{name}.") for name in wanted):
                     start = min(offset for offset in (column.dictionary_page_offset, column.data_page_offset) if offset)
                     spans.append((start, start + column.total_compressed_size))
-            groups.append(_RowGroup(number, i, group.num_rows, _merged(spans)))
+            found = _RowGroup(number, i, group.num_rows, _merged(spans))
+            if group.num_rows < 0 or any(not 0 <= start <= stop <= size for start, stop in spans):
+                raise self._broken(found, ValueError(f"the footer names bytes that are not among the {size} of the file"))
+            groups.append(found)
         return groups
 
     @property
@@ -115,16 +129,14 @@ class ParquetFiles(ChunkedFiles):
         pieces = _Pieces(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
         try:
             opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
-            return Rows(opened.read_row_group(group.number, columns=self._columns, use_threads=False))
+            rows = Rows(opened.read_row_group(group.number, columns=self._columns, use_threads=False))
         except FileReadError:
             raise
         except (OSError, ValueError) as error:  # of pyarrow
-            start = group.ranges[0][0] if group.ranges else 0
-            raise BrokenFileError(
-                f"{shown(path)}: row group {group.number} at byte {start} is damaged: {error}. Write the file again",
-                path,
-                start,
-            ) from error
+            raise self._broken(group, error) from error
+        if len(rows) != group.num_rows:
+            raise self._broken(group, ValueError(f"it has {len(rows)} rows, but the footer says {group.num_rows}"))
+        return rows
 
     async def _fetch_footer(self, number: int) -> None:
         """Read a footer once, also if several row groups of the file are read at the same time."""
@@ -137,7 +149,16 @@ class ParquetFiles(ChunkedFiles):
             self._fetching.pop(key, None)
 
     def decode(self, record: Any, index: int) -> Any:
-        return record()
+        try:
+            return record()
+        except (OSError, ValueError) as error:  # such as a text that is not UTF-8
+            raise self._broken(self._groups[int(np.searchsorted(self.chunk_ends, index, "right"))], error) from error
+
+    def _broken(self, group: _RowGroup, error: Exception) -> BrokenFileError:
+        path, start = self._paths[group.file], group.ranges[0][0] if group.ranges else 0
+        return BrokenFileError(
+            f"{shown(path)}: row group {group.number} at byte {start} is damaged: {error}. Write the file again", path, start
+        )
 
     def _footer(self, number: int) -> Any:
         footer = self._footers.get(number)

@@ -107,7 +107,7 @@ class FileReader(Reader):
             name: files for name, files in self.files.names_in_folders(self._root).items() if self._accepts_folder(name)
         }
         others = [f"{folder}/{name}" for folder, names in folders.items() for name in names]
-        direct = self.files.names(self._root)
+        direct = [name for name in self.files.names(self._root) if not name.startswith(".")]
         if direct and not others:
             return (
                 f"No files found in folders of {root}, but {len(direct)} directly in it, such as {shown(direct[0])}. With "
