@@ -174,8 +174,8 @@ class PrivateMapping:
             )
         except OSError as error:
             raise OutOfMemoryError(
-                f"cannot map the {mib(nbytes)} of address space of the server's batches ({error}); raise `ulimit -v`, or "
-                "lower max_held_bytes of the server's loader or pipeline"
+                f"cannot map the {mib(nbytes)} of address space of the server's batches ({error}); raise `ulimit -v` of "
+                "this process, or let the system overcommit memory (vm.overcommit_memory=0)"
             ) from error
         finally:
             file.close()

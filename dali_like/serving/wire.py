@@ -231,6 +231,7 @@ def private_address(path: str) -> Iterator[str]:
     Raises:
         ArgumentError: the folder belongs to another user, or others may use it.
         FileNotFoundError: there is no such folder.
+        UnsupportedSystemError: there is no /proc.
     """
     folder, name = os.path.split(path)
     opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -244,7 +245,12 @@ def private_address(path: str) -> Iterator[str]:
         if stat.S_IMODE(status.st_mode) & 0o077:
             raise ArgumentError(
                 f"other users may use {folder} (mode {stat.S_IMODE(status.st_mode):o}), and whoever reaches the socket gets "
-                f"the batches; `chmod 700 {folder}`, or pass a path in a folder that does not exist yet"
+                f"the batches; pass a path in a folder of your own, such as {folder}/private/{name}: the server creates it"
+            )
+        if not os.path.exists(f"/proc/self/fd/{opened}"):
+            raise UnsupportedSystemError(
+                errno.ENOSYS,
+                "serving batches needs /proc, and there is none; mount it: `mount -t proc proc /proc`",
             )
         yield f"/proc/self/fd/{opened}/{name}"
     finally:

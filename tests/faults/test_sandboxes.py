@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -238,6 +239,19 @@ def test_other_modules_may_be_replaced_by_gevent(
     monkeypatch.setitem(sys.modules, "gevent.monkey", SimpleNamespace(is_module_patched=lambda name: name == "threading"))
 
     assert make_pipeline(number, "fork").run()[0].as_array().tolist() == [0, 1, 2, 3]
+
+
+# Another PID namespace
+
+
+def test_a_pid_namespace_of_children_alone_is_refused(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readlink = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]" if path.endswith("/pid_for_children") else readlink(path))
+
+    with pytest.raises(UnsupportedSystemError, match=r"another PID namespace .* start it by `unshare --pid --fork`"):
+        make_pipeline(number).run()
 
 
 # Without `splice`, step by step

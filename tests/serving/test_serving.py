@@ -37,6 +37,7 @@ from dali_like.errors import (
     OutOfMemoryError,
     ServerError,
     ServerTimeoutError,
+    UnsupportedSystemError,
 )
 from dali_like.serving import batch_server as server_module
 from dali_like.serving import parcels, wire
@@ -517,10 +518,19 @@ def test_only_a_private_folder_will_do(tmp_path: Path) -> None:
     open_folder = tmp_path / "open"
     open_folder.mkdir(mode=0o755)
     for use in (DataLoader(Squares()).serve, lambda path: dali_like.connect(path, timeout_s=0)):
-        with pytest.raises(ArgumentError, match=r"other users may use .*/open \(mode 755\).*chmod 700"):
+        with pytest.raises(ArgumentError, match=r"other users may use .*/open \(mode 755\).*/open/private/"):
             use(open_folder / "socket")
     with DataLoader(Squares()).serve(tmp_path / "private" / "socket"):
         assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_without_proc_both_sides_say_so_at_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda name: not str(name).startswith("/proc/self/fd/") and exists(name))
+
+    for use in (DataLoader(Squares()).serve, dali_like.connect):
+        with pytest.raises(UnsupportedSystemError, match=r"serving batches needs /proc"):
+            use(path)
 
 
 def test_a_path_has_one_server(path: str) -> None:

@@ -17,7 +17,12 @@ from dali_like.engine.worker.source import Source
 
 if sys.platform == "linux":
     from dali_like.engine.backends.processes import ProcessWorkers
-    from dali_like.engine.backends.required_calls import check_patches, check_process_calls, check_waiting_calls
+    from dali_like.engine.backends.required_calls import (
+        check_namespace,
+        check_patches,
+        check_process_calls,
+        check_waiting_calls,
+    )
 
 #: Tasks of a batch for each Ray actor. A call of an actor costs a millisecond of CPU time on both sides, a task of a process
 #: some microseconds.
@@ -60,6 +65,7 @@ def make_pool(
     refuse_while_importing()
     if sys.platform == "linux":
         check_patches(options.start_method)
+        check_namespace()
         check_waiting_calls()
         if options.start_method in _PROCESSES:
             check_process_calls()

@@ -40,6 +40,26 @@ def check_patches(start_method: str) -> None:
         )
 
 
+def check_namespace() -> None:
+    """Check that children of this process are in its PID namespace. Elsewhere they cannot watch it, or cannot be started.
+
+    Raises:
+        UnsupportedSystemError: they are not.
+    """
+    own, of_children = "/proc/self/ns/pid", "/proc/self/ns/pid_for_children"
+    if not os.path.lexists(of_children):
+        return  # no /proc, or a kernel before 4.12
+    try:
+        is_same = os.readlink(own) == os.readlink(of_children)
+    except FileNotFoundError:  # the namespace has no process
+        is_same = False
+    if not is_same:
+        raise UnsupportedSystemError(
+            "child processes of this program are in another PID namespace than the program, and workers cannot watch the "
+            f"program from there; start it by `unshare --pid --fork`, or {USE_NO_WORKERS}"
+        )
+
+
 def check_waiting_calls() -> None:
     """Check the calls by which the main process waits for workers of any kind.
 
