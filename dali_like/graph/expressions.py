@@ -38,13 +38,50 @@ def _reflected(operation: str) -> Callable[[Expression, Operand], DataNode]:
     return apply
 
 
+#: Operations of Python's operators by the names of NumPy's functions.
+_OPERATIONS_OF_NUMPY = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "fdiv",
+    "true_divide": "fdiv",
+    "floor_divide": "div",
+    "power": "pow",
+    "bitwise_and": "bitand",
+    "bitwise_or": "bitor",
+    "bitwise_xor": "bitxor",
+    "less": "lt",
+    "less_equal": "leq",
+    "greater": "gt",
+    "greater_equal": "geq",
+    "equal": "eq",
+    "not_equal": "neq",
+}
+#: Functions of `dali_like.math` that NumPy has, too.
+_FUNCTIONS = frozenset(
+    ["sqrt", "cbrt", "exp", "log", "log2", "log10", "fabs", "floor", "ceil", "sin", "cos", "tan", "sinh", "cosh", "tanh"]
+)
+
+
 class Expression:
     """Base class of data nodes and constants: defines the operators."""
 
     __slots__ = ()
 
-    #: With an expression on the right, NumPy's arrays leave the operation to the methods below.
-    __array_ufunc__ = None
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> DataNode:
+        """Compute an operator of NumPy whose left operand is an array, such as ``array + node``.
+
+        Raises:
+            ArgumentTypeError: it is another function of NumPy.
+        """
+        operation = _OPERATIONS_OF_NUMPY.get(ufunc.__name__)
+        if operation is not None and method == "__call__" and not options.keys() - {"out"}:  # `out` is of ``array += node``
+            return _apply(operation, *inputs)
+        ours = f"use dali_like.math.{ufunc.__name__}, or " if ufunc.__name__ in _FUNCTIONS else "use "
+        raise ArgumentTypeError(
+            f"np.{ufunc.__name__} computes arrays, but a {type(self).__name__} gets its batches when the pipeline runs: "
+            f"{ours}fn.python_function(node, function=np.{ufunc.__name__})"
+        )
 
     __add__, __radd__ = _operator("add"), _reflected("add")
     __sub__, __rsub__ = _operator("sub"), _reflected("sub")

@@ -111,6 +111,24 @@ class ConstantNode:
         return (self.constant.layout,)
 
 
+#: What to use instead of attributes of arrays and batches that nodes lack.
+_INSTEAD = {
+    "dtype": "`dtype` of the batch that `run` returns, or fn.cast(node, dtype=...) for a certain one",
+    "astype": "fn.cast(node, dtype=...)",
+    "ndim": "node.shape().shape(), or `ndim` of the batch that `run` returns",
+    "size": "node.shape(), a node of the shape of each sample",
+    "T": "fn.transpose(node)",
+    "transpose": "fn.transpose(node, perm=...)",
+    "reshape": "fn.reshape(node, shape=...)",
+    "squeeze": "fn.squeeze(node, axes=...)",
+    "clip": "math.clamp(node, low, high) of dali_like",
+    "flatten": "fn.reshape(node, shape=[-1])",
+    **{name: f"fn.reductions.{name}(node)" for name in ("sum", "mean", "min", "max")},
+    "std": "fn.reductions.std_dev(node, fn.reductions.mean(node))",
+    **{name: f"`{name}` of the batch that `run` returns" for name in ("at", "as_array", "as_cpu", "as_tensor")},
+    "numpy": "`as_array` of the batch that `run` returns",
+}
+
 Producer: TypeAlias = SourceNode | OperatorNode | ConstantNode
 
 
@@ -219,9 +237,20 @@ class DataNode(Expression):
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
             "a DataNode has no truth value while the pipeline is defined: its batches are computed later. For `if`, `and`, "
-            "`or` and `not`, pass enable_conditionals=True to pipeline_def. `while`, `in`, `break`, functions with "
-            "do_not_convert and code of `python -c` cannot depend on a DataNode"
+            "`or` and `not`, pass enable_conditionals=True to pipeline_def, for a function whose code is in a file or a "
+            "notebook. `while`, `in`, `break`, functions with do_not_convert, classes derived from Pipeline, and code of "
+            "`python -c` or of standard input cannot depend on a DataNode"
         )
+
+    def __len__(self) -> int:
+        raise DefinitionError(
+            "a DataNode has no length while the pipeline is defined: len() of the batch counts its samples, and "
+            "node.shape() is a node of the shape of each sample"
+        )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = f": use {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"a DataNode has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __iter__(self) -> NoReturn:
         raise DefinitionError(

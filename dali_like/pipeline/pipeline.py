@@ -723,7 +723,9 @@ class Pipeline:
 
     def _take_checkpoint(self) -> Checkpoint:
         if not self.enable_checkpointing:
-            raise PipelineStateError("states and checkpoints are disabled: make the pipeline with enable_checkpointing=True")
+            raise PipelineStateError(
+                "states and checkpoints are disabled: pass enable_checkpointing=True to pipeline_def or Pipeline"
+            )
         with self._call:
             return self._start().checkpoint(len(self._schedule.batches))
 

@@ -283,7 +283,9 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
     def _take_checkpoints(self) -> list[Checkpoint]:
         if not self._pipelines.are_checkpointed:
-            raise ArgumentClashError("state_dict() and checkpoints() need pipelines made with enable_checkpointing=True")
+            raise ArgumentClashError(
+                "state_dict() and checkpoints() need pipelines made with enable_checkpointing=True: pass it to pipeline_def"
+            )
         saved = self._pipelines.checkpoints()
         if self._progress.size < 0:
             return saved

@@ -109,6 +109,7 @@ def test_wrong_arguments() -> None:
         ),
         (ArgumentError, "pass magnitude_bin", lambda: mark(zeros(), num_magnitude_bins=BINS)),
         (ArgumentClashError, "random_sign", lambda: signed_bin(1, zeros(), seed=1)),
+        (ArgumentTypeError, "shape=3 must begin with height", lambda: rand_augment.rand_augment(zeros(), n=1, m=1, shape=3)),
         (ArgumentTypeError, "augmentation already", lambda: augmentation(mark)),
         (ArgumentError, "from 0 to 4", lambda: Policy("p", BINS, [[(mark, 1.0, 5)]])),
         (ArgumentError, "is None", lambda: Policy("p", BINS, [[(mark, 1.0, None)]])),

@@ -5,6 +5,7 @@ tests/parity/test_arithmetic.py compares the results with DALI.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import operator
 
@@ -188,6 +189,39 @@ class TestOperands:
             match=r"math.add: 2147483648 does not fit into INT32; .*, as in types.Constant\(2147483648, types.INT64\)",
         ):
             fn.external_source(name="x") + 2**31
+
+    @pytest.mark.parametrize("symbol", ["+", "-", "*", "/", "//", "**", "<", "<=", ">", ">=", "==", "!="])
+    def test_an_array_may_be_on_the_left(self, symbol):
+        function = eval(f"lambda a, b: a {symbol} b")
+        array, data = np.int32([1, 2, 5]), [np.int32([3, 2, 1])]
+
+        ((ours,), (same,)) = run(lambda node: [function(array, node), function(Constant(array), node)], data)[0]
+
+        assert ours.dtype == same.dtype
+        assert ours.tolist() == same.tolist()
+
+    @pytest.mark.parametrize(
+        ("wrong", "error", "message"),
+        [
+            (np.sqrt, TypeError, r"use dali_like.math.sqrt, or fn.python_function\(.*np.sqrt\)"),
+            (np.isnan, TypeError, r"runs: use fn.python_function\(node, function=np.isnan\)"),
+            (np.add.reduce, TypeError, "np.add computes arrays"),
+            (lambda node: node.dtype, AttributeError, "has no attribute 'dtype': use `dtype` of the batch that `run`"),
+            (lambda node: node.astype("u1"), AttributeError, r"'astype': use fn.cast\(node"),
+            (lambda node: node.nonsense, AttributeError, "a DataNode has no attribute 'nonsense'$"),
+            (len, TypeError, "a DataNode has no length while the pipeline is defined"),
+            (lambda node: 1 if node else 2, TypeError, "enable_conditionals=True.*derived from Pipeline.*standard input"),
+        ],
+    )
+    def test_what_a_node_lacks_names_the_way_out(self, wrong, error, message):
+        with pytest.raises(error, match=message):
+            wrong(fn.external_source(name="x"))
+
+    def test_a_node_can_be_asked_for_attributes_and_copied(self):
+        node = fn.external_source(name="x")
+
+        assert not hasattr(node, "dtype")
+        assert copy.copy(node).name == node.name
 
     def test_a_node_is_not_taken_for_one_of_several_words(self):
         """Although a node can be compared with strings."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from dali_like import types
 from dali_like.auto_aug import augmentations as a
 from dali_like.auto_aug.core._augmentation import Augmentation
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.graph.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 
@@ -46,7 +49,13 @@ def translations(
 
 
 def warp_options(shape: Any, fill_value: float | None, interp_type: types.DALIInterpType | None) -> dict[str, Any]:
-    """Return the named arguments of the augmentations that warp images."""
+    """Return the named arguments of the augmentations that warp images.
+
+    Raises:
+        ArgumentTypeError: `shape` has no height and width.
+    """
+    if shape is not None and not isinstance(shape, DataNode) and (np.ndim(shape) != 1 or len(shape) < 2):
+        raise ArgumentTypeError(f"shape={shape!r} must begin with height and width: pass the .shape() of the images")
     options = {"fill_value": fill_value, "interp_type": interp_type}
     return options if shape is None else options | {"shape": shape}
 
