@@ -468,10 +468,15 @@ class Server:
 
     def _note_taken(self, peer: _Peer, number: int) -> None:
         peer.taken_s = time.monotonic()
-        while peer.untaken and peer.untaken[0].words[0] <= number:
+        # Consumers take items in the order in which they were sent. Numbers may fall: batches of ended consumers come back.
+        if not any(item.words[0] == number for item in peer.untaken):
+            return  # it has been detached
+        while True:
             item = peer.untaken.popleft()
             item.untaken.discard(peer)
             item.was_taken = True
+            if item.words[0] == number:
+                break
         self._settle()
 
     def _settle(self) -> None:

@@ -393,6 +393,42 @@ def test_a_batch_that_a_consumer_has_taken_before_its_end_goes_to_nobody_else(pa
     assert later.seen == [[i] for i in range(1, len(dataset))]
 
 
+class _Client:
+    """A consumer that takes batches when it is told to."""
+
+    def __init__(self, path: str) -> None:
+        self.connection = wire.dial(path)
+        self.connection.send(wire.Kind.HELLO, wire.VERSION)
+
+    def next_batch(self) -> int:
+        """Wait for the number of the next batch in the socket."""
+        while self.connection.wait(DEADLINE_S):
+            record = self.connection.receive(takes_descriptors=True)
+            if record is not None and record.kind == wire.Kind.BATCH:
+                return record.words[0]
+        raise TimeoutError
+
+    def take(self, number: int) -> None:
+        self.connection.send(wire.Kind.TAKEN, number)
+
+
+def test_batches_that_come_back_behind_later_ones_are_not_lost(path: str) -> None:
+    with DataLoader(Squares(), batch_size=1).serve(path, policy="split", lead=2) as server, running(server):
+        first = _Client(path)
+        assert [first.next_batch() for _ in range(2)] == [0, 1]
+        second = _Client(path)
+        assert [second.next_batch() for _ in range(2)] == [2, 3]
+        first.connection.close()
+        second.take(2)
+        assert second.next_batch() == 0
+        second.take(3)
+        second.connection.close()
+        with dali_like.connect(path) as third:
+            seen = [label for batch in third for label in labels_of(batch)]
+
+    assert sorted(seen) == [0, 1, *range(4, 12)]
+
+
 def test_a_stalled_consumer_is_detached(path: str) -> None:
     loader = DataLoader(Squares(20), batch_size=2)
     with loader.serve(path, consumers=2, consumer_timeout_s=0.2) as server, running(server, None):
