@@ -6,7 +6,6 @@ All of it runs in the main process. The options are attributes of the loader; se
 from __future__ import annotations
 
 import copy
-import dataclasses
 import os
 import weakref
 from collections.abc import Callable, Collection
@@ -126,7 +125,8 @@ class BaseDataLoader:
         shard is one key. Each rank of any other number then loads the keys of its own shards.
 
         An iterable dataset is iterated again up to the position, unless its iterators, or the dataset itself, have
-        ``state_dict`` and ``load_state_dict``, as in ``torchdata``. The worker calls ``state_dict`` after each batch; the
+        ``state_dict`` and ``load_state_dict``, as in ``torchdata``. Workers call ``state_dict`` now and then, and after each
+        batch once the program has called this method; a loader that resumes takes the steps since the last call again. The
         state must be serializable as JSON. After ``load_state_dict`` of a dataset, ``iter(dataset)`` must continue from the
         state. The state of a dataset that several worker threads share is not saved. Changes that a dataset in kept workers
         carries from epoch to epoch are not saved either.
@@ -140,7 +140,7 @@ class BaseDataLoader:
             return copy.deepcopy(self._loaded_state)
         options, factory = LoaderOptions.of(self), self._factory
         if (latest := factory.latest) is not None:
-            latest.begin()
+            latest.settle()
         state = factory.latest_state
         is_between_epochs = state is None or state.is_over
         return {
@@ -149,7 +149,7 @@ class BaseDataLoader:
             "num_workers": options.num_workers,
             "batch_size": options.samples_per_batch,
             "generator": factory.generator_state(options.generator) if is_between_epochs else None,
-            "iterator": None if state is None else dataclasses.asdict(state),
+            "iterator": None if state is None else state.copied(),
         }
 
     @user_frames_first

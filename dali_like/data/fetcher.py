@@ -183,7 +183,7 @@ class Fetcher:
         batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
         if isinstance(batch_request, ItemsRequest):
-            return self.step(batch_request, request)
+            return self._answer_items(batch_request, request)
         if isinstance(batch_request, PositionsRequest):
             return self._answer_positions(batch_request, request)
         if batch_request.as_batch:
@@ -281,21 +281,25 @@ class Fetcher:
         request.cell[0] = len(keys)
         return self.collate(samples)
 
-    def step(self, wanted: ItemsRequest, request: Request | LocalRequest) -> BatchAnswer:
-        """Return the batch of one step of a walk through an iterable dataset, with the state behind it.
-
-        Raises:
-            StopIteration: the walk has ended.
-        """
+    def _answer_items(self, wanted: ItemsRequest, request: Request) -> BatchAnswer:
         walk = self._walk_of(wanted)
         if wanted.number in walk.unplaced:
             unplaced: BatchAnswer = walk.unplaced.pop(wanted.number)
             return unplaced
+        batch = self.step(walk, wanted, request)
+        report = walk.report if wanted.wants_state else walk.report_if_due
+        return BatchAnswer(batch, report(wanted.worker, self.dataset))
+
+    def step(self, walk: DatasetWalk, wanted: ItemsRequest, request: Request | LocalRequest) -> Any:
+        """Return the batch of one step of a walk through an iterable dataset.
+
+        Raises:
+            StopIteration: the walk has ended.
+        """
         samples = walk.step(wanted.number, lambda: self._take(walk, wanted, request))
         if walk.end is not None and (not samples or (wanted.drop_last and len(samples) < (wanted.size or 1))):
             raise StopIteration
-        reported = walk.report(wanted.worker, self.dataset)
-        return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), reported)
+        return self.collate(samples) if self.batched else self.collate_fn(samples[0])
 
     def take_positions(
         self, wanted: PositionsRequest, part: PositionsPart, request: Request | LocalRequest, schema: SampleSchema | None
@@ -384,15 +388,13 @@ class Fetcher:
         self._walks[number] = walk
         return walk
 
-    def reported_state(self, number: int) -> dict[str, Any] | None:
-        """Return the state of a walk of this process; see `DatasetWalk.report`."""
-        return self._walks[number].report(0, self.dataset)
-
     def _walk_of(self, wanted: ItemsRequest) -> DatasetWalk:
         walk = self._walks.get(wanted.iterator)
         if walk is None or (walk.position > wanted.number and wanted.number not in walk.unplaced):
             self._seed(wanted.seed, wanted.worker)
-            reported = wanted.state if wanted.state is not None and wanted.state["steps"] <= wanted.number else None
+            reported = None if wanted.state is None else pickle.loads(wanted.state)
+            if reported is not None and reported["steps"] > wanted.number:
+                reported = None
             walk = self.open_walk(wanted.iterator, wanted.shared_seed, reported)
         self._walks.move_to_end(wanted.iterator)
         if len(self._walks) > _MOST_WALKS:
@@ -419,6 +421,9 @@ class Fetcher:
                     samples.append(self._replace("an item of the dataset", number, error, request))
                 else:
                     note_replacement(request.cell, "an item of the dataset", "the next one", error)
+            except BaseException:  # an interrupt
+                walk.is_torn = True
+                raise
         return samples
 
     def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:

@@ -1,11 +1,14 @@
 """The state of walks through iterable datasets, as the loader's state has it; see `dali_like.engine.worker.streams`.
 
-Runs in workers, and in the main process of a loader without workers.
+Runs in workers, and in the main process of a loader without workers. A state may take longer than a batch, and most programs
+ask for few or none. So workers report one now and then, and with each batch only once the program has asked. A loader that
+resumes from an older state takes the steps since then again.
 """
 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,20 +17,36 @@ from dali_like.engine.worker.info import is_worker_thread
 from dali_like.engine.worker.streams import Walk, resume
 from dali_like.errors import CheckpointError
 
+#: Of the time, at most, for reports that nobody has asked for. Sending them takes about as long again.
+_SHARE_OF_REPORTS = 0.01
+
 
 class DatasetWalk(Walk):
     """A walk through a dataset, whose steps are batches.
 
     Attributes:
         is_silent: ``state_dict()`` has raised, so that it is not called again.
+        is_torn: the last step was interrupted between two items, so that there is no state behind it.
     """
 
     is_silent = False
+    is_torn = False
+    _next_report_s = 0.0
+
+    def report_if_due(self, worker: int, dataset: Any) -> dict[str, Any] | None:
+        """Return the state behind the last step if the reports so far have taken a small part of the time."""
+        begin_s = time.monotonic()
+        if begin_s < self._next_report_s:
+            return None
+        reported = self.report(worker, dataset)
+        end_s = time.monotonic()
+        self._next_report_s = end_s + (end_s - begin_s) / _SHARE_OF_REPORTS
+        return reported
 
     def report(self, worker: int, dataset: Any) -> dict[str, Any] | None:
         """Return the state behind the last step, with the number of the worker; None if there is none."""
         owner = _owner(dataset)
-        if self.is_silent or (owner is None and not is_stateful(self.items)):
+        if self.is_silent or self.is_torn or (owner is None and not is_stateful(self.items)):
             return None
         try:
             state = copy.deepcopy(self.state(owner))

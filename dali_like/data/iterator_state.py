@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,11 @@ class IteratorState:
     def seed(self) -> int:
         """The seed of this epoch."""
         return mixed_seed(self.base_seed, self.number)
+
+    def copied(self) -> dict[str, Any]:
+        """Return a copy of all attributes. Pickling takes a tenth of the time of `copy.deepcopy`."""
+        copied: dict[str, Any] = pickle.loads(pickle.dumps(vars(self), pickle.HIGHEST_PROTOCOL))
+        return copied
 
     def deliver(self, number: int) -> None:
         """Record that a batch has been yielded."""

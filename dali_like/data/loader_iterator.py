@@ -105,6 +105,10 @@ class LoaderIterator(Iterator[Any]):
     def end(self) -> None:
         """End the iterator, and its workers unless the loader keeps them."""
 
+    def settle(self) -> None:
+        """Bring the state up to date, for a program that asks for it."""
+        self.begin()
+
     def begin(self) -> None:
         """Move the sampler to the first batch, once. From then on, the state determines the indices."""
         if self._has_begun:

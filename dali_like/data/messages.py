@@ -35,7 +35,8 @@ class ItemsRequest(NamedTuple):
         size: number of items; None: one, which is not collated to a batch.
         drop_last: whether to drop a batch that is smaller.
         shared_seed: see `dali_like.data.array_backends.ArrayBackend.draw_shared_seed`.
-        state: the last reported state of the worker's iterator; see `dali_like.data.iterable_walk.told_by`.
+        state: the last reported state of the worker's iterator, pickled; see `dali_like.data.iterable_walk`.
+        wants_state: whether the answer must have the state behind the batch: the program asks for states.
     """
 
     seed: int | None
@@ -45,7 +46,8 @@ class ItemsRequest(NamedTuple):
     size: int | None
     drop_last: bool
     shared_seed: int | None
-    state: dict[str, Any] | None
+    state: bytes | None
+    wants_state: bool
 
 
 class PositionsRequest(NamedTuple):
@@ -118,7 +120,7 @@ class SamplesAnswer(NamedTuple):
 
 
 class BatchAnswer(NamedTuple):
-    """A batch; and the reported state of the worker's iterator after it, for iterable datasets."""
+    """A batch; for iterable datasets also the state of the worker's iterator behind it, now and then or on request."""
 
     batch: Any
     state: dict[str, Any] | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest, as_sequence
+from dali_like.data.iterable_walk import DatasetWalk
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.messages import ItemsRequest, SamplesRequest
@@ -17,6 +20,8 @@ from dali_like.engine.worker.meters import Interval
 
 class SerialIterator(LoaderIterator):
     """Computes its batches itself, one after the other."""
+
+    _walk: DatasetWalk | None = None
 
     def __init__(
         self,
@@ -30,10 +35,23 @@ class SerialIterator(LoaderIterator):
         self._fetcher = fetcher
         self._interrupted: SamplesRequest | None = None
         if options.is_iterable:
-            self._fetcher.open_walk(0, state.shared_seed, state.reported_by(0))
-            state.note_reported(fetcher.reported_state(0))
+            self._walk = fetcher.open_walk(0, state.shared_seed, state.reported_by(0))
+            self._note_state()
         elif state.sampler is not None:
             self.begin()
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():
+            self._note_state()  # the loader can be asked for it later
+
+    def settle(self) -> None:
+        super().settle()
+        self._note_state()
+
+    def _note_state(self) -> None:
+        """Record the state of an iterable dataset behind the last batch."""
+        if self._walk is not None and not self.state.is_over:
+            self.state.note_reported(self._walk.report(0, self._fetcher.dataset))
 
     def _next(self) -> Any:
         if self.state.is_over:
@@ -43,9 +61,8 @@ class SerialIterator(LoaderIterator):
         try:
             return self._make(number)
         except StopIteration:
+            self._note_state()
             self.state.is_over = True
-            if self._options.is_iterable:
-                self.state.note_reported(self._fetcher.reported_state(0))
             raise
         finally:
             if not self.state.is_over and self._interrupted is None:
@@ -58,7 +75,11 @@ class SerialIterator(LoaderIterator):
         meter = self._counters.meter
         local.watch = watch = meter.begin()
         try:
-            batch = self._items(request, local) if isinstance(request, ItemsRequest) else fetcher.fetch(request, local)
+            if isinstance(request, ItemsRequest):
+                assert self._walk is not None
+                batch = fetcher.step(self._walk, request, local)
+            else:
+                batch = fetcher.fetch(request, local)
         except StopIteration:
             raise
         except Exception as error:
@@ -79,11 +100,6 @@ class SerialIterator(LoaderIterator):
             meter.note()
             self._counters.replaced += local.cell[1]
 
-    def _items(self, request: ItemsRequest, local: LocalRequest) -> Any:
-        answer = self._fetcher.step(request, local)
-        self.state.note_reported(answer.state)
-        return answer.batch
-
     def _request_for(self, number: int) -> SamplesRequest | ItemsRequest:
         options, state = self._options, self.state
         if options.is_iterable:
@@ -95,7 +111,8 @@ class SerialIterator(LoaderIterator):
                 size=options.samples_per_batch,
                 drop_last=options.drop_last,
                 shared_seed=state.shared_seed,
-                state=state.reported_by(0),
+                state=None,
+                wants_state=False,
             )
         keys = next(self._indices)
         if options.batched and self._fetcher.getitems is None:

@@ -57,6 +57,8 @@ class WorkerIterator(LoaderIterator):
         self._is_exhausted = False
         self._sampler_error: Exception | None = None
         self._sampler_was_interrupted = False
+        self._wants_states = False
+        self._packed_states: dict[int, tuple[dict[str, Any], bytes]] = {}
         state.steps = state.steps or [0] * options.num_workers
         self._turns = Turns(state.steps, state.turn, state.ended)
         self.begin()
@@ -71,6 +73,10 @@ class WorkerIterator(LoaderIterator):
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():  # at exit, the workers have been ended before
             self._leave()
+
+    def settle(self) -> None:
+        super().settle()
+        self._wants_states = True  # from the next request on: those on their way have older states, or none
 
     def call_on_last_batch(self, callback: Callable[[], None]) -> None:
         """Call a function when the last batch has begun; at once, if it has."""
@@ -293,8 +299,19 @@ class WorkerIterator(LoaderIterator):
             size=options.samples_per_batch,
             drop_last=options.drop_last,
             shared_seed=state.shared_seed,
-            state=state.reported_by(worker),
+            state=self._packed_state(worker),
+            wants_state=self._wants_states,
         )
+
+    def _packed_state(self, worker: int) -> bytes | None:
+        """Return the last reported state of a worker, pickled once for all requests."""
+        reported = self.state.reported_by(worker)
+        if reported is None:
+            return None
+        packed = self._packed_states.get(worker)
+        if packed is None or packed[0] is not reported:
+            packed = self._packed_states[worker] = reported, pickle.dumps(reported, pickle.HIGHEST_PROTOCOL)
+        return packed[1]
 
     def _batch_of(self, response: Response, workers: LoaderWorkers) -> Any:
         """Return the batch of a response. Record the schema of its samples, and the reported state."""

@@ -249,3 +249,107 @@ def test_states_of_others_are_refused(saved: Any, message: str) -> None:
 
     with pytest.raises(CheckpointError, match=message):
         rest_of(loader_of(Stream(), batch_size=2), loader.state_dict())
+
+
+class Expensive(Counter):
+    """Counts the calls of state_dict in all processes; each reads a file and takes a while, for a clock that tests set."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(100)
+        self.calls = folder / "calls"
+        self.calls.touch()
+
+    def state_dict(self) -> dict[str, int]:
+        with self.calls.open("ab") as file:
+            file.write(b".")
+        sum(range(20_000))  # longer than a batch
+        return super().state_dict()
+
+    @property
+    def num_calls(self) -> int:
+        return self.calls.stat().st_size
+
+
+def test_without_workers_states_are_read_at_begin_and_end_and_on_request_only(tmp_path: Path) -> None:
+    dataset = Expensive(tmp_path)
+    loader = DataLoader(dataset, batch_size=1)
+    batches = iter(loader)
+    for _ in range(5):
+        next(batches)
+
+    assert dataset.num_calls == 1
+    loader.state_dict()
+    assert dataset.num_calls == 2
+    list(batches)
+    assert dataset.num_calls == 3
+
+
+@pytest.mark.parametrize("method", ["fork", "thread"])
+def test_workers_read_few_states_until_the_program_asks_for_one(method: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("dali_like.data.iterable_walk._SHARE_OF_REPORTS", 1e-9)  # one report takes all of the time
+    dataset = Expensive(tmp_path)
+    loader = loader_of(Shared(dataset), 1, method, batch_size=1, prefetch_factor=1)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+
+    assert dataset.num_calls == 1
+    for _ in range(2):
+        loader.state_dict()  # from the next request on
+        next(batches)
+    assert dataset.num_calls > 1
+
+
+class Shared(IterableDataset[Any]):
+    """Stateful iterators, also in threads."""
+
+    def __init__(self, dataset: Expensive) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return Reader(self.dataset)
+
+
+class Reader(Book):
+    def __init__(self, dataset: Expensive) -> None:
+        super().__init__(100)
+        self.dataset = dataset
+
+    def state_dict(self) -> dict[str, int]:
+        self.dataset.state_dict()
+        return super().state_dict()
+
+
+@pytest.mark.parametrize("kind", [Counter, Shelf])
+@pytest.mark.parametrize(("workers", "before"), [(0, 3), (1, 3), (2, 5)])
+def test_first_state_that_a_program_asks_for_is_exact(kind: Any, workers: int, before: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr("dali_like.data.iterable_walk._SHARE_OF_REPORTS", 1e-9)
+    expected = all_of(loader_of(kind(100), workers, batch_size=1, generator=5))
+    loader = loader_of(kind(100), workers, batch_size=1, generator=5)
+    batches = iter(loader)
+    for _ in range(before):
+        next(batches)
+
+    resumed = loader_of(kind(0), workers, batch_size=1)
+    rest = rest_of(resumed, loader.state_dict())
+
+    assert seen(rest, workers) == seen(expected[before:], workers)
+
+
+def test_state_of_a_loop_that_was_left_is_that_behind_its_last_batch() -> None:
+    loader = DataLoader(Counter(100), batch_size=1)
+    for number, _ in enumerate(loader):
+        if number == 2:
+            break
+
+    assert numbers_of(rest_of_batches(DataLoader(Counter(), batch_size=1), loader.state_dict())) == [
+        [104],
+        [105],
+        [106],
+        [107],
+    ]
+
+
+def rest_of_batches(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
+    loader.load_state_dict(state)
+    return list(loader)
