@@ -55,7 +55,7 @@ def pipeline_def(
     Args:
         fn: the function. It returns one output, or a tuple of outputs; a list without nodes is a constant.
         enable_conditionals: allow ``if``, ``and``, ``or`` and ``not`` on nodes: each sample takes its own branch. The
-            function and the functions that it calls are converted with AutoGraph (``pip install "diastatic-malt>=2.15.1"``).
+            function and the functions that it calls are converted with AutoGraph (``pip install "diastatic-malt>=2.15.3"``).
         debug: run the function for each batch, in the calling thread. Each operator is computed before its function
             returns, so ``print(node)``, ``node.get()`` and a debugger show the batch. Each run must call the same operators
             in the same order; see docs/how-to/debug-a-pipeline.md.
