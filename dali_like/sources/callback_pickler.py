@@ -23,7 +23,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.sources import by_value
 from dali_like.sources.hazards import is_opened
 from dali_like.sources.introspection import parts_of
-from dali_like.sources.main_module import ImportedMain
+from dali_like.sources.main_module import ImportedMain, has_unguarded_main
 
 __all__ = ["pickle_by_value"]
 
@@ -134,9 +134,14 @@ def dumps(
         return dump(packed)
     except Exception as error:
         path, culprit = _find_culprit(innards or parts, pickler, dump)
+        advice = remedy[0] if is_opened(culprit) else ", or use ".join(remedy)
+        if main is None and inherits and " -> " in path and has_unguarded_main():
+            advice += (
+                '. Or put the code that starts the program under `if __name__ == "__main__":`, and workers import the rest'
+            )
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type_name(culprit)}, refuses: "
-            f"{text_of(error) or repr_of(error)}. {remedy[0] if is_opened(culprit) else ', or use '.join(remedy)}"
+            f"{text_of(error) or repr_of(error)}. {advice}"
         ) from error
 
 

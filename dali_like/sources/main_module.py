@@ -86,6 +86,12 @@ def find_main(import_main: bool | None) -> ImportedMain | None:
     return ImportedMain(place, text.names)
 
 
+def has_unguarded_main() -> bool:
+    """Return whether workers would import this program's main module if it had a guard."""
+    place = _place_of_main(is_wanted=False)
+    return place is not None and not _text_of(*place).has_guard
+
+
 def _place_of_main(*, is_wanted: bool) -> MainModule | None:
     spec = getattr(sys.modules[MAIN], "__spec__", None)
     if (name := getattr(spec, "name", None)) is not None:

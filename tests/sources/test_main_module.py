@@ -177,6 +177,16 @@ def test_a_main_module_without_a_guard_is_not_imported_and_a_warning_names_its_s
     ) in result.stderr
 
 
+def test_what_cannot_be_pickled_in_a_main_module_without_a_guard_is_a_reason_for_one(tmp_path: Path) -> None:
+    result = run(tmp_path, SETTINGS, "list(load(Numbers()))", flags=("-W", "ignore", "program.py"))
+
+    assert result.stdout == "imported\n"
+    assert "Numbers cannot be pickled for spawned workers" in result.stderr
+    assert (
+        'Or put the code that starts the program under `if __name__ == "__main__":`; workers import the rest'
+    ) in result.stderr
+
+
 def test_names_that_only_the_program_has_are_explained(tmp_path: Path) -> None:
     result = run(
         tmp_path,
