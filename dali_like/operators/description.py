@@ -214,20 +214,21 @@ class BoundOperator:
         return names is not None and all(name in names for name in (*others, *arguments))
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
-        description = self.description
+        description, per_sample = self.description, self.per_sample
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = ("N" * call.lead + self._assumed_layout(inputs[0].ndim - call.lead), *call.layouts[1:])
-        if call.framed and self.per_sample and (frames := self._frames_of(call, inputs, arguments)):
+        if call.framed and per_sample and (frames := self._frames_of(call, inputs, arguments)):
             return self._compute_frames(call, frames)
-        if not description.strided and self.per_sample:
+        if not description.strided and per_sample:
             inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]
         values = self.values
         if arguments:
-            each = self.per_sample and not call.lead
+            each = per_sample and not call.lead
             values = {**values, **{name: self._values(name, arguments[name], call.framed, each) for name in arguments}}
         result = description.function(call, *inputs, **values)
-        outputs = result if len(self.layouts) > 1 else (result,)
-        return [_checked(output) for output in outputs] if self.per_sample else outputs
+        if len(self.layouts) == 1:
+            return (_checked(result),) if per_sample else (result,)
+        return [_checked(output) for output in result] if per_sample else result
 
     def _frames_of(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
         """Return inputs and arguments of each frame; an empty list if the operator works on whole samples.

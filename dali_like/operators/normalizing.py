@@ -24,6 +24,8 @@ from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSa
 _FLOAT = np.dtype(np.float32)
 #: Images of at most so many elements are normalized as a whole, larger ones plane by plane.
 _FEW_ELEMENTS = 4096
+#: NumPy converts and sums this many elements at a time.
+_BLOCK = 8192
 
 # crop_mirror_normalize
 
@@ -260,7 +262,11 @@ def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(
-    check=_check_normalize, output_layout=_normalized_layout, per_sample=lambda given: not given.get("batch"), strided=True
+    check=_check_normalize,
+    output_layout=_normalized_layout,
+    per_sample=lambda given: not given.get("batch"),
+    strided=True,
+    stacks=(),
 )
 def normalize(
     call: OperatorCall,
@@ -298,6 +304,9 @@ def normalize(
 
     Data with zero variance becomes `shift`.
     """
+    if call.lead:
+        options = {"axes": axes, "axis_names": axis_names, "mean": mean, "stddev": stddev, "dtype": dtype}
+        return _normalized_stack(call, data, _Statistics(ddof, epsilon, scale, shift), **options)
     samples = data if batch else [data]
     given = (mean, stddev) if batch else ([mean], [stddev])
     means, deviations = (_parameter(values, samples[0].ndim) for values in given)
@@ -314,6 +323,44 @@ def normalize(
         return joined if batch else joined[0]
     results = [convert(result, dtype) for result in _normalized(samples, reduced, means, deviations, statistics)]
     return results if batch else results[0]
+
+
+def _normalized_stack(
+    call: OperatorCall,
+    data: Array,
+    statistics: _Statistics,
+    *,
+    axes: Ints | None,
+    axis_names: str | None,
+    mean: FloatArray | None,
+    stddev: FloatArray | None,
+    dtype: np.dtype[Any],
+) -> Array:
+    """Normalize the samples of a stack: those planes at once that have a mean and a deviation of their own."""
+    count, ndim, out = len(data), data.ndim - 1, call.empty(data.shape, dtype)
+    for array in (mean, stddev):
+        _check_ndim(array, ndim)
+    reduced = _reduced_axes(call.layout[1:], ndim, axes, axis_names, [mean, stddev])
+    _check_shapes([data[0, ...]], reduced, [mean, stddev])
+    if not data.size:
+        return out
+    if ndim > 1 and reduced == tuple(range(ndim - 1)):
+        channels = data.shape[-1]
+        means, deviations = (
+            array if array is None or not array.ndim else np.repeat(array.reshape(-1, 1, 1), count, axis=0)
+            for array in (mean, stddev)
+        )
+        split = np.stack(planes(data)).reshape(channels * count, -1, data.shape[-2])
+        (result,) = _normalized([split], (1, 2), means, deviations, statistics)
+        merge([*convert(result, dtype).reshape(channels, -1, data.shape[-2])], out)
+    elif reduced == tuple(range(ndim)):
+        (result,) = _normalized([data.reshape(count, 1, -1)], (1, 2), mean, stddev, statistics)
+        out[...] = convert(result, dtype).reshape(data.shape)
+    else:
+        for sample, target in zip(data, out, strict=True):
+            (result,) = _normalized([sample], reduced, mean, stddev, statistics)
+            target[...] = convert(result, dtype)
+    return out
 
 
 class _Statistics(NamedTuple):
@@ -336,7 +383,7 @@ def _normalized(
     """Return the samples as float32, with mean subtracted, divided by the standard deviation, scaled and shifted."""
     if means is None:
         count = sum(_count(sample, reduced) for sample in samples)
-        total = sum(sample.sum(axis=reduced, keepdims=True, dtype=np.float64) for sample in samples)
+        total = sum(_sum(sample, reduced) for sample in samples)
         means = np.asarray(total / max(count, 1), np.float32)
     results = [np.asarray(np.subtract(sample, means, dtype=np.float32)) for sample in samples]  # asarray for scalars
     factor = _inverse(results, reduced, statistics) if deviations is None else _given(deviations, statistics)
@@ -381,13 +428,29 @@ def _check_shapes(samples: Sequence[Array], reduced: Sequence[int], parameters: 
             )
 
 
+def _sum(data: Array, reduced: tuple[int, ...]) -> Array:
+    """Sum over some axes as float64, and keep them.
+
+    Sums of planes do not depend on the number of planes: NumPy would convert blocks of several planes, and sum these.
+    """
+    first = reduced[0] if reduced else data.ndim
+    if first > 1 or reduced != tuple(range(first, data.ndim)) or not data.flags.c_contiguous:
+        return np.asarray(data.sum(axis=reduced, keepdims=True, dtype=np.float64))
+    rows = data.reshape(math.prod(data.shape[:first]), -1) if data.size else np.zeros((math.prod(data.shape[:first]), 0))
+    if rows.shape[1] <= _BLOCK:
+        sums = rows.astype(np.float64).sum(axis=1)
+    else:
+        sums = np.array([row.sum(dtype=np.float64) for row in rows])
+    return np.asarray(sums).reshape((*data.shape[:first], *[1] * (data.ndim - first)))
+
+
 def _count(sample: Array, reduced: Sequence[int]) -> int:
     return math.prod(sample.shape[axis] for axis in reduced)
 
 
 def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
     """Return the scale divided by the standard deviation of centered data; 0 for zero deviation."""
-    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centered)
+    total = sum(_sum(np.square(values), reduced) for values in centered)
     count = sum(_count(values, reduced) for values in centered) - statistics.ddof
     variance = np.asarray(total / count if count > 0 else np.zeros_like(total)) + statistics.epsilon
     inverse = np.divide(statistics.scale, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)

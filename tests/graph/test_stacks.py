@@ -144,7 +144,8 @@ class Chain:
                 out_of_bounds_policy=policy,
                 **(window if self.draw.random() < 0.5 else {}),
             ),
-            lambda: fn.normalize(one, axes=[0]),
+            lambda: fn.normalize(one, axes=self.draw.choice([[0], [0, 1], [1], [0, 1, 2]]), ddof=self.draw.randint(0, 1)),
+            lambda: fn.normalize(one, dtype=dtype, mean=3.5),
         ]
         return self.draw.choice(choices)()
 
