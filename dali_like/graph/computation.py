@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import call
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,14 @@ from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.engine.worker.source import kind_of_samples, load_objects
-from dali_like.engine.worker.staging import STACK_BYTES
 from dali_like.errors import ArgumentClashError, BatchSizeError
+from dali_like.graph.batch_runs import BatchId, run_on_batch, run_program
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, SampleShape, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
-from dali_like.graph.program import Empty, Key, Program, key, note_origins
+from dali_like.graph.program import Key, Program, key, note_origins
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -47,19 +47,6 @@ TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 
 #: One output of a batch: one array, or a sequence of arrays; on the GPU if it was computed there.
 _Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
-
-
-class BatchId(NamedTuple):
-    """The place of a batch in its epoch."""
-
-    epoch: int
-    iteration: int
-    first: int  # idx_in_epoch of its first sample
-    stride: int = 1  # from the idx_in_epoch of one sample to the next
-
-    def info(self, i: int) -> SampleInfo:
-        """Return the SampleInfo of the `i`-th sample."""
-        return SampleInfo(self.first + i * self.stride, i, self.iteration, self.epoch)
 
 
 class Computation:
@@ -217,7 +204,15 @@ class Computation:
             if errors:
                 self._replace_rows(stage, data, memory, size, batch_id, errors)
         else:
-            self._run_on_batch(stage, inputs, memory, size, batch_id)
+            names = stage.names
+            run_on_batch(
+                stage.step,
+                inputs,
+                size,
+                batch_id,
+                memory,
+                lambda times_ns, begin_ns: self._note_times(names, times_ns, begin_ns, batch_id),
+            )
         for (producer, i), batch in zip(stage.outputs, memory, strict=True):
             assert isinstance(producer, OperatorNode)
             data[producer, i] = batch.finish(label_of(producer.operator))
@@ -232,56 +227,23 @@ class Computation:
         errors: dict[int, Exception] | None,
     ) -> None:
         """Run a program over a batch. Errors of samples are raised, or put into `errors` if that is given."""
-        local = threading.local()
-        count = _stack_size(inputs, size) if program.stacks else 1
 
-        def make_stack(number: int) -> None:
-            begin, stop = number * count, min((number + 1) * count, size)
-            try:
-                results = program.run_stack(
-                    [samples[begin:stop] for samples in inputs],
-                    batch_id.info(begin),
-                    count=stop - begin,
-                    stride=batch_id.stride,
-                    empty=lambda output, shape, dtype: memory[output].rows_of(begin, shape, dtype),
-                    times_ns=local.times_ns,
-                )
-            except Exception:  # the sample is not known
-                for i in range(begin, stop):
-                    make(i)
-                return
-            for output, stack in zip(memory, results, strict=True):
-                output.put_all(begin, stack)
+        def fail(i: int, error: Exception) -> None:
+            note_origins(error, self._origins, batch_id.info(i))
+            if errors is None:
+                raise error
+            errors[i] = error
 
-        def make(i: int) -> None:
-            info = batch_id.info(i)
-            samples = [_sample(samples, i) for samples in inputs]
-            try:
-                results = program.run(
-                    samples,
-                    info,
-                    lambda output, shape, dtype: memory[output].empty(i, shape, dtype),
-                    times_ns=local.times_ns,
-                )
-            except Exception as error:
-                note_origins(error, self._origins, info)
-                if errors is None:
-                    raise
-                errors[i] = error
-                return
-            for output, result in zip(memory, results, strict=True):
-                if result is not None:
-                    output.put(i, result)
-
-        def measured(work: Callable[[], None]) -> None:
-            local.times_ns, begin_ns = [0] * len(program.steps), monotonic_ns()
-            work()
-            self._note_times(program.names, local.times_ns, begin_ns, batch_id)
-
-        if count > 1:
-            self._for_each(-(-size // count), make_stack, measured)
-        else:
-            self._for_each(size, make, measured)
+        run_program(
+            program,
+            inputs,
+            size,
+            batch_id,
+            memory,
+            for_each=self._for_each,
+            fail=fail,
+            note_times=lambda times_ns, begin_ns: self._note_times(program.names, times_ns, begin_ns, batch_id),
+        )
 
     def _replace_rows(
         self,
@@ -311,32 +273,6 @@ class Computation:
         num_replaced = rows.replace(size)
         with self._adding:
             self.num_replaced += num_replaced
-
-    def _run_on_batch(
-        self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
-    ) -> None:
-        step = stage.step
-        chosen: Sequence[int] = range(size)
-        empty: Empty | None = None
-        if step.scope:
-            rows = [[_sample(samples, i) for samples in inputs] for i in range(size)]
-            chosen = [i for i, row in enumerate(rows) if step.applies(row)]
-            if not chosen:
-                return
-            registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
-        else:
-            registers = [[*map(np.asarray, x)] if isinstance(x, np.ndarray) else x for x in inputs]
-            empty = lambda output, shape, dtype: memory[output].rows_of(0, shape, dtype)  # noqa: E731
-        registers += [None] * len(stage.outputs)
-        times_ns, begin_ns = [0], monotonic_ns()
-        step.run_timed(registers, batch_id.info(0), empty, len(chosen), times_ns)
-        self._note_times(stage.names, times_ns, begin_ns, batch_id)
-        for output, results in zip(memory, registers[len(inputs) :], strict=True):
-            if isinstance(results, np.ndarray) and not step.scope:
-                output.put_all(0, results)
-                continue
-            for i, result in zip(chosen, results, strict=True):
-                output.put(i, np.asarray(result))
 
     def _run_on_gpu(self, stage: BatchStage, samples: Any, batch_id: BatchId) -> DeviceSamples:
         operator: Any = stage.step.operator
@@ -452,14 +388,6 @@ def _ndim(samples: _Samples) -> int:
     return kind_of_samples(samples)[1] if _length(samples) else 0
 
 
-def _stack_size(inputs: Sequence[Any], size: int) -> int:
-    """Return the number of samples that operators compute at once; 1 if the samples are not alike."""
-    if size < 2 or not all(isinstance(samples, np.ndarray) for samples in inputs):
-        return 1
-    nbytes = sum(int(samples.nbytes) for samples in inputs) // size
-    return max(min(STACK_BYTES // max(nbytes, 1), size), 1)
-
-
 def _length(samples: Any) -> int:
     return len(samples) if isinstance(samples, Sequence) else int(samples.shape[0])
 
@@ -492,8 +420,3 @@ def _wanted_by_operators(graph: Graph) -> dict[Key, tuple[str, str]]:
 def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
     with interruptible():  # unpickling may call the user's code
         return load_objects(samples, name, output)
-
-
-def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
-    """Return one sample, as an array even if it has no dimensions."""
-    return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]

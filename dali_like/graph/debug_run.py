@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.errors import BatchSizeError, ChangedCallError
-from dali_like.graph.computation import BatchId
+from dali_like.graph.batch_runs import BatchId, CollectedResults, run_on_batch, run_program
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode, refuse_objects
-from dali_like.graph.operator_interface import Array, Operator, choose_layout
+from dali_like.graph.operator_interface import Operator, choose_layout
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
-from dali_like.graph.program import ProgramContext, key, make_step
+from dali_like.graph.program import ProgramContext, key, make_program, make_step
 from dali_like.graph.stepping import Computed, computed_by, record, stepping
 from dali_like.sources.external_source import ExternalSource, default_options
 from dali_like.sources.source_checks import make_external_source
@@ -230,28 +230,22 @@ class DebugRun:
         self._size = self.size
         operator: Operator = getattr(node.operator, "on_cpu", node.operator)
         columns = {key(data): self._column(data) for data in node.needs}
-        registers = {data: i for i, data in enumerate(columns)}
-        registers |= {(node, i): len(columns) + i for i in range(len(operator.layouts))}
+        outputs = [(node, i) for i in range(len(operator.layouts))]
         operators = {data.producer: data.producer.operator for data in node.needs if isinstance(data.producer, OperatorNode)}
         keys = {} if operator.seed is None else {node: self._random_key(node, operator.seed)}
         context = ProgramContext({**operators, node: operator}, {}, keys, self._image_limit_bytes, {node: operator.name})
-        step = make_step(node, registers, [(node, 0)], context)
-        batch_id = self._batch_id(self._sources)
-        rows = [[column[i] for column in columns.values()] for i in range(self._size)]
-        chosen = [i for i, row in enumerate(rows) if step.applies(row)]
-        made: list[list[Any]] = [[None] * self._size for _ in operator.layouts]
+        batch_id, results = self._batch_id(self._sources), [CollectedResults(self._size) for _ in outputs]
+        inputs = [*columns.values()]
         if operator.per_sample:
-            for i in chosen:
-                outputs: list[Any] = [*rows[i], *(None for _ in made)]
-                step.run(outputs, batch_id.info(i), _no_place)
-                for column, result in zip(made, outputs[len(columns) :], strict=True):
-                    column[i] = result
-        elif chosen:
-            batches: list[Any] = [[rows[i][j] for i in chosen] for j in range(len(columns))] + [None for _ in made]
-            step.run(batches, batch_id.info(0), count=len(chosen))
-            for column, results in zip(made, batches[len(columns) :], strict=True):
-                for i, result in zip(chosen, results, strict=True):
-                    column[i] = result
+            program = make_program([*columns], [node], outputs, context)
+            run_program(
+                program, inputs, self._size, batch_id, results, for_each=_one_by_one, fail=_fail, note_times=_no_times
+            )
+        else:
+            registers = {data: i for i, data in enumerate([*columns, *outputs])}
+            step = make_step(node, registers, [], context)
+            run_on_batch(step, inputs, self._size, batch_id, results, _no_times)
+        made = [output.samples for output in results]
         record(node, Computed(tuple(made), tuple(operator.layouts)))
 
     def _random_key(self, node: OperatorNode, seed: int) -> RandomKey:
@@ -294,8 +288,22 @@ def column_of(producer: Producer, output: int, size: int) -> Sequence[Any]:
     return computed.columns[output]
 
 
-def _no_place(export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-    return None
+def _one_by_one(count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None]) -> None:
+    """Call a function for each index in this thread, so that a debugger sees it."""
+
+    def work() -> None:
+        for i in range(count):
+            function(i)
+
+    around(work)
+
+
+def _fail(i: int, error: Exception) -> None:
+    raise error
+
+
+def _no_times(times_ns: Sequence[int], begin_ns: int) -> None:
+    """Nothing reads the times of operators in debug mode."""
 
 
 def _is_batch(value: Any) -> bool:

@@ -20,7 +20,8 @@ from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Recorder
 from dali_like.errors import OutOfMemoryError
-from dali_like.graph.computation import BatchId, Computation, TensorList
+from dali_like.graph.batch_runs import BatchId
+from dali_like.graph.computation import Computation, TensorList
 from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 

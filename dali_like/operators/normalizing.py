@@ -305,8 +305,8 @@ def normalize(
     Data with zero variance becomes `shift`.
     """
     if call.lead:
-        options = {"axes": axes, "axis_names": axis_names, "mean": mean, "stddev": stddev, "dtype": dtype}
-        return _normalized_stack(call, data, _Statistics(ddof, epsilon, scale, shift), **options)
+        statistics = _Statistics(ddof, epsilon, scale, shift)
+        return _normalized_stack(call, data, statistics, axes, axis_names, mean, stddev, dtype)
     samples = data if batch else [data]
     given = (mean, stddev) if batch else ([mean], [stddev])
     means, deviations = (_parameter(values, samples[0].ndim) for values in given)
@@ -329,7 +329,6 @@ def _normalized_stack(
     call: OperatorCall,
     data: Array,
     statistics: _Statistics,
-    *,
     axes: Ints | None,
     axis_names: str | None,
     mean: FloatArray | None,

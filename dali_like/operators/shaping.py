@@ -169,7 +169,7 @@ def _reshaped(data: Array, shape: Sequence[int], layout: str | None, lead: int =
     if layout and len(layout) != len(extents):
         raise SampleError(f"the layout {layout!r} must have {len(extents)} letters")
     try:
-        return data.reshape(*data.shape[:lead], *extents)
+        return data.reshape((*data.shape[:lead], *extents))
     except ValueError:
         raise SampleError(
             f"the {data.size} elements of an input do not fit the shape {tuple(shape)}; one extent may be -1"

@@ -13,7 +13,8 @@ from typing import Any
 from dali_like.common.interrupts import interruptible
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError, InputNameError, NoOutputsError, PipelineStateError
-from dali_like.graph.computation import BatchId, TensorList
+from dali_like.graph.batch_runs import BatchId
+from dali_like.graph.computation import TensorList
 from dali_like.graph.conditions import in_scope
 from dali_like.graph.debug_run import CallLog, DebugRun
 from dali_like.graph.defining import NO_OUTPUTS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.computation import BatchId
+from dali_like.graph.batch_runs import BatchId
 from dali_like.monitor.trace import Trace, count_nothing, details_of_key
 from dali_like.monitor.trace_records import BUILD, OPERATORS, WAIT
 from dali_like.monitor.tracer import track_of_thread

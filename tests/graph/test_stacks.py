@@ -102,7 +102,7 @@ class Chain:
         choices: list[Callable[[], DataNode]] = [
             lambda: fn.stack(one, other, axis=axis),
             lambda: fn.cat(one, other, one, axis=axis),
-            lambda: fn.reshape(one, shape=[-1]),
+            lambda: fn.reshape(one, shape=self.draw.choice([[-1], [], [1, -1]])),
             lambda: fn.reshape(one, rel_shape=[0.5, -1]),
             lambda: fn.reshape(one, src_dims=[1, -1, 0]),
             lambda: fn.transpose(one, perm=self.draw.choice([None, [1, 0], [2, 0, 1]])),

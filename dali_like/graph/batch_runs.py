@@ -1,0 +1,199 @@
+"""Apply programs, and operators on batches, to the samples of a batch, for pipelines, debug mode and dynamic mode.
+
+Runs in the main process, in the calling thread and in others. Where the samples of a batch have equal shapes, a program runs
+over stacks of `STACK_BYTES`, and threads share the stacks; otherwise they share the samples.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic_ns
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.engine.worker.staging import STACK_BYTES
+from dali_like.graph.operator_interface import Array
+from dali_like.graph.program import Program, ProgramStep
+from dali_like.types import SampleInfo
+
+
+class BatchId(NamedTuple):
+    """The place of a batch in its epoch."""
+
+    epoch: int
+    iteration: int
+    first: int  # idx_in_epoch of its first sample
+    stride: int = 1  # from the idx_in_epoch of one sample to the next
+    offset: int = 0  # idx_in_batch of its first sample
+
+    def info(self, i: int) -> SampleInfo:
+        """Return the SampleInfo of the `i`-th sample."""
+        return SampleInfo(self.first + i * self.stride, self.offset + i, self.iteration, self.epoch)
+
+
+class Results(Protocol):
+    """Takes the results for one output of a batch, in any order and from any thread."""
+
+    def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Return uninitialized memory for sample `i`; None: the operator takes memory of its own."""
+
+    def put(self, i: int, sample: Array) -> None:
+        """Store sample `i`."""
+
+    def rows_of(self, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Return uninitialized memory for a stack of samples, from sample `begin` on; None as for `empty`."""
+
+    def put_all(self, begin: int, samples: Array) -> None:
+        """Store a stack of samples, from sample `begin` on."""
+
+
+class CollectedResults:
+    """Results in memory of their own.
+
+    Attributes:
+        samples: the samples; None for those without a result.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.samples: list[Any] = [None] * size
+
+    def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        return None
+
+    def put(self, i: int, sample: Array) -> None:
+        self.samples[i] = sample
+
+    def rows_of(self, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        return None
+
+    def put_all(self, begin: int, samples: Array) -> None:
+        # Each keeps its own memory only, and not that of the stack.
+        self.samples[begin : begin + len(samples)] = [samples[i, ...].copy() for i in range(len(samples))]
+
+
+#: Calls a function for each index below a number, within a second function, in one thread or several; see
+#: `dali_like.common.work_sharing.for_each`.
+ForEach = Callable[[int, Callable[[int], None], Callable[[Callable[[], None]], None]], None]
+#: Takes the nanoseconds of each step of a program in one thread, and when they began.
+NoteTimes = Callable[[Sequence[int], int], None]
+
+
+def run_program(
+    program: Program,
+    inputs: Sequence[Any],
+    size: int,
+    batch_id: BatchId,
+    results: Sequence[Results],
+    *,
+    for_each: ForEach,
+    fail: Callable[[int, Exception], None],
+    note_times: NoteTimes,
+) -> None:
+    """Run a program over a batch.
+
+    Args:
+        inputs: the samples of each input: one array, or a sequence of arrays.
+        results: for each export of the program.
+        for_each: shares the work among threads.
+        fail: called within the handling of the exception of a sample, which it may raise again.
+        note_times: called once for each thread.
+    """
+    local = threading.local()
+    count = _stack_size(inputs, size) if program.stacks else 1
+
+    def run_stack(number: int) -> None:
+        begin, stop = number * count, min((number + 1) * count, size)
+        try:
+            stacks = program.run_stack(
+                [samples[begin:stop] for samples in inputs],
+                batch_id.info(begin),
+                count=stop - begin,
+                stride=batch_id.stride,
+                empty=lambda output, shape, dtype: results[output].rows_of(begin, shape, dtype),
+                times_ns=local.times_ns,
+            )
+        except Exception:  # the sample is not known
+            for i in range(begin, stop):
+                run(i)
+            return
+        for output, stack in zip(results, stacks, strict=True):
+            output.put_all(begin, stack)
+
+    def run(i: int) -> None:
+        try:
+            made = program.run(
+                [sample_of(samples, i) for samples in inputs],
+                batch_id.info(i),
+                lambda output, shape, dtype: results[output].empty(i, shape, dtype),
+                times_ns=local.times_ns,
+            )
+        except Exception as error:
+            fail(i, error)
+            return
+        for output, result in zip(results, made, strict=True):
+            if result is not None:
+                output.put(i, result)
+
+    def measured(work: Callable[[], None]) -> None:
+        local.times_ns, begin_ns = [0] * len(program.steps), monotonic_ns()
+        work()
+        note_times(local.times_ns, begin_ns)
+
+    if count > 1:
+        for_each(-(-size // count), run_stack, measured)
+    else:
+        for_each(size, run, measured)
+
+
+def run_on_batch(
+    step: ProgramStep,
+    inputs: Sequence[Any],
+    size: int,
+    batch_id: BatchId,
+    results: Sequence[Results],
+    note_times: NoteTimes,
+) -> None:
+    """Compute an operator that needs a whole batch: the samples that take its branch. See `run_program`."""
+    chosen: Sequence[int] = range(size)
+    if step.scope:
+        rows = [[sample_of(samples, i) for samples in inputs] for i in range(size)]
+        chosen = [i for i, row in enumerate(rows) if step.applies(row)]
+        if not chosen:
+            return
+        registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
+    else:
+        registers = [[*map(np.asarray, data)] if isinstance(data, np.ndarray) else data for data in inputs]
+    registers += [None] * len(results)
+    times_ns, begin_ns = [0], monotonic_ns()
+    try:
+        step.run_timed(
+            registers,
+            batch_id.info(0),
+            None if step.scope else lambda output, shape, dtype: results[output].rows_of(0, shape, dtype),
+            len(chosen),
+            times_ns,
+        )
+    finally:
+        note_times(times_ns, begin_ns)
+    for output, made in zip(results, registers[len(inputs) :], strict=True):
+        if isinstance(made, np.ndarray) and not step.scope:
+            output.put_all(0, made)
+            continue
+        for i, result in zip(chosen, made, strict=True):
+            output.put(i, np.asarray(result))
+
+
+def sample_of(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
+    """Return one sample, as an array even if it has no dimensions."""
+    return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
+
+
+def _stack_size(inputs: Sequence[Any], size: int) -> int:
+    """Return the number of samples that operators compute at once; 1 if the samples are not alike."""
+    if size < 2 or not all(isinstance(samples, np.ndarray) for samples in inputs):
+        return 1
+    nbytes = sum(int(samples.nbytes) for samples in inputs) // size
+    return max(min(STACK_BYTES // max(nbytes, 1), size), 1)
