@@ -136,9 +136,7 @@ def dumps(
         path, culprit = _find_culprit(innards or parts, pickler, dump)
         advice = remedy[0] if is_opened(culprit) else ", or use ".join(remedy)
         if main is None and inherits and " -> " in path and has_unguarded_main():
-            advice += (
-                '. Or put the code that starts the program under `if __name__ == "__main__":`, and workers import the rest'
-            )
+            advice += '. Or put the code that starts the program under `if __name__ == "__main__":`; workers import the rest'
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type_name(culprit)}, refuses: "
             f"{text_of(error) or repr_of(error)}. {advice}"
