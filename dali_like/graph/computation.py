@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import call
 from time import monotonic_ns
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.batch_runs import BatchId, run_on_batch, run_program
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.conditions import label_of
-from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
+from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode, origin_of
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, SampleShape, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key, note_origins
@@ -66,6 +67,7 @@ class Computation:
         threads: the pool of threads for operators; None without such operators.
         in_order: whether an operator must see the batches in order and one at a time.
         is_trivial: whether batches go from the sources to the user unchanged.
+        names_files: whether `name_files` has something to do.
         times_ns: nanoseconds of each operator so far, in all threads together.
         num_replaced: samples that `on_error` of their sources has replaced, because operators failed.
     """
@@ -81,10 +83,15 @@ class Computation:
         layouts: Mapping[SourceNode, Sequence[str]],
         copier: Copier | None = None,
         cpus: set[int] | None = None,
-        origins: Sequence[Callable[[SampleInfo], str]] = (),
+        origins: Mapping[SourceNode, Callable[..., str]] = MappingProxyType({}),
     ) -> None:
         self._graph = graph
-        self._origins = origins
+        self._origins = tuple(origins.values())
+        self._origins_of_outputs = [
+            (i, functools.partial(origins[source], output=output))
+            for i, (source, output) in enumerate(map(origin_of, graph.outputs))
+            if source is not None and source in origins
+        ]
         self._place = place
         self._seen: dict[SourceNode, tuple[str, ...]] = {}
         self._placement = placement = place(self._seen)
@@ -102,6 +109,7 @@ class Computation:
         self.threads = _make_threads(num_threads, cpus) if placement.stages else None
         self.in_order = any(map(_is_in_order, placement.stages))
         self.is_trivial = self.threads is None and copier is None
+        self.names_files = bool(self._origins_of_outputs)
         self.times_ns = self._no_times()
         self.num_replaced = 0
         self._adding = threading.Lock()
@@ -137,6 +145,12 @@ class Computation:
     def deliver(self, outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
         """Return the batch of a graph that `is_trivial`."""
         return self._wrap(self._by_node(outputs), outputs)
+
+    def name_files(self, batch: tuple[TensorList, ...], batch_id: BatchId) -> None:
+        """Let the tensors of a batch know the files that readers have read them from."""
+        for i, origin in self._origins_of_outputs:
+            if not isinstance(batch[i], list):  # Python objects
+                batch[i].set_origin(functools.partial(_origin_in_batch, origin, batch_id))
 
     def compute(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> tuple[tuple[TensorList, ...], int]:
         """Run the operators over a batch and begin the copies of its outputs; in one of the threads, if there are any.
@@ -382,6 +396,10 @@ def _list_on_gpu() -> type[TensorListGPU]:
 def _is_in_order(stage: Stage) -> bool:
     operator = stage.step.operator if isinstance(stage, BatchStage) else None
     return isinstance(operator, OrderedOperator) and operator.in_order
+
+
+def _origin_in_batch(origin: Callable[..., str], batch_id: BatchId, i: int) -> str:
+    return origin(batch_id.info(i))
 
 
 def _ndim(samples: _Samples) -> int:

@@ -124,7 +124,12 @@ class Executor:
             raise StopIteration
         try:
             if self._computation.is_trivial:
-                return self._computation.deliver(self._lockstep.next())
+                if not self._computation.names_files:
+                    return self._computation.deliver(self._lockstep.next())
+                batch_id = self._next_id()
+                batch = self._computation.deliver(self._lockstep.next())
+                self._computation.name_files(batch, batch_id)
+                return batch
             return self._next_computed()
         except StopIteration:
             self._ended = True
@@ -275,6 +280,7 @@ class Executor:
     def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:
         """Compute a batch; runs in a thread if there are any."""
         batch, pending.operators_ns = self._computation.compute(pending.outputs, pending.batch_id)
+        self._computation.name_files(batch, pending.batch_id)
         return batch
 
 

@@ -423,6 +423,18 @@ def source_info_of(node: DataNode) -> DataNode:
     return producer.source_info(node.output) if isinstance(producer, SourceNode) else _no_text()
 
 
+def origin_of(node: DataNode) -> tuple[SourceNode | None, int]:
+    """Return the source, and the number of its output, that a node's data come from by `source_info_of`."""
+    producer = node.producer
+    if isinstance(producer, OperatorNode) and producer.inputs:
+        return origin_of(producer.inputs[0])
+    if not isinstance(producer, SourceNode):
+        return None, 0
+    reader = producer.external.reader
+    is_text = reader is not None and node.output in reader.infos
+    return producer, 0 if is_text else node.output
+
+
 def _no_text() -> DataNode:
     return constant_node(Constant(np.zeros(0, np.uint8)))
 

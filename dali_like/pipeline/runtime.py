@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from dali_like.graph.gpu_sources import GpuSourcePool
     from dali_like.graph.inputs import InputPool
     from dali_like.pipeline.checkpoints import Checkpoint
-    from dali_like.types import SampleInfo
 
 
 class Runtime:
@@ -181,13 +180,13 @@ class Runtime:
             )
         return self.executor
 
-    def _origins(self) -> list[Callable[[SampleInfo], str]]:
-        """Return the functions that name the file of a sample, one for each reader."""
-        return [
-            node.external.reader.origin_of(self._batch_size, self._seeds_of(node))
+    def _origins(self) -> dict[SourceNode, Callable[..., str]]:
+        """Return the functions that name the file of a sample, for each reader."""
+        return {
+            node: node.external.reader.origin_of(self._batch_size, self._seeds_of(node))
             for node in self.graph.sources
             if node.external.reader is not None
-        ]
+        }
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
         """Open the GPU, which page-locks the memory of batches from now on."""

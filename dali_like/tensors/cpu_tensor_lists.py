@@ -6,6 +6,7 @@ Arrays are views of the batch's memory. Methods copy only if their documentation
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +61,7 @@ class TensorListCPU:
     (4, True, [2, 3])
     """
 
-    __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
+    __slots__ = ("__weakref__", "_dense", "_layout", "_origin", "_samples")
 
     @suggest_arguments
     def __init__(
@@ -104,14 +105,22 @@ class TensorListCPU:
         self._dense: NDArray[Any] | None = data if isinstance(data, np.ndarray) else None
         self._samples = data
         self._layout = layout
+        self._origin: Callable[[int], str] | None = None
         if layout and len(data):
             checked_layout(layout, self.ndim())
+
+    def set_origin(self, origin: Callable[[int], str] | None) -> None:
+        """Set the function that returns the origin of a sample, usually a file name, for `source_info` of tensors."""
+        self._origin = origin
 
     def __len__(self) -> int:
         return len(self._samples)
 
     def __getitem__(self, index: int) -> TensorCPU:
-        return TensorCPU(self.at(index), self._layout)
+        tensor = TensorCPU(self.at(index), self._layout)
+        if self._origin is not None:
+            tensor._origin = functools.partial(self._origin, operator.index(index) % len(self))
+        return tensor
 
     def __iter__(self) -> Iterator[TensorCPU]:
         return (self[i] for i in range(len(self)))

@@ -7,7 +7,7 @@ Tensors are views of the batch's memory. Methods copy only if their documentatio
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +50,7 @@ class TensorCPU:
     ([2, 3], <DALIDataType.FLOAT: 9>, 'HW')
     """
 
-    __slots__ = ("__weakref__", "_array", "_layout")
+    __slots__ = ("__weakref__", "_array", "_layout", "_origin")
 
     @suggest_arguments
     def __init__(self, b: Any, layout: str | None = None, is_pinned: bool = False) -> None:
@@ -58,6 +58,7 @@ class TensorCPU:
         to_dali_type(array.dtype)
         self._array = array
         self._layout = checked_layout(layout, array.ndim)
+        self._origin: Callable[[], str] | None = None
 
     def shape(self) -> list[int]:
         """Return the extents of the dimensions."""
@@ -104,8 +105,8 @@ class TensorCPU:
         self._array = reinterpreted(self._array, dtype)
 
     def source_info(self) -> str:
-        """Return where the data comes from: always "" in this version."""
-        return ""
+        """Return the name of the file that a reader has read the sample from, also behind operators; "" if unknown."""
+        return "" if self._origin is None else self._origin()
 
     def get_property(self, name: str) -> str | None:
         """Return a property by name: "layout" if there is one, otherwise None."""

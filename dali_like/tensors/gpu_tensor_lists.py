@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class TensorListGPU:
         ArgumentClashError: the array has no dimensions.
     """
 
-    __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
+    __slots__ = ("__weakref__", "_dense", "_layout", "_origin", "_samples")
 
     @suggest_arguments
     def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
@@ -79,14 +80,22 @@ class TensorListGPU:
         self._dense = data if isinstance(data, DeviceArray) else None
         self._samples = [] if isinstance(data, DeviceArray) else data
         self._layout = layout
+        self._origin: Callable[[int], str] | None = None
         if layout and len(self):
             checked_layout(layout, self.ndim())
+
+    def set_origin(self, origin: Callable[[int], str] | None) -> None:
+        """Set the function that returns the origin of a sample, usually a file name, for `source_info` of tensors."""
+        self._origin = origin
 
     def __len__(self) -> int:
         return len(self._samples) if self._dense is None else self._dense.shape[0]
 
     def __getitem__(self, index: int) -> TensorGPU:
-        return TensorGPU.of(self._array(index), self._layout)
+        tensor = TensorGPU.of(self._array(index), self._layout)
+        if self._origin is not None:
+            tensor._origin = functools.partial(self._origin, operator.index(index) % len(self))
+        return tensor
 
     def __iter__(self) -> Iterator[TensorGPU]:
         return (self[i] for i in range(len(self)))
@@ -219,7 +228,9 @@ class TensorListGPU:
             DeviceError: the copy has failed.
         """
         copies = arrays_to_host(self._arrays())
-        return TensorListCPU.of_arrays(copies if self._dense is None else copies[0], self._layout)
+        batch = TensorListCPU.of_arrays(copies if self._dense is None else copies[0], self._layout)
+        batch.set_origin(self._origin)
+        return batch
 
     def as_array(self) -> NDArray[Any]:
         """Return a copy in host memory, as one array of shape ``(len(self), *sample_shape)``.

@@ -13,6 +13,7 @@ including those of JAX's functions, and for CUDA graphs, keep the batch until th
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -106,7 +107,7 @@ class TensorGPU:
         ArgumentTypeError: the object is not an array on that GPU.
     """
 
-    __slots__ = ("__weakref__", "_array", "_layout")
+    __slots__ = ("__weakref__", "_array", "_layout", "_origin")
 
     @suggest_arguments
     def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
@@ -123,6 +124,7 @@ class TensorGPU:
         to_dali_type(array.dtype)
         self._array = array
         self._layout = checked_layout(layout, len(array.shape))
+        self._origin: Callable[[], str] | None = None
 
     def shape(self) -> list[int]:
         """Return the extents of the dimensions."""
@@ -170,8 +172,8 @@ class TensorGPU:
         self._array = reinterpreted(self._array, dtype)
 
     def source_info(self) -> str:
-        """Return where the data comes from: always "" in this version."""
-        return ""
+        """Return the name of the file that a reader has read the sample from, also behind operators; "" if unknown."""
+        return "" if self._origin is None else self._origin()
 
     def get_property(self, name: str) -> str | None:
         """Return a property by name: "layout" if there is one, otherwise None."""

@@ -71,6 +71,9 @@ def test_the_default_stream_waits_for_the_copy(cupy: CupyStandIn) -> None:
         on_gpu, on_cpu = pipe.run()
         assert np.array_equal(np.from_dlpack(on_gpu.as_tensor()), on_cpu.as_array())
         assert np.array_equal(on_gpu.as_array(), on_cpu.as_array())
+
+        on_gpu.set_origin(str)
+        assert (on_gpu[1].source_info(), on_gpu.as_cpu()[-1].source_info()) == ("1", str(len(on_gpu) - 1))
         assert on_gpu.as_tensor().__cuda_array_interface__["data"][0] == on_gpu.data_ptr()
 
 

@@ -133,3 +133,33 @@ def test_lazy_init_leaves_errors_to_the_first_use(lazy_init: bool, tmp_path: Pat
             (pipe.run if lazy_init else pipe.build)()
         if dali is dali_like:
             pipe.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_tensors_know_their_files_also_behind_operators(num_workers: int, numbered_files: list[str]) -> None:
+    """Of labels and of data that an operator has made from nothing, neither library knows one."""
+
+    def names(library: Any) -> list[list[list[str]]]:
+        own = {"py_num_workers": num_workers} if library is dali_like else {}
+        pipe = library.Pipeline(3, 2, None, **own)
+        with pipe:
+            data, label = library.fn.readers.file(files=numbered_files[:7])
+            outputs = [data, label, library.fn.cast(data, dtype=library.types.INT32), library.fn.pad(data), data + 1]
+            pipe.set_outputs(*outputs, library.fn.random.uniform())
+        pipe.build()
+        batches = [[[tensor.source_info() for tensor in output] for output in pipe.run()] for _ in range(4)]
+        if library is dali_like:
+            pipe.close()
+        return batches
+
+    assert names(dali_like) == names(nvidia.dali)
+
+
+def test_tensors_of_a_reader_alone_know_their_files(numbered_files: list[str]) -> None:
+    pipe = dali_like.Pipeline(3, 2, None, py_num_workers=0)
+    with pipe:
+        pipe.set_outputs(*dali_like.fn.readers.file(files=numbered_files[:4]))
+    batches = [[tensor.source_info() for tensor in pipe.run()[0]] for _ in range(2)]
+    pipe.close()
+
+    assert batches == [numbered_files[:3], [numbered_files[3], *numbered_files[:2]]]

@@ -101,8 +101,11 @@ class ReaderStream:
         kind = _FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback
         return kind(self.reader, order, self.infos)
 
-    def origin_of(self, batch_size: int, seeds: tuple[int, int]) -> Callable[[SampleInfo], str]:
-        """Return the function that returns the origin of a sample, usually a file name, or ""; see `callback`."""
+    def origin_of(self, batch_size: int, seeds: tuple[int, int]) -> Callable[..., str]:
+        """Return the function that returns the origin of a sample, usually a file name, or ""; see `callback`.
+
+        Its arguments are the SampleInfo and, by name, the number of the output.
+        """
         return _PlainCallback(self.reader, self.order(batch_size, seeds), {}).origin
 
     def order(self, batch_size: int, seeds: tuple[int, int]) -> ReaderOrder:
@@ -125,9 +128,9 @@ class _PlainCallback:
         index = self._order.index(info.idx_in_epoch)
         return self._with_infos(index, self._reader.read(index, info))
 
-    def origin(self, info: SampleInfo) -> str:
+    def origin(self, info: SampleInfo, output: int = 0) -> str:
         """Return the origin of a sample, usually a file name; "" if it is unknown."""
-        return self._reader.source_info(self._order.index(info.idx_in_epoch), 0)
+        return self._reader.source_info(self._order.index(info.idx_in_epoch), output)
 
     def _with_infos(self, index: int, sample: Any) -> Any:
         if not self._infos:
