@@ -289,8 +289,8 @@ class TestADatasetThatRaises:
 
         assert seen[1:3] == [[4, 5, 7, 7], [8, 9, 10, 8]]
         assert [record.getMessage() for record in caplog.records] == [
-            "sample 6 is replaced by sample 7: ValueError('none')",
-            "sample 11 is replaced by sample 8: ValueError('none')",
+            "sample 6 is replaced by sample 7: ValueError('none'); look it up",
+            "sample 11 is replaced by sample 8: ValueError('none'); look it up",
         ]
 
     @pytest.mark.parametrize("kind", MAP_KINDS)
