@@ -58,7 +58,10 @@ class Factory:
     def _check(self, settings: dict[str, Any]) -> None:
         if getattr(self.function, "_is_pipeline_def", False):
             return
-        parameters = inspect.signature(self.function).parameters.values()
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except ValueError:  # a function in C without a signature, such as those of NumPy 1
+            return
         takes = {parameter.name for parameter in parameters}
         if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
             return

@@ -128,7 +128,7 @@ def test_a_function_of_batches_gets_the_samples_of_its_branch() -> None:
 
     def record(batch: list[np.ndarray]) -> list[np.ndarray]:
         batches.append([int(sample) for sample in batch])
-        return [sample + 10 * len(batch) for sample in batch]
+        return [(sample + 10 * len(batch)).astype(sample.dtype) for sample in batch]  # NumPy 1 promotes to int64
 
     def define() -> Any:
         x = numbers()
