@@ -71,6 +71,11 @@ class CollectedBatch:
             value = np.array(as_array(value, source, output))
         column[i:] = [value]
 
+    def put_outputs(self, i: int, outputs: Sequence[Any], source: Source) -> None:
+        """Store all outputs of sample `i`."""
+        for output, value in enumerate(outputs):
+            self.put(i, output, value, source)
+
     def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
         """Return False: samples are stored one output at a time."""
         return False

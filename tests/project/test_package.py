@@ -30,7 +30,7 @@ FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for pa
 FOR_JAX = "dali_like.plugin.jax"
 MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - {"dali_like"})
 #: These cannot be imported without PyTorch.
-FOR_PYTORCH = "dali_like.plugin.pytorch"
+FOR_PYTORCH = ("dali_like.plugin.pytorch", "dali_like.engine.backends.inherited_tensors")
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if not name.startswith(FOR_PYTORCH)]
 
