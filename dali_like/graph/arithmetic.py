@@ -241,6 +241,10 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 
+#: Operations without stacks: for some exponents that all elements share, NumPy computes roots or squares instead.
+_POWERS = ("pow", "fpow")
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """An elementwise operation; a `dali_like.graph.operator_interface.Operator`.
@@ -264,7 +268,7 @@ class Elementwise:
         return {}
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
-        return True
+        return self.operation not in _POWERS
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         dtype = _result_type(self.operation, *[data.dtype for data in inputs])
@@ -272,8 +276,17 @@ class Elementwise:
             inputs = _aligned(inputs)
         out = call.empty(_broadcast_shape(inputs), dtype)
         with np.errstate(all="ignore"):
-            OPERATIONS[self.operation].function(*_in_long_rows(out, inputs, dtype))
+            if call.lead and dtype == np.float16:
+                self._compute_halves(out, inputs)
+            else:
+                OPERATIONS[self.operation].function(*_in_long_rows(out, inputs, dtype))
         return (out,)
+
+    def _compute_halves(self, out: Array, stacks: Sequence[Array]) -> None:
+        """Compute the samples of a stack one by one: for FLOAT16, signs of NaN depend on the number of elements."""
+        for i in range(len(out)):
+            samples = [stack[i, ...] if stack.ndim == out.ndim else stack for stack in stacks]
+            OPERATIONS[self.operation].function(*_in_long_rows(out[i, ...], samples, out.dtype))
 
 
 @functools.cache

@@ -354,7 +354,8 @@ def _mask(register: Any, value: bool, count: int) -> NDArray[np.bool_]:
 def _chosen(register: Any, samples: NDArray[np.intp]) -> Array:
     if isinstance(register, _Part):
         return register.of(samples)
-    chosen: Array = register[samples]
+    # Operators recognize a constant by its stride.
+    chosen: Array = register[samples] if register.strides[0] else register[: len(samples)]
     return chosen
 
 

@@ -313,6 +313,8 @@ def normalize(
     reduced = _reduced_axes(call.layout, samples[0].ndim, axes, axis_names, [means, deviations])
     _check_shapes(samples, reduced, [means, deviations])
     statistics = _Statistics(ddof, epsilon, scale, shift)
+    if not batch and not data.size:
+        return call.empty(data.shape, dtype)
     if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # planes are faster here
         means, deviations = (None if array is None else array.reshape(-1, 1, 1) for array in (means, deviations))
         results = _normalized([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)

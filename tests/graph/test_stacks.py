@@ -311,7 +311,7 @@ def run_all(draw: random.Random, source: Samples, batch_size: int, **options: An
                 return Delivered(samples, "")
             except Exception as error:
                 notes = [note for note in getattr(error, "__notes__", ()) if "idx_in_epoch" in note]
-                numbers = re.findall(r"raised by (.*) for sample .* \(idx_in_epoch (\d+)\)", notes[0])
+                numbers = [re.findall(r"raised by (.*) for sample .* \(idx_in_epoch (\d+)\)", note) for note in notes[:1]]
                 return Delivered(samples, f"{type(error).__name__} {error} {numbers}")
             samples += [[np.array(batch.at(k)) for batch in batches] for k in range(len(batches[0]))]
 
@@ -335,9 +335,37 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
         many = run_all(random.Random(chain), source, cut, **options)
 
         count = len(many.samples)
-        assert count == len(alone.samples) // cut * cut
-        assert not alone.error or many.error == alone.error
+        if many.error.startswith(("DtypeMismatchError", "NdimMismatchError")):  # branches with results of different kinds
+            columns = zip(*alone.samples[: count + cut], strict=True)
+            assert any(len({(array.dtype, array.ndim) for array in column}) > 1 for column in columns)
+        else:
+            assert count == len(alone.samples) // cut * cut
+            assert not alone.error or many.error == alone.error
         for expected, got in zip(alone.samples, many.samples, strict=False):
             for a, b in zip(expected, got, strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)
                 assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute"),
+    [
+        ("float32", lambda x: math.pow(x, 0.5)),
+        ("float32", lambda x: math.fpow(x, x)),
+        ("float16", math.asin),
+        ("float16", math.log10),
+        ("float64", math.sqrt),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_operations_whose_bits_depend_on_the_number_of_elements(dtype: str, compute: Callable[[DataNode], DataNode]) -> None:
+    data = np.array([-3, -0.0, 0.5, 0.7, 19, 142.5, 31.25, 7], dtype)
+    with Pipeline(1) as pipe:
+        program, _ = sample_program(make_graph([compute(fn.external_source(name="input"))]), 0)
+    pipe.close()
+
+    alone = [np.asarray(program.run([data[i, ...]], SampleInfo(i, i, 0, 0))[0]) for i in range(8)]
+
+    assert not program.stacks or [
+        result.tobytes() for result in program.run_stack([data], SampleInfo(0, 0, 0, 0), count=8)[0]
+    ] == [result.tobytes() for result in alone]
