@@ -79,7 +79,7 @@ class Fetcher:
         seed_every: number of samples between two seeds of the global generators.
         on_error: reaction to an exception of the dataset; see `DataLoader`.
         worker_init_fn: called in each worker with its number.
-        as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema.
+        as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema, or need no rows.
         has_workers: whether the loader has workers.
     """
 
@@ -94,6 +94,7 @@ class Fetcher:
     has_workers: bool
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
+    _num_whole: int = 0
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
@@ -123,8 +124,18 @@ class Fetcher:
         if self.as_batches or isinstance(message, BatchAnswer) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
-        self.as_batches = schema is None
-        return schema
+        self.as_batches = schema is None or not schema.layouts  # texts alone bring no rows
+        return None if self.as_batches else schema
+
+    def make_whole(self, count: int) -> None:
+        self._num_whole = count
+
+    def takes_whole(self, size: int, capacity: int) -> bool:
+        """Return whether a worker makes the next batch as a whole, given its size and that of the largest in rows."""
+        if self._num_whole:
+            self._num_whole -= 1
+            return True
+        return self.as_batches or not 0 < size <= capacity
 
     def describe(self, key: BatchKey, sample: int) -> str:
         batch_request = pickle.loads(key.request)
@@ -212,32 +223,30 @@ class Fetcher:
             del samples  # the next samples reuse the memory, which is in the CPU cache
         return SamplesAnswer(texts, others) if others or texts else None
 
-    def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request) -> list[Any]:
+    def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request | LocalRequest) -> list[Any]:
+        """Return the samples of a range of a batch, with the generators seeded where they are due."""
         seed, number, keys, _ = batch_request
         samples = []
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
-        for start, stop in self._spans(begin, end):
-            if seed is not None and start % self.seed_every == 0:  # type: ignore[operator]
-                self._seed(seed, number, start)
+        every = self.seed_every or len(keys)
+        while begin < end:
+            stop = end
+            if seed is not None:
+                stop = min(begin - begin % every + every, end)
+                if begin % every == 0:
+                    self._seed(seed, number, begin)
             # These loops are the overhead per sample.
             if self.on_error == "raise":
-                for i in range(start, stop):
+                for i in range(begin, stop):
                     cell[0] = i
                     samples.append(dataset[keys[i]])
             else:
-                for i in range(start, stop):
+                for i in range(begin, stop):
                     cell[0] = i
                     samples.append(self._get(dataset, keys, i, request))
-        return samples
-
-    def _spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Divide a range of samples where the generators are seeded."""
-        assert self.seed_every is not None
-        while begin < end:
-            stop = min(begin - begin % self.seed_every + self.seed_every, end)
-            yield begin, stop
             begin = stop
+        return samples
 
     def _schema_of(self, packed: bytes) -> SampleSchema | None:
         if packed != self._schema[0]:
@@ -271,13 +280,8 @@ class Fetcher:
         if self.getitems is not None:
             self._seed(seed, number, 0)
             return self.collate(_measured(self.getitems, request)(keys))
-        samples = []
         keys = as_sequence(keys)
-        for i in range(len(keys)):
-            if i == 0 or (self.seed_every is not None and i % self.seed_every == 0):
-                self._seed(seed, number, i)
-            request.cell[0] = i
-            samples.append(self._get(dataset, keys, i, request))
+        samples = self._make_some(batch_request._replace(keys=keys), 0, len(keys), request)
         request.cell[0] = len(keys)
         return self.collate(samples)
 

@@ -244,12 +244,18 @@ class LoaderWorkers:
                 with_traceback(error, None)  # its frames would keep the iterator
                 return _with_torch_text(error) if type(error) is WorkerDiedError else error
 
-    def note_schema(self, is_different: bool, messages: Mapping[int, Any]) -> None:
-        """Record whether the samples of a batch had a schema other than the expected one."""
+    def note_fit(self) -> None:
+        """Record that the samples of a batch had the expected schema."""
+        assembler = self._pool.assemblers[0]
+        assert isinstance(assembler, RequestAssembler)
+        assembler.note_fit()
+
+    def note_different(self, schema: Any, messages: Mapping[int, Any]) -> None:
+        """Record that the samples of a batch had another schema than the expected one."""
         assembler = self._pool.assemblers[0]
         assert isinstance(assembler, RequestAssembler)
         with self.lock():
-            assembler.note_schema(is_different, next((message for message in messages.values() if message.others), None))
+            assembler.note_different(schema, next(message for message in messages.values() if message.others))
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """Describe the workers that compute a batch, or else all busy ones: their samples and their Python stacks."""

@@ -210,7 +210,7 @@ class ShardWorkerIterator(WorkerIterator):
             self._num_begun,
             progress.begun.epoch,
             positions,
-            not workers.fetcher.as_batches and len(positions) <= workers.capacity,
+            not workers.fetcher.takes_whole(len(positions), workers.capacity),
             tuple(pickle.dumps(progress.part(positions, mine), pickle.HIGHEST_PROTOCOL) for mine in places.values()),
         )
         return BatchKey(
@@ -237,8 +237,11 @@ class ShardWorkerIterator(WorkerIterator):
         if len(answers) == 1 and answers[0].collated:
             return answers[0].collated[0]
         has_others = any(answer.others for answer in answers.values())
-        workers.note_schema(has_others, answers)
         schema: Any = response.schema
+        if has_others:
+            workers.note_different(schema, answers)
+        else:
+            workers.note_fit()
         texts = _texts_by_place(answers.values(), response, schema)
         if not has_others and sum(len(answer.found) for answer in answers.values()) == response.size:
             return schema.root.batch(batch_rows(response), texts, False)

@@ -248,8 +248,7 @@ class WorkerIterator(LoaderIterator):
         keys, fetcher = self._draw_keys(workers), workers.fetcher
         if not self._options.batched or fetcher.getitems is not None:
             return SamplesRequest(self._seed, self._num_begun, keys, True)
-        as_batch = fetcher.as_batches or not 0 < len(keys) <= workers.capacity
-        return SamplesRequest(self._seed, self._num_begun, keys, as_batch)
+        return SamplesRequest(self._seed, self._num_begun, keys, fetcher.takes_whole(len(keys), workers.capacity))
 
     def _draw_keys(self, workers: LoaderWorkers) -> Any:
         """Return the next item of the sampler. Ctrl-C may interrupt the sampler, which ends a generator.
@@ -322,9 +321,9 @@ class WorkerIterator(LoaderIterator):
             return first.batch
         schema: Any = response.schema
         if any(answer.others for answer in answers.values()):
-            workers.note_schema(True, answers)
+            workers.note_different(schema, answers)
             return workers.fetcher.collate(_samples_of(response, answers))
-        workers.note_schema(False, answers)
+        workers.note_fit()
         return schema.root.batch(batch_rows(response), _joined_texts(answers, schema), False)
 
 

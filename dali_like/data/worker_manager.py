@@ -126,6 +126,7 @@ def make_fetcher(options: LoaderOptions) -> Fetcher:
         options.batched
         and not options.is_iterable
         and options.batch_size is not None
+        and options.batch_size > 1  # one sample is made by one worker in any case
         and options.seeds_by_task
         and array_backend.is_default(options.collate_fn)
         and method_of(options.dataset, "__getitems__") is None

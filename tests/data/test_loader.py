@@ -360,7 +360,8 @@ def outcome_of(batches: Iterator[Any]) -> Any:
         return type(error), str(error)
 
 
-def test_a_form_that_has_changed_for_good_is_followed() -> None:
+def test_schema_that_has_changed_for_good_is_learned_after_some_whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_like.engine.pool.request_assembler._FIRST_WHOLE", 2)
     dataset = Made(lambda i: (image(i), i) if i < 4 else (np.full(9, i, np.float64), str(i)), 60)
     batches = iter(loader_of(dataset, 1, batch_size=4, prefetch_factor=1))
     stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
@@ -370,15 +371,33 @@ def test_a_form_that_has_changed_for_good_is_followed() -> None:
     assert [layout.shape for layout in stage._schema.layouts] == [(9,)]
 
 
-def test_a_form_that_changes_to_and_fro_is_kept() -> None:
-    batches = iter(loader_of(Made(lambda i: float(i) if i // 4 % 2 else i, 60), 1, batch_size=4))
+@pytest.mark.parametrize(("every", "is_kept"), [(2, False), (7, True)])
+def test_schema_is_kept_if_few_batches_have_another_one(every: int, is_kept: bool) -> None:
+    """Otherwise workers collate whole batches."""
+    batches = iter(loader_of(Made(lambda i: i if (i // 4 + 1) % every else float(i), 160), 1, batch_size=4))
     stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
-    next(batches)
+    for _ in range(every):
+        next(batches)
     schema = stage._schema
 
     list(batches)
 
-    assert stage._schema is schema
+    assert (schema is not None and stage._schema is schema) == is_kept
+
+
+@pytest.mark.parametrize(
+    ("make", "batch_size"),
+    [(image, 1), (str, 4), (lambda i: (str(i), [f"b{i}"]), 4)],
+    ids=["one sample", "texts", "nested texts"],
+)
+def test_worker_sends_a_whole_batch_where_rows_bring_nothing(make: Any, batch_size: int) -> None:
+    loader = loader_of(Made(make, 60), 1, batch_size=batch_size)
+    batches = iter(loader)
+    for _ in range(10):
+        next(batches)
+
+    assert batches._loader_workers.fetcher.takes_whole(batch_size, 60)  # type: ignore[attr-defined]
+    assert 10 + len(list(batches)) == 60 // batch_size
 
 
 BAD: dict[str, Callable[[int], Any]] = {

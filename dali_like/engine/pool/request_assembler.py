@@ -18,8 +18,11 @@ from dali_like.engine.worker.source import Source
 from dali_like.errors import CorruptionError
 
 _FIRST_REQUEST_BYTES = 1 << 11
-#: Batches in a row with another schema than expected, before the expectation changes.
-_BATCHES_TO_LEARN = 3
+#: Workers collate whole batches for a while after two batches in a row with another schema than expected, or after some
+#: among others. A batch of another schema costs about as much as several that fit, and one among many does not matter.
+_COST_OF_DIFFERENT, _MOST_COSTS = 4, 8
+#: How many batches that are at first. The number doubles each time, so that few batches are tried in vain.
+_FIRST_WHOLE, _MOST_WHOLE = 64, 4096
 
 
 class Response:
@@ -64,7 +67,8 @@ class RequestAssembler(Assembler):
             space, source, capacity, source.task_size(num_workers), outputs=(), request_bytes=_FIRST_REQUEST_BYTES
         )
         self._schema: Schema | None = None
-        self._num_different = 0
+        self._costs = 0
+        self._num_whole = _FIRST_WHOLE
 
     @property
     def _fetcher(self) -> RequestHandler:
@@ -126,17 +130,29 @@ class RequestAssembler(Assembler):
 
     describe_unfinished = describe
 
-    def note_schema(self, is_different: bool, message: Any) -> None:
-        """Count batches with another schema than expected, and adopt the new one after some in a row.
+    def note_fit(self) -> None:
+        """Record that all samples of a batch had the expected schema."""
+        self._costs = max(0, self._costs - 1)
+
+    def note_different(self, schema: Schema | None, message: Any) -> None:
+        """Learn a schema, or count batches with another one: where schemas change, workers collate better.
 
         Args:
-            is_different: whether the samples of a batch differed from the schema.
-            message: the pickle of one of its tasks, if they did.
+            schema: that was expected of the samples of a batch, which had another one.
+            message: the pickle of one of its tasks.
         """
-        self._num_different = self._num_different + 1 if is_different else 0
-        if self._num_different >= _BATCHES_TO_LEARN:
-            self._num_different = 0
+        if schema is not self._schema:
+            return  # the batch was begun before the expectation changed
+        if schema is None:
             self._learn(message)
+            return
+        self._costs += _COST_OF_DIFFERENT
+        if self._costs >= _MOST_COSTS:
+            self._costs = 0
+            self._schema = None
+            self._use(outputs=())
+            self._fetcher.make_whole(self._num_whole)
+            self._num_whole = min(2 * self._num_whole, _MOST_WHOLE)
 
     def _learn(self, message: Any) -> None:
         self.known = True

@@ -60,7 +60,9 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """The callback of a request source. The main process calls `learn` and `describe`, a worker all else, in one thread."""
+    """The callback of a request source. The main process calls `learn`, `make_whole` and `describe`, a
+    worker all else, in one thread.
+    """
 
     @property
     def reducers(self) -> Reducers:
@@ -88,6 +90,9 @@ class RequestHandler(Protocol):
 
     def learn(self, message: Any) -> Schema | None:
         """Return the schema of samples, given the first message of a batch. None: nothing is expected."""
+
+    def make_whole(self, count: int) -> None:
+        """Let workers make whole batches for the next requests, in place of samples: their schemas change."""
 
     def describe(self, key: BatchKey, sample: int) -> str:
         """Return the name of a sample for messages."""
