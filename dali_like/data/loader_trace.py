@@ -54,16 +54,4 @@ class LoaderTrace(Trace):
         """Record some workers until they are closed."""
         if workers in self._counts:
             return
-        pool = workers.pool
-        logs, self._counts[workers] = self.follow_pool(pool)
-
-        def closing(close: Callable[[], None]) -> Callable[[], None]:
-            def close_and_forget() -> None:
-                close()
-                self.tracer.leave(logs)  # otherwise each iterator would leave the address space of its workers behind
-                for owner in (workers, pool, pool.scale, *pool.assemblers):
-                    self.tracer.forget(owner)
-
-            return close_and_forget
-
-        self.tracer.replace(workers, "close", closing)
+        self._counts[workers] = self.follow_pool(workers.pool)

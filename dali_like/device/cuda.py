@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.extras import GPU_EXTRAS, optional
+from dali_like.common.hooks import DeviceHooks
 from dali_like.device.cuda_driver import BLOCKING, NO_TIMING, OUT_OF_MEMORY, Event, OnGpu, driver, is_fatal
 from dali_like.device.cuda_events import CudaFence, CudaStamp
 from dali_like.device.cuda_streams import in_place_of_cupys, streams_in_use
@@ -49,6 +50,9 @@ class CudaDevice:
     Args:
         device_id: the number of the GPU.
 
+    Attributes:
+        hooks: see `Device`.
+
     Raises:
         DeviceError: the GPU cannot be used.
         MissingExtraError: CuPy is not installed.
@@ -65,6 +69,7 @@ class CudaDevice:
             self._cupy.cuda.compiler.CompileException,
         )
         self.device_id = device_id
+        self.hooks = DeviceHooks()
         self._decoding = threading.Lock()
         self._decoder: Any = None
         self._origin: Event | None = None
@@ -118,17 +123,20 @@ class CudaDevice:
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
         """See `Device.upload`."""
-        self._copy(target, source, nbytes, _HOST_TO_DEVICE)
+        self.hooks.begin_copy("to the GPU", self._copy, target, source, nbytes, _HOST_TO_DEVICE)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
         """See `Device.download`."""
-        self._copy(target, source, nbytes, _DEVICE_TO_HOST)
+        self.hooks.begin_copy("from the GPU", self._copy, target, source, nbytes, _DEVICE_TO_HOST)
 
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
         """See `Device.move`."""
-        if not by_kernel:
-            self._copy(target, source, nbytes, _DEVICE_TO_DEVICE)
-            return
+        if by_kernel:
+            self.hooks.begin_copy("on the GPU", self._copy_by_kernel, target, source, nbytes)
+        else:
+            self.hooks.begin_copy("on the GPU", self._copy, target, source, nbytes, _DEVICE_TO_DEVICE)
+
+    def _copy_by_kernel(self, target: int, source: int, nbytes: int) -> None:
         arrays = [GpuArray(address, (nbytes,), np.dtype(np.uint8), None) for address in (source, target)]
         with self._kernels():
             self._cupy.add(self._array(arrays[0]), 0, out=self._array(arrays[1]), dtype=np.uint8)

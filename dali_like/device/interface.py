@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from dali_like.common.hooks import DeviceHooks
 from dali_like.engine.memory.space import Fence
 from dali_like.errors import DeviceError
 
@@ -109,7 +110,13 @@ class GpuArray(NamedTuple):
 
 
 class Device(Pinning, Protocol):
-    """A GPU as one pipeline uses it. Thread-safe."""
+    """A GPU as one pipeline uses it. Thread-safe.
+
+    Attributes:
+        hooks: of a trace; none by default.
+    """
+
+    hooks: DeviceHooks
 
     @property
     def device_id(self) -> int:

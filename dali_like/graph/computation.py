@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
+from dali_like.common.hooks import GraphHooks
 from dali_like.common.interrupts import interruptible
 from dali_like.common.work_sharing import for_each
 from dali_like.engine.memory.ring import SampleList
@@ -70,6 +71,7 @@ class Computation:
         names_files: whether `name_files` has something to do.
         times_ns: nanoseconds of each operator so far, in all threads together.
         num_replaced: samples that `on_error` of their sources has replaced, because operators failed.
+        hooks: of a trace; none by default.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Computation:
         self.names_files = bool(self._origins_of_outputs)
         self.times_ns = self._no_times()
         self.num_replaced = 0
+        self.hooks = GraphHooks()
         self._adding = threading.Lock()
 
     def heed_layouts(self) -> None:
@@ -307,7 +310,9 @@ class Computation:
         return made
 
     def _note_times(self, names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: BatchId) -> None:
-        """Add the times that this thread has spent on operators since `begin_ns`. Traces wrap this method."""
+        """Add the times that this thread has spent on operators since `begin_ns`."""
+        if self.hooks.times is not None:
+            self.hooks.times(names, times_ns, begin_ns, batch_id)
         with self._adding:
             for name, ns in zip(names, times_ns, strict=True):
                 self.times_ns[name] += ns

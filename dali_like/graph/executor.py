@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from copy import copy
 from time import monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import is_a, traceback_of, with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
@@ -215,11 +215,11 @@ class Executor:
         return False
 
     def _wait_for(self, pending: _PendingBatch) -> None:
-        from concurrent.futures import wait  # noqa: PLC0415  # loaded by now
-
         begin_ns = monotonic_ns()
-        while not wait((pending.future,), POLL_INTERVAL_S).done:
-            check_interrupts()
+        if (hook := self._computation.hooks.wait) is None:
+            _wait(pending.future)
+        else:
+            hook(_wait, pending.future)
         self.waited_ns += monotonic_ns() - begin_ns
 
     def _work_ahead(self) -> None:
@@ -279,9 +279,20 @@ class Executor:
 
     def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:
         """Compute a batch; runs in a thread if there are any."""
-        batch, pending.operators_ns = self._computation.compute(pending.outputs, pending.batch_id)
+        compute, hook = self._computation.compute, self._computation.hooks.compute
+        if hook is None:
+            batch, pending.operators_ns = compute(pending.outputs, pending.batch_id)
+        else:
+            batch, pending.operators_ns = hook(compute, pending.outputs, pending.batch_id)
         self._computation.name_files(batch, pending.batch_id)
         return batch
+
+
+def _wait(future: Future[Any]) -> None:
+    from concurrent.futures import wait  # noqa: PLC0415  # loaded by now
+
+    while not wait((future,), POLL_INTERVAL_S).done:
+        check_interrupts()
 
 
 def _shortage(pending: _PendingBatch) -> OutOfMemoryError | None:

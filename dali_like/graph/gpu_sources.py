@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
+from dali_like.common.hooks import InlineHooks
 from dali_like.common.interrupts import interruptible
 from dali_like.device.copier import Copier
 from dali_like.device.cuda_streams import source_stream
@@ -110,6 +111,9 @@ class GpuSourcePool:
         externals: the sources, each with its engine counterpart.
         capacity: the largest batch, in samples.
         copier: copies samples to the GPU.
+
+    Attributes:
+        hooks: of a trace; none by default.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class GpuSourcePool:
         #: Computed batches that have not been copied, because GPU memory was short.
         self._uncopied: dict[Batch, CollectedBatch] = {}
         self._closed = False
+        self.hooks = InlineHooks()
 
     @property
     def num_replaced(self) -> int:
@@ -141,6 +146,12 @@ class GpuSourcePool:
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
+        if self.hooks.compute is None:
+            return self._compute(key)
+        batch: Batch = self.hooks.compute(self._compute, key)
+        return batch
+
+    def _compute(self, key: BatchKey) -> Batch:
         self._runner.set_up()
         batch = Batch(key)
         source = self._externals[key.source][1]

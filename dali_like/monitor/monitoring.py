@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_like.common.checks import positive
+from dali_like.common.hooks import LoopHooks
 from dali_like.errors import ArgumentClashError, ArgumentError, PipelineStateError
 from dali_like.monitor.loops import LoopMeter
 
@@ -40,12 +41,14 @@ class Monitor:
         meter: as given.
         trace: the trace in progress, if any.
         records: the records of the last trace.
+        hooks: of the trace in progress, in the loop of a pipeline.
     """
 
     def __init__(self, meter: LoopMeter) -> None:
         self.meter = meter
         self.trace: Any = None
         self.records: Records | None = None
+        self.hooks = LoopHooks()
         self._publication: Publication | None = None
 
     def report(self, now: Statistics, since: Statistics | None) -> Report:

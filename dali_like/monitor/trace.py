@@ -1,7 +1,7 @@
 """Common parts of traces: a context that records the main process and its workers, and writes a file at its end.
 
-While a trace lasts, it wraps the methods in which the main process runs, waits, assembles and computes
-(`dali_like.monitor.tracer`). Workers note their tasks in shared memory (`dali_like.engine.worker.meters`), and the main
+While a trace lasts, the objects in which the main process runs, waits, assembles and computes have its hooks
+(`dali_like.common.hooks`). Workers note their tasks in shared memory (`dali_like.engine.worker.meters`), and the main
 process reads these notes at each batch. Pipelines and loaders derive their own traces from `Trace`.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dali_like.common.hooks import PoolHooks
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
@@ -38,7 +39,7 @@ class Trace(abc.ABC):
         nvtx: whether to show the events of the main process as NVTX ranges, too.
 
     Attributes:
-        tracer: wraps methods and records events.
+        tracer: hooks into objects and records events.
         calls: records the calls of the program for batches.
 
     Raises:
@@ -87,14 +88,21 @@ class Trace(abc.ABC):
     def end(self) -> None:
         """End the recording. The file is written afterwards."""
 
-    def follow_pool(self, pool: WorkerPool) -> tuple[TaskLogs, Callable[[], None]]:
-        """Record a pool and its workers. Return the logs of the workers, and a function that counts batches and bytes."""
-        tracer = self.tracer
-        tracer.watch(pool, "_wait_for_news", WAIT)
-        for assembler in pool.assemblers:
-            tracer.watch(assembler, "finish", ASSEMBLE, _details_of_batch)
-        logs = pool.log_tasks()
-        tracer.replace(pool.scale, "grow", lambda grow: functools.partial(_grow, grow, logs))
+    def follow_pool(self, pool: WorkerPool) -> Callable[[], None]:
+        """Record a pool and its workers until the pool is closed. Return a function that counts batches and bytes."""
+        tracer, logs = self.tracer, pool.log_tasks()
+
+        def forget() -> None:
+            tracer.leave(logs)  # otherwise each iterator of a loader would leave the address space of its workers behind
+            tracer.forget(pool)
+
+        hooks = PoolHooks(
+            wait=tracer.span(WAIT),
+            assemble=tracer.span(ASSEMBLE, _details_of_batch),
+            grow=functools.partial(_want, logs),
+            close=forget,
+        )
+        tracer.hook(pool, hooks)
         sources = [assembler.source for assembler in pool.assemblers]
         tracer.follow(logs, [TracedSource(source.name, source.operators) for source in sources])
 
@@ -105,7 +113,7 @@ class Trace(abc.ABC):
                 tracer.count("batches", ready=ready, slots_in_use=in_use)
                 tracer.count("shared memory", bytes=pool.used_bytes)
 
-        return logs, count
+        return count
 
 
 class BatchCalls:
@@ -150,8 +158,7 @@ def _details_of_batch(batch: Batch, *_: Any) -> dict[str, Any]:
     return details_of_key(batch.key)
 
 
-def _grow(grow: Callable[[int], None], logs: TaskLogs, num_workers: int) -> None:
-    """Let a pool grow. New workers are left out of the trace if there is no memory for their logs."""
+def _want(logs: TaskLogs, num_workers: int) -> None:
+    """Ask for the logs of new workers. They are left out of the trace if there is no memory for their logs."""
     with contextlib.suppress(OutOfMemoryError):
         logs.want(num_workers)
-    grow(num_workers)

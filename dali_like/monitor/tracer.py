@@ -1,14 +1,14 @@
-"""Record spans by wrapping methods of objects. Without a recording, nothing is wrapped and nothing is spent."""
+"""Record spans of objects by their hooks (`dali_like.common.hooks`)."""
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dali_like.common.extras import optional
+from dali_like.common.hooks import Around, DeviceHooks, Hooked
 from dali_like.device.interface import Device, Stamp
 from dali_like.engine.memory.protocol import Status
 from dali_like.engine.worker.meters import CALLBACK_PART, FIRST_OPERATOR_PART, WHOLE_TASK, TaskLogs, TaskRecord
@@ -68,7 +68,7 @@ class Tracer:
     def __init__(self, *, nvtx: bool = False, most: int = MOST_RECORDS) -> None:
         self._nvtx = optional("nvtx", "nvtx=True", "nvtx") if nvtx else None
         self._most = most
-        self._wrapped: list[tuple[Any, str]] = []
+        self._hooked: list[Hooked] = []
         self._logs: list[_Logs] = []
         self._copies: list[_Copy] = []
         self._reading = threading.Lock()
@@ -102,33 +102,29 @@ class Tracer:
         if self._nvtx is not None:
             self._nvtx.pop_range(domain="dali_like")
 
-    # Wrapping methods
+    # Hooks
 
-    def replace(self, owner: Any, method: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Replace a method of one object by a wrapper, until `close`."""
-        setattr(owner, method, functools.wraps(original := getattr(owner, method))(make(original)))
-        self._wrapped.append((owner, method))
+    def hook(self, owner: Hooked, hooks: Any) -> None:
+        """Give hooks to an object, until `forget` or `close`."""
+        owner.hooks = hooks
+        self._hooked.append(owner)
 
-    def watch(self, owner: Any, method: str, name: str, describe: Describe | None = None) -> None:
-        """Record each call of a method of one object as a span of the thread that calls it."""
+    def forget(self, owner: Hooked) -> None:
+        """Take the hooks of an object away."""
+        owner.hooks = type(owner.hooks)()
+        self._hooked = [hooked for hooked in self._hooked if hooked is not owner]
 
-        def make(call: Callable[..., Any]) -> Callable[..., Any]:
-            def watched(*args: Any, **kwargs: Any) -> Any:
-                begin_ns = self.begin(name)
-                try:
-                    return call(*args, **kwargs)
-                finally:
-                    self.end(name, begin_ns, describe(*args) if describe else {})
+    def span(self, name: str, describe: Describe | None = None) -> Around:
+        """Return a hook that records each call as a span of the thread that calls."""
 
-            return watched
+        def record(call: Callable[..., Any], *args: Any) -> Any:
+            begin_ns = self.begin(name)
+            try:
+                return call(*args)
+            finally:
+                self.end(name, begin_ns, describe(*args) if describe else {})
 
-        self.replace(owner, method, make)
-
-    def forget(self, owner: Any) -> None:
-        """Remove the wrappers of an object."""
-        for watched, method in [pair for pair in self._wrapped if pair[0] is owner]:
-            vars(watched).pop(method, None)
-        self._wrapped = [pair for pair in self._wrapped if pair[0] is not owner]
+        return record
 
     # Workers
 
@@ -174,42 +170,33 @@ class Tracer:
 
     # Operators in threads
 
-    def watch_operators(self, computation: Any, details_of: Describe) -> None:
-        """Record the work of each thread on the operators of a batch, put together by operator.
+    def add_operators(
+        self, details_of: Describe, names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: Any
+    ) -> None:
+        """Record the work of this thread on the operators of a batch, put together by operator.
 
         Args:
-            computation: a `dali_like.graph.computation.Computation`.
             details_of: returns the details of a span, given the id of the batch.
+            names, times_ns, begin_ns, batch_id: see `GraphHooks.times`.
         """
-
-        def make(note: Callable[..., Any]) -> Callable[..., Any]:
-            def noted(names: Sequence[str], times_ns: Sequence[int], begin_ns: int, batch_id: Any) -> Any:
-                details = {**details_of(batch_id), PART_OF: OPERATORS}
-                for name, took_ns in zip(names, times_ns, strict=True):
-                    if took_ns:
-                        self.add(track_of_thread(), name, begin_ns, begin_ns + took_ns, details)
-                        begin_ns += took_ns
-                return note(names, times_ns, begin_ns, batch_id)
-
-            return noted
-
-        self.replace(computation, "_note_times", make)
+        details = {**details_of(batch_id), PART_OF: OPERATORS}
+        for name, took_ns in zip(names, times_ns, strict=True):
+            if took_ns:
+                self.add(track_of_thread(), name, begin_ns, begin_ns + took_ns, details)
+                begin_ns += took_ns
 
     # GPU
 
     def watch_copies(self, device: Device) -> None:
         """Record the copies of a device, timed by its own clock."""
-        for method, name in (("upload", "to the GPU"), ("move", "on the GPU"), ("download", "from the GPU")):
-            self.replace(device, method, functools.partial(self._timed, device, Track(GPU, f"GPU {device.device_id}"), name))
+        track = Track(GPU, f"GPU {device.device_id}")
 
-    def _timed(self, device: Device, track: Track, name: str, copy: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(target: int, source: int, nbytes: int, **options: Any) -> Any:
+        def record(direction: str, copy: Callable[..., None], target: int, source: int, nbytes: int, *more: Any) -> None:
             begin = device.stamp()
-            result = copy(target, source, nbytes, **options)
-            self._copies.append(_Copy(track, name, begin, device.stamp(), nbytes))
-            return result
+            copy(target, source, nbytes, *more)
+            self._copies.append(_Copy(track, direction, begin, device.stamp(), nbytes))
 
-        return timed
+        self.hook(device, DeviceHooks(copy=record))
 
     def _add_copy(self, copy: _Copy) -> bool:
         """Record a copy if it is finished, and return whether it is."""
@@ -221,9 +208,8 @@ class Tracer:
 
     def close(self) -> Records:
         """End the recording, and return the records."""
-        while self._wrapped:
-            owner, method = self._wrapped.pop()
-            vars(owner).pop(method, None)
+        for owner in self._hooked:
+            self.forget(owner)
         for copy in self._copies:
             copy.end.wait()
         self.records.end_ns = time.monotonic_ns()

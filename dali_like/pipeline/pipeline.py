@@ -9,6 +9,7 @@ made the pipeline.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -376,12 +377,16 @@ class Pipeline:
         schedule.use(PipelineAPIType.BASIC)
         if inputs:
             self._feed_all(inputs)
-        outputs = schedule.batches.popleft() if schedule.batches else self._take()
+        if schedule.batches:
+            outputs = schedule.batches.popleft()
+        else:
+            hook = self._monitor.hooks.take
+            outputs = self._take() if hook is None else hook(self._take)
         wait_on_stream(outputs, cuda_stream)
         return outputs
 
     def _take(self) -> tuple[TensorList, ...]:
-        """Return the next batch, in either way of running the pipeline. A trace replaces this method."""
+        """Return the next batch, in either way of running the pipeline."""
         if getattr(self.iter_setup, "__func__", None) is not Pipeline.iter_setup:
             self._set_up_iteration()
         self._meter.begin()
@@ -422,7 +427,9 @@ class Pipeline:
             Exception: see `run`.
         """
         self._schedule.use(PipelineAPIType.SCHEDULED)
-        self._schedule.fill(self._take, self.cpu_queue_size if self.exec_pipelined else 1)
+        hook = self._monitor.hooks.take
+        take = self._take if hook is None else functools.partial(hook, self._take)
+        self._schedule.fill(take, self.cpu_queue_size if self.exec_pipelined else 1)
 
     @user_frames_first
     def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:

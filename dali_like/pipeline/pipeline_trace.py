@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dali_like.common.hooks import GraphHooks, InlineHooks, LoopHooks
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
 from dali_like.graph.batch_runs import BatchId
@@ -39,7 +40,7 @@ class PipelineTrace(Trace):
         runtime = pipe._runtime
         assert runtime is not None
         count = self._follow(runtime)
-        self.tracer.replace(pipe, "_take", lambda take: functools.partial(self.calls.call, count, take))
+        self.tracer.hook(pipe._monitor, LoopHooks(take=functools.partial(self.calls.call, count)))
 
     def end(self) -> None:
         self._pipe._monitor.end_trace(self.records)
@@ -49,25 +50,28 @@ class PipelineTrace(Trace):
         tracer, executor = self.tracer, runtime.executor
         assert executor is not None
         assert runtime.inline_pool is not None
-        tracer.watch(executor, "_wait_for", WAIT)
-        tracer.watch(executor, "_compute", OPERATORS if executor.has_threads else "begin copies", _details_of_work)
-        tracer.watch_operators(executor.computation, _details_of_batch)
-        tracer.watch(runtime.inline_pool, "_compute", "serial source", _details_of_source)
+        hooks = GraphHooks(
+            wait=tracer.span(WAIT),
+            compute=tracer.span(OPERATORS if executor.has_threads else "begin copies", _details_of_work),
+            times=functools.partial(tracer.add_operators, _details_of_batch),
+        )
+        tracer.hook(executor.computation, hooks)
+        tracer.hook(runtime.inline_pool, InlineHooks(compute=tracer.span("serial source", _details_of_source)))
         if runtime.gpu_pool is not None:
-            tracer.watch(runtime.gpu_pool, "submit", "GPU source", details_of_key)
+            tracer.hook(runtime.gpu_pool, InlineHooks(compute=tracer.span("GPU source", details_of_key)))
         if runtime.device is not None:
             tracer.watch_copies(runtime.device)
         if runtime.process_pool is None:
             return count_nothing
-        return self.follow_pool(runtime.process_pool)[1]
+        return self.follow_pool(runtime.process_pool)
 
 
 def _details_of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str, Any]:
     return {"source": assembler.source.name, **details_of_key(batch.key)}
 
 
-def _details_of_work(work: Any, *_: Any) -> dict[str, Any]:
-    return _details_of_batch(work.batch_id)
+def _details_of_work(_: Any, batch_id: BatchId) -> dict[str, Any]:
+    return _details_of_batch(batch_id)
 
 
 def _details_of_batch(batch_id: BatchId) -> dict[str, Any]:

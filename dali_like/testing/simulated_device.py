@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.hooks import DeviceHooks
 from dali_like.device.interface import OWN_STREAM, GpuArray
 from dali_like.engine.memory.space import mib
 from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
@@ -177,6 +178,7 @@ class SimulatedDevice:
         self.dropped: list[NDArray[np.uint8]] = []
         self.is_closed = False
         self.decode: Callable[[bytes, bool, bool], Any] = lambda file, is_gray, is_upright: None
+        self.hooks = DeviceHooks()
         self._failures: deque[bool] = deque()
         self._lock = threading.RLock()
         self._handles = itertools.count(1000)
@@ -246,6 +248,9 @@ class SimulatedDevice:
         return SimulatedBlock(self, nbytes)
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
+        self.hooks.begin_copy("to the GPU", self._upload, target, source, nbytes)
+
+    def _upload(self, target: int, source: int, nbytes: int) -> None:
         fails_later = self._failures.popleft() if self._failures else None
         if fails_later is False:
             raise DeviceError("cudaErrorInvalidValue: invalid argument")
@@ -268,10 +273,10 @@ class SimulatedDevice:
         self._stream(OWN_STREAM).put(copy)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
-        self._move(target, source, nbytes)
+        self.hooks.begin_copy("from the GPU", self._move, target, source, nbytes)
 
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
-        self._move(target, source, nbytes)
+        self.hooks.begin_copy("on the GPU", self._move, target, source, nbytes)
 
     def gather(self, target: int, array: GpuArray) -> None:
         self._stream(OWN_STREAM).put(lambda: self._write(target, as_numpy(array).tobytes()))

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dali_like.common.hooks import PoolHooks
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import (
@@ -249,6 +250,7 @@ class PlayedPool(WorkerPool):
         )
         sources = [(source, (OutputSchema(),) * source.output_count) for source in make_sources()]
         super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, start_workers=self._start_played)
+        self.hooks = PoolHooks(wait=self._play_instead)
 
     def _start_played(
         self,
@@ -263,7 +265,7 @@ class PlayedPool(WorkerPool):
         self.workers = PlayedWorkers(self._make_sources, options, space, tasks, done)
         return self.workers
 
-    def _wait_for_news(self, wait_ms: float | None) -> list[tuple[int, int]]:
+    def _play_instead(self, wait: Callable[[float | None], Any], wait_ms: float | None) -> list[tuple[int, int]]:
         ready = self._poll.poll(0)
         if not ready and not self.play():
             pytest.fail("the pool waits for workers that have nothing to do")

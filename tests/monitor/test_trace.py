@@ -21,6 +21,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
 from dali_like.engine.memory.protocol import HEADER_WORDS, LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.worker.meters import Meter, TaskLog, TaskLogs
 from dali_like.errors import PipelineStateError, TraceFileError
 from dali_like.monitor import chrome
@@ -273,18 +274,47 @@ def test_counts_of_the_ring_are_taken_at_each_batch(make_pipeline: MakePipeline)
     assert min(memory) > 0
 
 
-def test_the_end_of_a_trace_leaves_nothing_behind(make_pipeline: MakePipeline) -> None:
-    pipe = make_pipeline(numbered)
-    pipe.build()
+def hooked_parts(pipe: Pipeline) -> list[Any]:
+    """Return the parts of a pipeline with operators in threads and workers that a trace listens to."""
     runtime = pipe._runtime
     assert runtime is not None
-    assert runtime.process_pool is not None
-    watched = [pipe, runtime.process_pool, runtime.executor, runtime.inline_pool, *runtime.process_pool.assemblers]
-    before = [set(vars(owner)) for owner in watched]
+    assert runtime.executor is not None
+    return [pipe._monitor, runtime.executor.computation, runtime.inline_pool, runtime.process_pool]
+
+
+def test_hooks_are_empty_before_and_after_a_trace(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(numbered)
+    pipe.build()
+    parts = hooked_parts(pipe)
+    none = [type(part.hooks)() for part in parts]
+    assert [part.hooks for part in parts] == none
     with pipe.trace():
         pipe.run()
-        assert [set(vars(owner)) for owner in watched] != before
-    assert [set(vars(owner)) for owner in watched] == before
+        assert not any(part.hooks == empty for part, empty in zip(parts, none, strict=True))
+    assert [part.hooks for part in parts] == none
+
+
+def test_a_trace_replaces_no_attributes_of_traced_objects(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(numbered)
+    pipe.build()
+    parts = [pipe, *hooked_parts(pipe)]
+    before = [set(vars(part)) for part in parts]
+    with pipe.trace():
+        pipe.run()
+        assert [set(vars(part)) for part in parts] == before
+
+
+def test_a_trace_that_cannot_begin_removes_its_hooks(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = make_pipeline(numbered)
+    pipe.build()
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(WorkerPool, "log_tasks", fail)
+    with pytest.raises(MemoryError), pipe.trace():
+        pass
+    assert all(part.hooks == type(part.hooks)() for part in hooked_parts(pipe))
 
 
 def test_a_pipeline_may_be_closed_within_its_trace(make_pipeline: MakePipeline) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dali_like.common.foreign_errors import is_a
+from dali_like.common.hooks import InlineHooks
 from dali_like.common.interrupts import interruptible
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import Status
@@ -69,6 +70,9 @@ class InlinePool:
         sources: each with the declared schemas of its outputs.
         capacity: the largest batch size.
         space: the shared space for the slots.
+
+    Attributes:
+        hooks: of a trace; none by default.
     """
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputSchema]]], capacity: int, space: SharedSpace) -> None:
@@ -81,6 +85,7 @@ class InlinePool:
         #: The first samples of the batch that is due. The source may be unable to compute them again.
         self._samples: deque[Any] = deque()
         self._closed = False
+        self.hooks = InlineHooks()
 
     @property
     def num_replaced(self) -> int:
@@ -155,7 +160,10 @@ class InlinePool:
             batch = self._due[0]
             try:
                 while batch.outcome is None:
-                    self._compute(batch, self._assemblers[batch.key.source])
+                    if self.hooks.compute is None:
+                        self._compute(batch, self._assemblers[batch.key.source])
+                    else:
+                        self.hooks.compute(self._compute, batch, self._assemblers[batch.key.source])
             except OutOfMemoryError as error:
                 return without_frames(error)
             self._due.popleft()

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dali_like.common.foreign_errors import is_a
+from dali_like.common.hooks import PoolHooks
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
@@ -69,6 +70,7 @@ class Dispatcher:
         no_memory: the reason why the first batch of the backlog could not be begun at the last attempt.
         num_completed: batches whose tasks have all been reported, failed and cancelled ones included.
         backlog: batches that have not been begun, in order.
+        hooks: of the pool, for traces.
     """
 
     def __init__(self, assemblers: Sequence[Assembler], space: SharedSpace, options: WorkerOptions) -> None:
@@ -95,6 +97,7 @@ class Dispatcher:
         self.failure: Exception | None = None
         self.no_memory: OutOfMemoryError | None = None
         self.num_completed = 0
+        self.hooks = PoolHooks()
 
         # Ray's dispatcher has one thread, which reads records without losing any.
         are_read = options.start_method != "ray" and not (space.has_file and can_splice())
@@ -339,7 +342,10 @@ class Dispatcher:
             return failure
         if batch.first_unmade < batch.size:
             return self._recompute(batch, slot, assembler)
-        return assembler.finish(batch, slot)
+        if self.hooks.assemble is None:
+            return assembler.finish(batch, slot)
+        outcome: Outcome = self.hooks.assemble(assembler.finish, batch, slot)
+        return outcome
 
     def _failure_of(self, batch: Batch, slot: Slot, assembler: Assembler) -> Exception | Failure:
         """Return the failure of a batch: that of its first failed sample."""

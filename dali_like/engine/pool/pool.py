@@ -37,6 +37,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dali_like.common.hooks import PoolHooks
 from dali_like.common.interrupts import POLL_INTERVAL_S, interruptible
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, control_bytes, start_message_offset
@@ -137,6 +138,15 @@ class WorkerPool:
             options=options,
         )
         self._until_fit = self.scale.fit_every
+
+    @property
+    def hooks(self) -> PoolHooks:
+        """The hooks of a trace; none by default."""
+        return self._dispatcher.hooks
+
+    @hooks.setter
+    def hooks(self, hooks: PoolHooks) -> None:
+        self._dispatcher.hooks = hooks
 
     @property
     def assemblers(self) -> Sequence[Assembler]:
@@ -294,7 +304,8 @@ class WorkerPool:
                     return None
                 wait_ms = min(wait_ms, left_s * 1000)
             begin_ns = monotonic_ns()
-            ready = self._wait_for_news(wait_ms)
+            hook = dispatcher.hooks.wait
+            ready = self._wait_for_news(wait_ms) if hook is None else hook(self._wait_for_news, wait_ms)
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
@@ -381,6 +392,8 @@ class WorkerPool:
             for assembler in self._assemblers:
                 assembler.ring.close()
         self._dispatcher.close()
+        if (announce := self.hooks.close) is not None:
+            announce()
 
     def _check(self) -> None:
         if self._closed or self._dispatcher.is_stopped or self._pid != os.getpid():

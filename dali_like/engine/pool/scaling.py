@@ -106,6 +106,8 @@ class Scale:
 
     def grow(self, num_workers: int) -> None:
         """Start workers until there are `num_workers`, and adapt the size of tasks."""
+        if (announce := self._dispatcher.hooks.grow) is not None:
+            announce(num_workers)
         self._recovery.grow(num_workers)
         if self._cut_for != self._recovery.num_workers:
             self._cut_for = self._recovery.num_workers
