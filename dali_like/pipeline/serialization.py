@@ -72,6 +72,7 @@ from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, S
 from dali_like.graph.subscripts import subscribe_again
 from dali_like.operators.description import Description, descriptions, internal_descriptions
 from dali_like.operators.functions import apply, make_function
+from dali_like.operators.parameters import REQUIRED
 from dali_like.operators.reader_functions import apply_reader, is_own_reader, reader_descriptions
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
@@ -175,10 +176,15 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
 
 
 def _plain_arguments(where: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a text may hold. The others are for the machine at hand, like those of workers."""
+    """Return the arguments that a text may hold. The others are for the machine at hand, like those of workers.
+
+    Raises:
+        SerializationError: the operator needs an argument that JSON cannot hold, such as a function.
+    """
     found = _described(where)
     if found is not None and _is_of_library(found):
-        arguments = {name: value for name, value in arguments.items() if name in _saved(found)}
+        needed = {name for name, parameter in found.all_parameters.items() if parameter.default is REQUIRED}
+        arguments = {name: value for name, value in arguments.items() if name in _saved(found) | needed}
     for name, value in arguments.items():
         try:
             json.dumps(value)
