@@ -314,8 +314,8 @@ class BatchMemory:
         previous.shared = SampleShape(first.shape, first.dtype)
         if rows is None or rows.shape[1:] != first.shape or rows.dtype != first.dtype:
             rows = self._buffers.rows(previous.shared, len(samples))
-            for row, sample in zip(rows, samples, strict=True):
-                row[...] = sample
+            for i, sample in enumerate(samples):
+                rows[i] = sample
         return rows
 
     def _take_packed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

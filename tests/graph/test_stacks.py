@@ -338,9 +338,11 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
         if many.error.startswith(("DtypeMismatchError", "NdimMismatchError")):  # branches with results of different kinds
             columns = zip(*alone.samples[: count + cut], strict=True)
             assert any(len({(array.dtype, array.ndim) for array in column}) > 1 for column in columns)
+        elif alone.error and not many.error:  # the failing sample was in an incomplete batch, which is dropped
+            assert count == len(source.arrays) // cut * cut <= len(alone.samples)
         else:
             assert count == len(alone.samples) // cut * cut
-            assert not alone.error or many.error == alone.error
+            assert many.error == alone.error
         for expected, got in zip(alone.samples, many.samples, strict=False):
             for a, b in zip(expected, got, strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)

@@ -731,3 +731,23 @@ IF = r"`if` in test_conditionals.py:\d+"
 def test_wrong_samples_are_refused(function: Callable[..., Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         run(lambda: function(numbers()))
+
+
+def test_scalars_may_have_another_dtype_in_another_batch() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, enable_conditionals=True)
+    def pipeline() -> Any:
+        number = fn.external_source(lambda info: np.array(info.iteration, np.int32), batch=False)
+        if number > 0:
+            result = number + 0.5
+        else:
+            result = number
+        return result
+
+    with closing(pipeline()) as pipe:
+        batches = [pipe.run()[0].as_array().copy() for _ in range(3)]
+
+    assert [(str(batch.dtype), batch.tolist()) for batch in batches] == [
+        ("int32", [0, 0]),
+        ("float32", [1.5, 1.5]),
+        ("float32", [2.5, 2.5]),
+    ]
