@@ -23,7 +23,6 @@ from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
-from dali_like.sources.composed.sequential_files import MAX_RECORD_BYTES
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
@@ -38,6 +37,8 @@ __all__ = ["ComposedDataset", "ComposedIterator"]
 _SHARDED_SINCE = "it runs in logical shards, because of a stage such as filter, or of an input that is read in order"
 #: Inputs in a row that a filter may reject in a shard.
 _MOST_REJECTED = 1_000_000
+#: Default size limit of a record of a compressed file, after decompression.
+_MAX_RECORD_BYTES = 1 << 30
 
 
 class ComposedDataset:
@@ -114,7 +115,7 @@ class ComposedDataset:
         *,
         interleave: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
-        max_record_bytes: int = MAX_RECORD_BYTES,
+        max_record_bytes: int = _MAX_RECORD_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the records of JSON Lines files: the value of each line that is not empty.
@@ -149,7 +150,7 @@ class ComposedDataset:
         *,
         interleave: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
-        max_record_bytes: int = MAX_RECORD_BYTES,
+        max_record_bytes: int = _MAX_RECORD_BYTES,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the samples of tar archives, as WebDataset has them.

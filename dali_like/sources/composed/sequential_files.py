@@ -18,10 +18,8 @@ from dali_like.sources.composed.tar_files import tar_samples
 from dali_like.sources.readers.stored_files import StoredFiles, shown
 from dali_like.sources.readers.webdataset_index import members
 
-__all__ = ["MAX_RECORD_BYTES", "CompressedLines", "CompressedTar", "IterablePart", "Line", "parse_line"]
+__all__ = ["CompressedLines", "CompressedTar", "IterablePart", "Line", "parse_line"]
 
-#: Default size limit of a record of a compressed file, after decompression.
-MAX_RECORD_BYTES = 1 << 30
 #: Bytes that a forward file can go back. A header of tar has 512.
 _MOST_AGAIN = 1024
 #: Bytes of a file that are passed over at a time.
