@@ -209,12 +209,13 @@ class LoaderWorkers:
         return next(self._turns)
 
     def submit(self, key: BatchKey, pending: Any) -> None:
-        """Begin a batch, and append it to a collection."""
-        with self.lock():
-            pending.append(self._pool.submit(key))
+        """Begin a batch, and append it to a collection. The caller holds the lock."""
+        pending.append(self._pool.submit(key))
 
     def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
         """Wait until one of several batches is ready; return None after a timeout (0: no timeout).
+
+        The caller holds the lock, and waiting can be interrupted.
 
         Raises:
             Exception: the error of the user's code that runs when workers start.
@@ -222,10 +223,9 @@ class LoaderWorkers:
         """
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
-            with self.lock():
-                self._pool.poll()  # a batch that is ready counts, however short the timeout
-                batch = self._pool.wait_for(batches, deadline_s)
-                return batch if batch is None or self._starts.wait_for_one(self._pool, deadline_s) else None
+            self._pool.poll()  # a batch that is ready counts, however short the timeout
+            batch = self._pool.wait_for(batches, deadline_s)
+            return batch if batch is None or self._starts.wait_for_one(self._pool, deadline_s) else None
         except WorkerStartError as error:
             self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
@@ -234,15 +234,14 @@ class LoaderWorkers:
         raise self.failure
 
     def take(self, batch: Batch) -> Any:
-        """Return the outcome of a batch that is ready: a response, or an exception."""
-        with self.lock():
-            try:
-                return self._pool.take(batch)
-            except Exception as error:
-                if error is not batch.outcome:
-                    raise
-                with_traceback(error, None)  # its frames would keep the iterator
-                return _with_torch_text(error) if type(error) is WorkerDiedError else error
+        """Return the outcome of a batch that is ready: a response, or an exception. The caller holds the lock."""
+        try:
+            return self._pool.take(batch)
+        except Exception as error:
+            if error is not batch.outcome:
+                raise
+            with_traceback(error, None)  # its frames would keep the iterator
+            return _with_torch_text(error) if type(error) is WorkerDiedError else error
 
     def note_fit(self) -> None:
         """Record that the samples of a batch had the expected schema."""
