@@ -149,7 +149,7 @@ def hazards_of(value: Any, name: str, place: Place) -> list[str]:
 
 
 def _search(value: Any, path: str, place: Place, depth: int, seen: set[int]) -> Iterator[str]:
-    if id(value) in seen:
+    if id(value) in seen or _is_queue(value):
         return
     seen.add(id(value))
     try:
@@ -176,6 +176,12 @@ def _problem(value: Any, place: Place) -> str | None:
     if place.repeats and not place.are_threads and _is_generator(value):
         return f"a random generator. Each worker starts with a copy, and draws the same numbers. {place.random}"
     return None
+
+
+def _is_queue(value: Any) -> bool:
+    """Return whether an object is a queue of multiprocessing. It makes its thread and its locks anew in a forked process."""
+    queues = sys.modules.get("multiprocessing.queues")
+    return queues is not None and isinstance(value, queues.Queue)
 
 
 def _sharing(value: Any) -> str | None:
