@@ -6,7 +6,6 @@ it. A backend is stateless, because it is pickled for the workers.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from dali_like.device.interface import Pinning
 
 _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
-
-
-UNRECORDED: AbstractContextManager[Any] = contextlib.nullcontext()
 
 
 class ArrayBackend:
@@ -113,9 +109,9 @@ class ArrayBackend:
         """Copy the parts of a batch that are not in page-locked memory to such memory. Arrays stay where they are."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
-    def recording(self, name: str) -> AbstractContextManager[Any]:
-        """Return a context that the library's profiler records under a name, if it is running."""
-        return UNRECORDED
+    def recording(self, name: str) -> AbstractContextManager[Any] | None:
+        """Return a context that the library's profiler records under a name; None if it is not running."""
+        return None
 
 
 def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:

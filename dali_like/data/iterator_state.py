@@ -60,6 +60,9 @@ class IteratorState:
 
     def deliver(self, number: int) -> None:
         """Record that a batch has been yielded."""
+        if number == self.yielded and not self.ahead:
+            self.yielded += 1
+            return
         self.ahead.append(number)
         while self.yielded in self.ahead:
             self.ahead.remove(self.yielded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -40,6 +41,7 @@ class LoaderIterator(Iterator[Any]):
         self._indices = indices
         self._has_begun = options.is_iterable
         self._pins_memory = options.pins_memory
+        self._announced = options.announced_length if options.is_iterable else None
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         #: PyTorch's iterators have this attribute, and some programs read it.
         self._may_be_empty = True
@@ -54,10 +56,16 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         self._loop.begin()
         try:
-            with self._options.array_backend.recording(self._recorded_as):
-                batch = self._next() if self.on_next is None else self.on_next(self._next)
+            take = self._next if self.on_next is None else functools.partial(self.on_next, self._next)
+            recording = self._options.array_backend.recording(self._recorded_as)
+            if recording is None:
+                batch = take()
+            else:
+                with recording:
+                    batch = take()
             self._num_yielded += 1
-            self._warn_about_length()
+            if self._announced is not None and self._num_yielded > self._announced:
+                self._warn_about_length()
             if self._pins_memory:
                 batch = self._options.array_backend.pin(batch)
         except StopIteration as end:
@@ -134,11 +142,8 @@ class LoaderIterator(Iterator[Any]):
 
     def _warn_about_length(self) -> None:
         options = self._options
-        announced = options.announced_length
-        if not options.is_iterable or announced is None or self._num_yielded <= announced:
-            return
         message = (
-            f"Length of IterableDataset {options.dataset} was reported to be {announced}(when accessing "
+            f"Length of IterableDataset {options.dataset} was reported to be {self._announced}(when accessing "
             f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
         if options.num_workers:

@@ -15,7 +15,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from dali_like.data.array_backends import PYTHON_AND_NUMPY, UNRECORDED, ArrayBackend, numpy_seed
+from dali_like.data.array_backends import PYTHON_AND_NUMPY, ArrayBackend, numpy_seed
 from dali_like.data.sample_schema import Leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
@@ -139,9 +139,9 @@ class TorchBackend(ArrayBackend):
         """Pin as PyTorch does. It copies only tensors that are not page-locked: small ones, and those without a row."""
         return pin_memory(batch)
 
-    def recording(self, name: str) -> AbstractContextManager[Any]:
+    def recording(self, name: str) -> AbstractContextManager[Any] | None:
         """Return a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
-        return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else UNRECORDED
+        return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
 
 
 def _seeder_keeping_initial_seed(generator: torch.Generator) -> Callable[[int], Any]:
