@@ -34,6 +34,7 @@ from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import CollateError, CollateTypeError, IteratorPicklingError, WorkerDiedError
 from tests.conftest import is_running, wait_until
 from tests.data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
+from tests.internals import loader_workers_of, space_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
@@ -364,7 +365,7 @@ def test_schema_that_has_changed_for_good_is_learned_after_some_whole_batches(mo
     monkeypatch.setattr("dali_like.engine.pool.request_assembler._FIRST_WHOLE", 2)
     dataset = Made(lambda i: (image(i), i) if i < 4 else (np.full(9, i, np.float64), str(i)), 60)
     batches = iter(loader_of(dataset, 1, batch_size=4, prefetch_factor=1))
-    stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
+    stage = loader_workers_of(batches).pool.assemblers[0]
 
     list(batches)
 
@@ -375,7 +376,7 @@ def test_schema_that_has_changed_for_good_is_learned_after_some_whole_batches(mo
 def test_schema_is_kept_if_few_batches_have_another_one(every: int, is_kept: bool) -> None:
     """Otherwise workers collate whole batches."""
     batches = iter(loader_of(Made(lambda i: i if (i // 4 + 1) % every else float(i), 160), 1, batch_size=4))
-    stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
+    stage = loader_workers_of(batches).pool.assemblers[0]
     for _ in range(every):
         next(batches)
     schema = stage._schema
@@ -396,7 +397,7 @@ def test_worker_sends_a_whole_batch_where_rows_bring_nothing(make: Any, batch_si
     for _ in range(10):
         next(batches)
 
-    assert batches._loader_workers.fetcher.takes_whole(batch_size, 60)  # type: ignore[attr-defined]
+    assert loader_workers_of(batches).fetcher.takes_whole(batch_size, 60)
     assert 10 + len(list(batches)) == 60 // batch_size
 
 
@@ -543,7 +544,7 @@ def test_an_object_that_cannot_be_pickled_is_an_error_and_no_hang() -> None:
 
 def memory_of(batches: Any) -> int:
     """Return the memory of the shared space of an iterator."""
-    return int(batches._loader_workers._pool._space.used_bytes)
+    return int(space_of(loader_workers_of(batches).pool).used_bytes)
 
 
 @pytest.mark.parametrize("collate_fn", [None, lambda samples: [np.stack(column) for column in zip(*samples, strict=True)]])

@@ -11,6 +11,7 @@ import pytest
 
 from dali_like.data import ConcatDataset, DataLoader, Subset
 from tests.data.loader_cases import MANY_WORKERS, Made, Squares, loader_of
+from tests.internals import loader_workers_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
@@ -169,7 +170,7 @@ def test_another_way_to_start_workers_starts_others(before: str, after: str) -> 
     loader.multiprocessing_context = after
 
     assert pids_of(loader) != first
-    workers = loader._factory.manager.workers
+    workers = loader_workers_of(loader)
     assert workers is not None
     assert workers.start_method == after
 

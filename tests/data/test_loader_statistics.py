@@ -19,6 +19,7 @@ from dali_like.engine.pool.pipes import waiting_bytes
 from dali_like.monitor.statistics import Statistics
 from tests.conftest import wait_until
 from tests.data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
+from tests.internals import dispatcher_of, loader_workers_of
 
 pytestmark = [pytest.mark.filterwarnings(MANY_WORKERS), pytest.mark.usefixtures("capfd")]
 
@@ -249,7 +250,7 @@ def test_their_memory_is_told() -> None:
 
 def wait_for_reports(batches: Any, count: int) -> None:
     """Wait until a number of unread reports of workers are there."""
-    done = batches._loader_workers._pool._dispatcher.pipes.done
+    done = dispatcher_of(loader_workers_of(batches).pool).pipes.done
     wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
 
 

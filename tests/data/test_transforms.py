@@ -26,6 +26,7 @@ from dali_like.data import (
 )
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingExtraError
 from dali_like.tensors import TensorCPU
+from tests.internals import part_of
 
 cv2 = pytest.importorskip("cv2")
 
@@ -323,7 +324,7 @@ def test_what_is_no_probability(p: float) -> None:
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 99))
 @settings(max_examples=100, deadline=None)
 def test_parts_lie_in_the_image(height: int, width: int, seed: int) -> None:
-    top, left, part_height, part_width = RandomResizedCrop(8, generator=seed)._part(height, width)
+    top, left, part_height, part_width = part_of(RandomResizedCrop(8, generator=seed), height, width)
 
     assert 0 <= top < top + part_height <= height
     assert 0 <= left < left + part_width <= width
@@ -332,7 +333,7 @@ def test_parts_lie_in_the_image(height: int, width: int, seed: int) -> None:
 def test_parts_have_the_scale_and_the_ratio_that_were_asked_for() -> None:
     crop = RandomResizedCrop(8, scale=(0.1, 0.3), ratio=(0.5, 1.5), generator=1)
 
-    parts = [crop._part(1000, 1000)[2:] for _ in range(300)]
+    parts = [part_of(crop, 1000, 1000)[2:] for _ in range(300)]
 
     areas = [height * width / 1e6 for height, width in parts]
     ratios = [width / height for height, width in parts]
@@ -345,7 +346,7 @@ def test_parts_have_the_scale_and_the_ratio_that_were_asked_for() -> None:
 def test_parts_are_anywhere() -> None:
     crop = RandomResizedCrop(8, scale=(0.25, 0.25), ratio=(1, 1), generator=1)
 
-    tops = collections.Counter(crop._part(4, 4)[0] for _ in range(300))
+    tops = collections.Counter(part_of(crop, 4, 4)[0] for _ in range(300))
 
     assert set(tops) == {0, 1, 2}
     assert min(tops.values()) > 70
@@ -355,14 +356,14 @@ def test_parts_are_anywhere() -> None:
     ("shape", "expected"), [((10, 100), (0, 43, 10, 13)), ((100, 10), (43, 0, 13, 10)), ((10, 10), (0, 0, 10, 10))]
 )
 def test_the_middle_is_taken_if_nothing_fits(shape: tuple[int, int], expected: tuple[int, ...]) -> None:
-    assert RandomResizedCrop(8, scale=(4, 5), generator=1)._part(*shape) == expected
+    assert part_of(RandomResizedCrop(8, scale=(4, 5), generator=1), *shape) == expected
 
 
 def test_the_part_is_resized() -> None:
     image = gradient(20, 30)
     crop, same = (RandomResizedCrop((4, 6), generator=3) for _ in range(2))
 
-    top, left, height, width = same._part(20, 30)
+    top, left, height, width = part_of(same, 20, 30)
 
     part = image[top : top + height, left : left + width]
     assert np.array_equal(crop(image), Resize((4, 6))(part))

@@ -26,6 +26,7 @@ from dali_like.tensors import TensorGPU
 from tests import nvimgcodec_stand_in
 from tests.callbacks import ragged
 from tests.cupy_stand_in import CAPTURE_UNSUPPORTED, GLOBAL, Array, CompileException, CUDADriverError, CupyStandIn
+from tests.internals import pending_of, runtime_of
 from tests.nvimgcodec_stand_in import ColorSpec, DecodeParams
 
 BATCH = 4
@@ -88,7 +89,7 @@ def test_buffers_wait_for_the_users_kernels(cupy: CupyStandIn) -> None:
             on_gpu, _ = pipe.run()
             cupy.launch(functools.partial(look, on_gpu.data_ptr()))
             del on_gpu
-        cupy.run(pipe._runtime.device.stream)
+        cupy.run(runtime_of(pipe).device.stream)
         cupy.run()
 
     assert seen == list(range(0, 48, 4))
@@ -200,7 +201,7 @@ def test_a_gpu_that_fails_is_an_error_and_not_a_hang(cupy: CupyStandIn) -> None:
     device = CudaDevice(0)
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     copier.send([np.ones(3)])
-    (flight,) = copier._pending
+    (flight,) = pending_of(copier)
     cupy.libcuda.failed[flight.fence.events[0].handle.value] = 719  # type: ignore[attr-defined]
 
     with pytest.raises(DeviceError, match="failed before the end of a copy"):

@@ -12,6 +12,7 @@ import dali_like.experimental.dynamic as ndd
 from dali_like.errors import DeviceError
 from dali_like.tensors import TensorListCPU
 from dali_like.testing.simulated_device import SimulatedDevice
+from tests.internals import as_gpu, gpu_data_of
 
 Gpus = list[SimulatedDevice]
 IMAGE = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
@@ -31,7 +32,7 @@ def image() -> Any:
 def test_tensors_move(gpus: Gpus) -> None:
     moved = image().gpu()
     assert (moved.device, moved.layout, moved.shape) == (GPU, "HWC", (2, 4, 3))
-    assert np.array_equal(np.asarray(moved._remote.as_cpu()), IMAGE)
+    assert np.array_equal(np.asarray(gpu_data_of(moved).as_cpu()), IMAGE)
     assert moved.gpu() is moved
     assert moved.cpu().device == CPU
     assert [copied for copied, _ in gpus[0].copies] == [IMAGE.nbytes]
@@ -40,7 +41,7 @@ def test_tensors_move(gpus: Gpus) -> None:
 def test_batches_move(gpus: Gpus) -> None:
     batch = ndd.batch([IMAGE, IMAGE + 1], device="gpu")
     assert batch.device == GPU
-    assert np.array_equal(np.asarray(batch._remote.as_cpu().as_tensor()), [IMAGE, IMAGE + 1])
+    assert np.array_equal(np.asarray(gpu_data_of(batch).as_cpu().as_tensor()), [IMAGE, IMAGE + 1])
     assert batch.as_tensor().device == GPU
     assert batch.cpu().device == CPU
 
@@ -81,11 +82,11 @@ def test_the_current_device_is_for_results_without_inputs(gpus: Gpus) -> None:
 
 def test_values_are_those_of_the_cpu(gpus: Gpus) -> None:
     on_gpu = ndd.resize(image().gpu(), size=(3, 3)) + 1
-    assert np.array_equal(np.asarray(on_gpu._remote.as_cpu()), np.asarray(ndd.resize(image(), size=(3, 3)) + 1))
+    assert np.array_equal(np.asarray(gpu_data_of(on_gpu).as_cpu()), np.asarray(ndd.resize(image(), size=(3, 3)) + 1))
 
 
 def test_lists_of_pipelines_on_a_gpu(gpus: Gpus) -> None:
-    on_gpu = TensorListCPU([IMAGE, IMAGE], "HWC")._as_gpu()
+    on_gpu = as_gpu(TensorListCPU([IMAGE, IMAGE], "HWC"))
     on_cpu = ndd.flip(ndd.batch([IMAGE] * 2, layout="HWC"))
     assert np.array_equal(np.asarray(ndd.flip(ndd.as_batch(on_gpu))), np.asarray(on_cpu))
 

@@ -22,6 +22,7 @@ from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
 from tests.callbacks import ragged
+from tests.internals import runtime_of
 
 Gpus = list[SimulatedDevice]
 BATCH = 4
@@ -348,9 +349,7 @@ def test_closing_waits_for_the_copies(gpus: Gpus) -> None:
     pipe = make()
     pipe.run()
     (device,) = gpus
-    assert pipe._runtime is not None
-    assert pipe._runtime.executor is not None
-    copier = pipe._runtime.copier  # otherwise it would wait on deletion
+    copier = runtime_of(pipe).copier  # otherwise it would wait on deletion
     assert device.num_waiting()
 
     pipe.close()

@@ -40,6 +40,7 @@ from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.worker import report_error
+from tests.internals import dispatcher_of, recovery_of, space_of
 
 _pids = itertools.count(1000)
 
@@ -216,6 +217,7 @@ class PlayedPool(WorkerPool):
     Attributes:
         workers: the workers.
         on_step: called before each step of a worker.
+        recovery, dispatcher, space: the parts of the pool.
     """
 
     def __init__(
@@ -251,6 +253,9 @@ class PlayedPool(WorkerPool):
         sources = [(source, (OutputSchema(),) * source.output_count) for source in make_sources()]
         super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, start_workers=self._start_played)
         self.hooks = PoolHooks(wait=self._play_instead)
+        self.recovery = recovery_of(self)
+        self.dispatcher = dispatcher_of(self)
+        self.space = space_of(self)
 
     def _start_played(
         self,
@@ -291,7 +296,7 @@ class PlayedPool(WorkerPool):
 
     def _may_die(self, worker: PlayedWorker) -> bool:
         """Return whether this death would not be the third of the same task, which the pool would give up."""
-        unfinished = self._recovery._unfinished_of(worker.index)
+        unfinished = self.recovery._unfinished_of(worker.index)
         if unfinished is None:
             return True
         self._victims[unfinished.batch.key, unfinished.task] += 1
@@ -302,7 +307,7 @@ class PlayedPool(WorkerPool):
         while not condition():
             self.play()
             self.poll()
-            self._recovery.look()
+            self.recovery.look()
 
     def play_on(self) -> None:
         """Let workers do all work without deaths, and handle their events."""
@@ -310,7 +315,7 @@ class PlayedPool(WorkerPool):
         while self.play() or self._poll.poll(0):
             self.workers.read_news()
             self.poll()
-            self._recovery.look()
+            self.recovery.look()
 
     def begin(self, iteration: int, size: int, *, source: int = 0, worker: int = -1) -> Batch:
         """Submit a batch. Samples have consecutive numbers in the epoch, `size` in each batch."""
@@ -319,8 +324,8 @@ class PlayedPool(WorkerPool):
     @property
     def is_settled(self) -> bool:
         """Whether no task is open, and all slots are free."""
-        work = self._dispatcher
+        work = self.dispatcher
         return work.num_open_tasks == 0 and all(
             work.occupancy(i) == (0, 0) and stage.ring.num_free == stage.ring.num_slots
-            for i, stage in enumerate(self._assemblers)
+            for i, stage in enumerate(self.assemblers)
         )

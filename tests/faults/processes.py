@@ -13,6 +13,7 @@ import psutil
 from dali_like import Pipeline
 from tests.conftest import is_running, wait_until
 from tests.faults.streams import times_made
+from tests.internals import backend_of, pool_of, recovery_of
 
 
 def workers_of(pipe: Pipeline) -> list[int]:
@@ -24,7 +25,7 @@ def workers_of(pipe: Pipeline) -> list[int]:
 def link_of(pipe: Pipeline, which: str) -> Any:
     """The end of the main process of the forkserver's or the reserve's socket; None if there is no such process."""
     pipe.build()
-    return getattr(pipe._runtime.process_pool._workers._processes, f"_{which}")  # type: ignore[union-attr]
+    return getattr(backend_of(pool_of(pipe))._processes, f"_{which}")
 
 
 def forkserver_of(pipe: Pipeline) -> int:
@@ -59,9 +60,9 @@ def wait_for_processes(pipe: Pipeline) -> list[int]:
 def _look(pipe: Pipeline) -> bool:
     """Handle events, as the pool does while it waits. Return whether there is a forkserver."""
     pipe.build()
-    pool: Any = pipe._runtime.process_pool
-    pool._workers.read_news()
-    pool._recovery.look()
+    pool = pool_of(pipe)
+    backend_of(pool).read_news()
+    recovery_of(pool).look()
     link = link_of(pipe, "forkserver")
     return link is not None and link.pid > 0
 

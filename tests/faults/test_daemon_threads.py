@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from dali_like import Pipeline
 from dali_like.errors import ClosedError
 from tests.callbacks import number
 from tests.faults.programs import Program
+from tests.internals import backend_of, pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -20,9 +20,9 @@ MakePipeline = Callable[..., Pipeline]
 def test_workers_that_have_ended_with_the_program_are_no_failure(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(number, way)
     pipe.run()
-    pool: Any = pipe._runtime and pipe._runtime.process_pool
+    pool = pool_of(pipe)
 
-    pool._workers._finalizer()  # as the end of the program does
+    backend_of(pool)._finalizer()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program is exiting"):
         pipe.run()

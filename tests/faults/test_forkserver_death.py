@@ -40,6 +40,7 @@ from tests.faults.processes import (
 )
 from tests.faults.streams import Disturbed, Noise, batches_of, happens
 from tests.faults.test_played_workers import SIZE, batch_of, of, played, ragged, rows, samples_of, walks
+from tests.internals import backend_of, dispatcher_of, pool_of, recovery_of
 
 BATCH_SIZE = 4
 LENGTH = Noise.length // BATCH_SIZE
@@ -236,8 +237,8 @@ class TestAReserve:
         monkeypatch.setattr(os, "fork", refuse_first)
         pipe = make_pipeline(Noise(), "fork")
         seen = batches_of(pipe, 1)
-        pool: Any = pipe._runtime.process_pool
-        wait_until(lambda: pool._workers.read_news() or link_of(pipe, "reserve") is None, "the failure")
+        pool = pool_of(pipe)
+        wait_until(lambda: backend_of(pool).read_news() or link_of(pipe, "reserve") is None, "the failure")
 
         kill_and_wait([workers_of(pipe)[0]])
         wait_for_reserve(pipe)
@@ -349,13 +350,13 @@ class TestNoRowHasTwoWriters:
         pipe = make_pipeline(Disturbed(Noise(), {(0, 14)}, survive, tmp_path), "fork")
         first = batches_of(pipe, 1)
         (tmp_path / "first batch").touch()
-        pool: Any = pipe._runtime.process_pool
+        pool = pool_of(pipe)
         survivor = int(wait_until((tmp_path / "survivor").read_text, "a worker that survives"))
         try:
-            wait_until(lambda: pool._workers.read_news() or link_of(pipe, "forkserver") is None, "the end of its parent")
-            pool._workers.read_news()
+            wait_until(lambda: backend_of(pool).read_news() or link_of(pipe, "forkserver") is None, "the end of its parent")
+            backend_of(pool).read_news()
             assert is_running(survivor)
-            assert pool._workers.take_end() is None
+            assert backend_of(pool).take_end() is None
         finally:
             os.kill(survivor, signal.SIGKILL)
 
@@ -573,9 +574,9 @@ def test_sample_has_nothing_to_do_with_the_end_of_the_forkserver() -> None:
             pool.play_until(lambda: any(worker.task for worker in pool.workers.running.values()))
             pool.workers.end_forkserver()
             pool.poll()
-            pool._recovery.look()
+            recovery_of(pool).look()
 
-        assert not pool._recovery._failures
+        assert not recovery_of(pool)._failures
         assert samples_of(pool, batch) == batch_of(0)
 
 
@@ -592,9 +593,9 @@ def test_forkserver_may_end_while_the_pool_comes_to_rest() -> None:
     with played(of(rows), num_workers=2) as pool:
         pool.begin(0, SIZE)
         pool.play_until(lambda: any(worker.task for worker in pool.workers.running.values()))
-        pool._dispatcher.cancel_all()
+        dispatcher_of(pool).cancel_all()
         pool.workers.end_forkserver()
-        pool._recovery.rest()
+        recovery_of(pool).rest()
         pool.wake(b"")
 
         assert samples_of(pool, pool.begin(1, SIZE)) == batch_of(1)

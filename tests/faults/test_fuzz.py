@@ -55,6 +55,7 @@ from dali_like.engine.worker.source import LastBatch, Source
 from dali_like.errors import CorruptionError, DaliLikeError
 from dali_like.types import SampleInfo
 from tests.conftest import time_limit
+from tests.internals import dispatcher_of, pool_of
 
 BATCH_SIZE = 8
 WORKERS = 1  # so that the order of events is known
@@ -230,11 +231,10 @@ class Waiting:
     """
 
     def __init__(self, pipe: Pipeline, gate: mmap.mmap) -> None:
-        pool = pipe._runtime.process_pool
-        assert pool is not None
+        pool = pool_of(pipe)
         self._gate = gate
         self.pipe = pipe
-        work = pool._dispatcher
+        work = dispatcher_of(pool)
         self.note = work._note
         self.tickets = sorted(work._in_flight)
         slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]

@@ -54,6 +54,7 @@ from tests.faults.streams import (
     sleep_for_ever,
     times_made,
 )
+from tests.internals import dispatcher_of, loader_workers_of, pending_of
 
 # Where they are seeded as in PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been replaced")
@@ -116,7 +117,7 @@ class TestAWorkerThatDies:
         batches = iter(loader)
         seen = list(map(digest, batches))
 
-        kill_and_wait([worker.pid for worker in loader._factory.manager.workers.handles])
+        kill_and_wait([worker.pid for worker in loader_workers_of(loader).handles])
 
         seen += map(digest, loader)
         assert seen == undisturbed(kind, 2, persistent_workers=True)
@@ -663,10 +664,10 @@ class TestMemory:
     @staticmethod
     def _pool_with_batches(batches: Any, number: int) -> Any:
         """The pool of a pass, once it has so many batches ready."""
-        pool = batches._loader_workers.pool
+        pool = loader_workers_of(batches).pool
 
         def are_ready() -> bool:
-            with batches._loader_workers.lock():
+            with loader_workers_of(batches).lock():
                 pool.poll()
             return bool(pool.occupancy(0) == (0, number))
 
@@ -679,7 +680,7 @@ class TestMemory:
         seen = [next(batches).tolist()]
         pool = self._pool_with_batches(batches, 4)
 
-        assert not pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
+        assert not dispatcher_of(pool).retract(pending_of(batches)[0])
 
         assert seen + [batch.tolist() for batch in batches] == [[i, i + 1] for i in range(0, 12, 2)]
 
@@ -691,7 +692,7 @@ class TestMemory:
         seen = [digest(next(batches))]
         pool = self._pool_with_batches(batches, 4)
         for _ in range(2):
-            assert pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
+            assert dispatcher_of(pool).retract(pending_of(batches)[0])
 
         assert seen + list(map(digest, batches)) == undisturbed(kind, **options)
 

@@ -202,12 +202,12 @@ def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
     """Half of their capacity, so that no process blocks on one. Further tasks wait in the backlog."""
     with played(of(rows), 32, num_workers=16) as pool:
         assert samples_of(pool, pool.begin(0, 32)) == list(range(32))
-        most = pool._dispatcher.pipes.most_open_tasks
-        assert most == pipe_bytes(pool._dispatcher.pipes.done) // DONE.size // 2
+        most = pool.dispatcher.pipes.most_open_tasks
+        assert most == pipe_bytes(pool.dispatcher.pipes.done) // DONE.size // 2
         batches = [pool.begin(iteration, 32) for iteration in range(1, most // 32 + 10)]
 
-        assert pool._dispatcher.num_open_tasks <= most
-        assert pool._dispatcher.backlog
+        assert pool.dispatcher.num_open_tasks <= most
+        assert pool.dispatcher.backlog
         assert [samples_of(pool, batch)[0] for batch in batches] == [32 * i for i in range(1, len(batches) + 1)]
 
 
@@ -224,7 +224,7 @@ def test_pipes_of_single_workers_may_be_the_smallest(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "pipe", pipe)
     with played(walks(2)) as pool:
-        assert pool._dispatcher.pipes.most_open_tasks == PAGE_BYTES // TASK.size // 2
+        assert pool.dispatcher.pipes.most_open_tasks == PAGE_BYTES // TASK.size // 2
 
 
 def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> None:
@@ -387,7 +387,7 @@ class TestSampleThatKills:
 
     def until_workers_are_told_to_end(self, pool: PlayedPool) -> list[PlayedWorker]:
         """Play until the workers have been asked to stop, for the isolation, and return the ones still running."""
-        pool.play_until(lambda: pool._recovery.phase is Phase.RETIRING)
+        pool.play_until(lambda: pool.recovery.phase is Phase.RETIRING)
         return [*pool.workers.running.values()]
 
     def test_lets_all_others_be_made_first(self) -> None:
@@ -398,7 +398,7 @@ class TestSampleThatKills:
 
                 self.until_workers_are_told_to_end(pool)
 
-                assert pool._dispatcher.num_open_tasks == 1
+                assert pool.dispatcher.num_open_tasks == 1
 
     @pytest.mark.parametrize("num_deaf", [1, 3])
     def test_runs_alone_at_once_where_others_die_before_they_hear_that_they_are_to_end(self, num_deaf: int) -> None:
@@ -428,7 +428,7 @@ class TestSampleThatKills:
             nonlocal now_s
             for _ in range(20):
                 now_s += 1
-                pool._recovery.look()
+                pool.recovery.look()
                 if has_come_about():
                     return
             pytest.fail("nobody sees that it hangs")
@@ -440,7 +440,7 @@ class TestSampleThatKills:
             if state == "stopped":
                 stopped.add(index)
             else:
-                pool._recovery._cells.clear(index)
+                pool.recovery._cells.clear(index)
             look_until(lambda: index not in pool.workers.running)
             stopped.clear()
             with pytest.raises(WorkerDiedError):
@@ -459,7 +459,7 @@ class TestSampleThatKills:
         for seed in SEEDS:
             with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
                 batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-                pool.on_step = lambda worker: pool._recovery.check_for_lost_tasks()  # called in the loop
+                pool.on_step = lambda worker: pool.recovery.check_for_lost_tasks()  # called in the loop
 
                 with pytest.raises(WorkerDiedError):
                     pool.wait(batches[1])
@@ -477,23 +477,23 @@ class TestSampleThatKills:
 
         with played(of(callback), num_workers=3, first_workers=2, seed=DRAINING_SEED) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-            pool.play_until(lambda: pool._recovery.phase is phase)
-            pool._recovery.grow(3)
+            pool.play_until(lambda: pool.recovery.phase is phase)
+            pool.recovery.grow(3)
 
             with pytest.raises(WorkerDiedError):
                 pool.wait(batches[1])
             assert alone == [False, False, True]
-            pool._recovery.grow(3)
+            pool.recovery.grow(3)
             assert len(pool.workers.running) == 3
 
     def test_runs_alone_where_a_worker_may_be_replaced_most_often(self) -> None:
         with played(self.make(10, 99), num_workers=2, restarts=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             self.until_workers_are_told_to_end(pool)
-            counts = [pool._recovery._restart_policy.num_taken(worker) for worker in (0, 1)]
+            counts = [pool.recovery._restart_policy.num_taken(worker) for worker in (0, 1)]
             for worker in range(2):
                 while counts[worker] < (3 if worker == 0 else 1):
-                    assert pool._recovery._restart_policy.take(worker)
+                    assert pool.recovery._restart_policy.take(worker)
                     counts[worker] += 1
 
             with pytest.raises(WorkerDiedError, match="worker 1 "):
@@ -540,7 +540,7 @@ class TestSampleThatKills:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             pool.play_until(lambda: pool.num_restarts == 2)
 
-            assert not pool._recovery.is_isolating
+            assert not pool.recovery.is_isolating
             assert samples_of(pool, batches[2]) == batch_of(2)
 
     def test_may_share_its_task_with_another_one(self) -> None:
@@ -606,7 +606,7 @@ class TestWorkersThatMayNotBeReplaced:
                 other.step()
             for worker in (first, other):
                 pool.workers.end(worker.index, -signal.SIGKILL)
-                pool._recovery.look()
+                pool.recovery.look()
 
             for batch in batches:
                 with pytest.raises(WorkerDiedError):
@@ -619,7 +619,7 @@ class TestWorkersThatMayNotBeReplaced:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             begun = pool.begin(1, SIZE)
             pool.workers.end(0, -signal.SIGKILL)
-            pool._recovery.look()
+            pool.recovery.look()
             lost = pool.begin(2, SIZE)
 
             assert pool.wait_for((lost, begun)) is begun
@@ -644,13 +644,13 @@ class TestWorkersThatMayNotBeReplaced:
             first, second = running[0], running[1]
             while running.get(0) is first:
                 first.step()
-            pool._recovery.look()
+            pool.recovery.look()
             while running[0].task is None or running[0].task[0] != other.ticket:
                 running[0].step()
             while running.get(1) is second:
                 second.step()
-            pool._recovery.look()
-            assert pool._recovery.is_isolating
+            pool.recovery.look()
+            assert pool.recovery.is_isolating
 
             pool.workers.end(0, -signal.SIGKILL)
 
@@ -690,7 +690,7 @@ class TestWorkersThatMayNotBeReplaced:
             pool.workers.end(other.index, -signal.SIGKILL)
 
             for iteration in (1, 2):
-                pool._recovery.look()
+                pool.recovery.look()
                 batch = pool.begin(iteration, SIZE)
                 with pytest.raises(WorkerDiedError, match=f"pid {first.pid}"):
                     pool.wait(batch)
@@ -713,7 +713,7 @@ class TestRest:
         with played(of(callback), num_workers=2, seed=DRAINING_SEED) as pool:
             for iteration in range(3):
                 pool.begin(iteration, SIZE)
-            pool.play_until(lambda: pool._recovery.phase is phase)
+            pool.play_until(lambda: pool.recovery.phase is phase)
 
             pool.rest()
             pool.wake(b"")
@@ -749,7 +749,7 @@ class TestRest:
     def test_is_no_matter_to_workers_that_cannot_start_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail_to_start(timeout_s: float) -> None:
             for index in list(pool.workers.running):
-                leave_message(index, SimpleNamespace(space=pool._space, num_workers=2), pack_exception(OSError("no start")))  # type: ignore[arg-type]
+                leave_message(index, SimpleNamespace(space=pool.space, num_workers=2), pack_exception(OSError("no start")))  # type: ignore[arg-type]
                 pool.workers.end(index, START_FAILED)
 
         with played(of(rows), num_workers=2) as pool:
@@ -771,7 +771,7 @@ class TestOwners:
 
     def test_compute_their_tasks_and_nobody_else_does(self) -> None:
         def check(worker: PlayedWorker) -> None:
-            batch = worker.task and pool._dispatcher.batch_of(worker.task[0], worker.task[2])
+            batch = worker.task and pool.dispatcher.batch_of(worker.task[0], worker.task[2])
             if batch:
                 assert batch.key.worker_of(worker.task[2]) == worker.index  # type: ignore[index]
 
@@ -945,7 +945,7 @@ class TestLittleMemory:
         is_last = []
 
         def look(worker: PlayedWorker) -> None:
-            begun = pool._dispatcher._in_flight
+            begun = pool.dispatcher._in_flight
             is_last.extend(max(begun) == ticket for ticket, batch in begun.items() if batch.missing_bytes)
 
         with played(of(self.callback), 4, limit_bytes=11 * MIB) as pool:
@@ -962,7 +962,7 @@ class TestLittleMemory:
         batches = [pool.begin(turn, 4, worker=worker) for turn in turns]
         pool.play_on()
         assert all(batch.outcome is not None for batch in batches)
-        pool._space.limit_bytes = pool.used_bytes + MIB
+        pool.space.limit_bytes = pool.used_bytes + MIB
         return batches
 
     def test_comes_from_the_last_of_the_batches_that_are_ready(self) -> None:
@@ -1016,7 +1016,7 @@ class TestReports:
             while batches[2].outcome is None:
                 worker.step()
                 pool.poll()
-                if (unfinished := pool._recovery._unfinished_of(0)) is not None:
+                if (unfinished := pool.recovery._unfinished_of(0)) is not None:
                     seen.append((unfinished.task, unfinished.sample // 4))
 
             assert set(seen) == {(0, 0), (1, 1)}
@@ -1031,7 +1031,7 @@ class TestReports:
             for iteration in range(4):
                 pool.wait(pool.begin(iteration, SIZE))
                 pool.workers.end(iteration % 2, -signal.SIGKILL)
-                pool._recovery.look()
+                pool.recovery.look()
 
             assert (pool.num_replaced, pool.num_restarts) == (4, 4)
 
@@ -1059,7 +1059,7 @@ class TestReports:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batch = pool.begin(1, SIZE)
             for _ in range(3):
-                pool._dispatcher._note(batch.ticket, 0, 0, Status.DENSE, 0)
+                pool.dispatcher._note(batch.ticket, 0, 0, Status.DENSE, 0)
 
-            assert pool._dispatcher.num_open_tasks == 3
+            assert pool.dispatcher.num_open_tasks == 3
             assert samples_of(pool, batch)[2:] == batch_of(1)[2:]

@@ -42,6 +42,7 @@ from tests.faults.streams import (
     in_first_epochs,
     times_made,
 )
+from tests.internals import backend_of, dispatcher_of, pool_of, recovery_of
 
 BATCH_SIZE = 4
 #: Batches in an epoch of `Noise`, and the number of results of `batches_of` for two epochs.
@@ -493,11 +494,11 @@ class TestClose:
         pipe = make_pipeline(Noise(), "fork", workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
-        pool = pipe._runtime.process_pool
+        pool = pool_of(pipe)
         assert pool is not None
         kill_and_wait([pid])
-        wait_until(lambda: pool._workers.read_news() or pool.exitcodes, "the news")
-        pool._workers.start(0)
+        wait_until(lambda: backend_of(pool).read_news() or pool.exitcodes, "the news")
+        backend_of(pool).start(0)
 
         pipe.close()
 
@@ -734,13 +735,13 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     """However long the main process has not come to read them."""
     pipe = make_pipeline(Noise(), "fork", prefetch_queue_depth=4)
     seen = batches_of(pipe, 1)
-    pool = pipe._runtime.process_pool
+    pool = pool_of(pipe)
     assert pool is not None
-    work = pool._dispatcher
+    work = dispatcher_of(pool)
     reports = work.pipes.done
     wait_until(lambda: not work.has_waiting_tasks() and _unread(reports) == work.num_open_tasks * DONE.size, "all reports")
 
-    pool._recovery.check_for_lost_tasks()
+    recovery_of(pool).check_for_lost_tasks()
 
     assert len(seen + batches_of(pipe, 5)) == 6
 

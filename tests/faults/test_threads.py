@@ -35,6 +35,7 @@ from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
 from tests.conftest import children, is_running, time_limit, wait_until
 from tests.faults.programs import Program
+from tests.internals import pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -252,9 +253,8 @@ class TestCloseInAnotherThread:
 
         def close_up_to_its_lock() -> None:
             # The part of close() in another thread before it waits for the end of run().
-            assert pipe._runtime.process_pool is not None
             monkeypatch.setattr(pipe, "_closed", True)
-            pipe._runtime.process_pool.stop_waiting()
+            pool_of(pipe).stop_waiting()
 
         def with_close(*args: Any) -> Any:
             nonlocal calls

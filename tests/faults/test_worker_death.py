@@ -32,6 +32,7 @@ from dali_like.errors import ClosedError, WorkerDiedError, WorkerError, WorkerSt
 from dali_like.types import SampleInfo
 from tests.conftest import children, is_running, time_limit, wait_until
 from tests.faults.processes import kill_and_wait
+from tests.internals import backend_of, pool_of
 
 BATCH_SIZE = 4
 #: A generous meaning of "at once", for things that used to take the whole patience of a user.
@@ -301,7 +302,7 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
 
     def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline) -> None:
         pipe = started(make(numbers(), "fork"))
-        workers: Any = pipe._runtime.process_pool._workers  # type: ignore[union-attr]
+        workers: Any = backend_of(pool_of(pipe))
         pids = workers_of(pipe)
         forkserver = psutil.Process(pids[0]).ppid()
 

@@ -22,6 +22,7 @@ from dali_like.engine.backends import ray_cluster, ray_dispatcher
 from dali_like.errors import ArgumentError, ClosedError, PicklingError, WorkerDiedError, WorkerStartError
 from dali_like.monitor.trace_records import WORKERS
 from tests.conftest import DEADLINE_S, wait_until
+from tests.internals import backend_of, pool_of
 from tests.on_ray.conftest import actors
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -460,9 +461,9 @@ def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
 def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: Callable[..., Pipeline]) -> None:
     pipe = make_pipeline(dense, "ray")
     pipe.run()
-    pool: Any = pipe._runtime and pipe._runtime.process_pool
+    pool = pool_of(pipe)
 
-    pool._workers._dispatcher.finish()  # as the end of the program does
+    backend_of(pool)._dispatcher.finish()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program is exiting"):
         pipe.run()

@@ -13,6 +13,7 @@ from dali_like.plugin.numpy import DALIGenericIterator
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places
+from tests.internals import space_of
 
 BATCH_SIZE = 4
 NUM_BATCHES = 30
@@ -123,7 +124,7 @@ def test_images_are_a_view_of_the_batch_and_small_batches_are_so_as_a_whole() ->
     def are_views(source: Callable[[SampleInfo], Any]) -> list[bool]:
         with pipeline(source, "serial") as pipe:
             pipe.run()  # shows the shapes
-            memory = pipe._runtime.space.bytes
+            memory = space_of(pipe).bytes
             return [np.may_share_memory(output.as_array(), memory) for output in pipe.run()]
 
     assert are_views(with_label) == [True, False]

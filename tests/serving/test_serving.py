@@ -44,6 +44,7 @@ from dali_like.serving import parcels, wire
 from dali_like.serving.batch_server import Server
 from dali_like.serving.consumer import Consumer
 from tests.conftest import DEADLINE_S, wait_until
+from tests.internals import consumers_of, packer_of, untaken_of
 
 pytestmark = pytest.mark.usefixtures("limited_time")
 
@@ -170,8 +171,8 @@ def test_batches_of_workers_are_not_copied(path: str, monkeypatch: pytest.Monkey
     loader = DataLoader(Squares(90), batch_size=3, **WORKERS[1])
     with loader.serve(path) as server, running(server), connected(server, 1) as (consumer,):
         assert sum(len(labels_of(batch)) for batch in consumer) == 90
-        wait_until(lambda: not server._open, "the end of the epoch")
-        used_bytes = server._packer.space.used_bytes
+        wait_until(lambda: not untaken_of(server), "the end of the epoch")
+        used_bytes = packer_of(server).space.used_bytes
     capacities = [parcel.capacity for parcel in packed]
     assert capacities[0] > 1 << 17
     assert capacities[-1] == mmap.PAGESIZE  # the first batches have shown the schema of the rows
@@ -197,7 +198,7 @@ def test_the_slowest_consumer_sets_the_pace(path: str) -> None:
                 next(fast)
             asking = threading.Thread(target=next, args=(fast,))
             asking.start()
-            wait_until(lambda: len(server._peers) == 4 and dataset.computed == 3, "three batches")
+            wait_until(lambda: len(consumers_of(server)) == 4 and dataset.computed == 3, "three batches")
             next(slow)
             asking.join(DEADLINE_S)
             assert dataset.computed == 4
@@ -254,7 +255,7 @@ def test_a_held_batch_outlives_server_and_consumer(path: str) -> None:
 def test_memory_is_used_again_when_leases_end(path: str) -> None:
     loader = DataLoader(Squares(600), batch_size=3)
     with loader.serve(path) as server, running(server), connected(server, 1) as (consumer,):
-        used = [server._packer.space.used_bytes for batch in consumer if is_right(batch)]
+        used = [packer_of(server).space.used_bytes for batch in consumer if is_right(batch)]
         assert len(used) == 200
         assert max(used[20:]) <= 8 * (1 << 19)
 

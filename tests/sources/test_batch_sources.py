@@ -32,6 +32,7 @@ from tests.batches import (
     pipeline_of,
 )
 from tests.conftest import in_both_places, wait_until
+from tests.internals import space_of
 
 MIB = 1 << 20
 
@@ -217,13 +218,12 @@ def test_array_stays_one_array(form: str, way: str) -> None:
     sizes = [3, 4, 1, 4]
 
     with pipeline_of((ending(lambda number: WHOLE[form](batch_of(number, sizes[number])), 4), {}), way=way) as pipe:
-        space = pipe._runtime.space if pipe._runtime else None
+        space = space_of(pipe)
         for number, (batch,) in enumerate(pipe):
             assert batch.is_dense_tensor()
             array = batch.as_array()
             np.testing.assert_array_equal(array, batch_of(number, sizes[number]), strict=True)
             assert array.flags.c_contiguous
-            assert space is not None or (space := pipe._runtime.space) is not None
             address = array.__array_interface__["data"][0]
             assert space.address <= address < space.address + space.size  # no copy has been made of it
 

@@ -41,6 +41,7 @@ from tests.batches import (
     pipeline_of,
 )
 from tests.conftest import WAYS, in_both_places, in_processes, wait_until
+from tests.internals import space_of
 
 MIB = 1 << 20
 
@@ -853,8 +854,7 @@ def test_memory_of_a_closed_pipeline_does_not_wait_for_the_garbage_collector(sou
     try:
         with pipeline_of((source, {}), way="serial") as pipe:
             pipe.run()
-            assert pipe._runtime is not None
-            space = weakref.ref(pipe._runtime.space)
+            space = weakref.ref(space_of(pipe))
         del pipe
         assert space() is None
     finally:

@@ -25,6 +25,7 @@ from dali_like import Pipeline, errors, fn, pipeline_def
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.types import NO_TYPE, STRING, DALIDataType, SampleInfo, to_dali_type, to_numpy_type
 from tests.conftest import WAYS, in_both_places, in_processes, wait_until
+from tests.internals import space_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -57,7 +58,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def lies_in_shared_memory(array: NDArray[Any], pipe: Pipeline) -> bool:
-    space = pipe._runtime.space
+    space = space_of(pipe)
     assert space is not None
     return space.address <= address_of(array) and address_of(array) + array.nbytes <= space.address + space.size
 

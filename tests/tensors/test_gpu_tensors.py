@@ -28,6 +28,7 @@ from dali_like.errors import (
 )
 from dali_like.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 from dali_like.testing.simulated_device import SimulatedArray, SimulatedDevice
+from tests.internals import as_gpu, pending_of
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def on(device: SimulatedDevice, samples: Any, layout: str = "") -> TensorListGPU
     """Return a batch on a device; its copy is still queued."""
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     (sent,) = copier.send([samples])
-    copier._pending.clear()  # otherwise the copier waits on deletion
+    pending_of(copier).clear()  # otherwise the copier waits on deletion
     return TensorListGPU.of_arrays(sent, layout)
 
 
@@ -341,7 +342,7 @@ class Scalar:
 def test_batches_of_the_cpu_are_copied_to_the_first_gpu(samples: Any, gpus: list[SimulatedDevice]) -> None:
     batch = TensorListCPU(samples, "HW" if isinstance(samples, list) else "HWC")
 
-    on_gpu = batch._as_gpu()
+    on_gpu = as_gpu(batch)
     expected = [sample.copy() for sample in samples]
     for sample in samples:
         sample.fill(0)  # the source of an ended copy may be overwritten
@@ -352,7 +353,7 @@ def test_batches_of_the_cpu_are_copied_to_the_first_gpu(samples: Any, gpus: list
 
 
 def test_tensors_of_the_cpu_are_copied_to_the_first_gpu(gpus: list[SimulatedDevice]) -> None:
-    on_gpu = TensorCPU(images()[0], "HWC")._as_gpu()
+    on_gpu = as_gpu(TensorCPU(images()[0], "HWC"))
 
     assert isinstance(on_gpu, TensorGPU)
     assert (on_gpu.layout(), on_gpu.device_id()) == ("HWC", 0)

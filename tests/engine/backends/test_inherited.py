@@ -25,6 +25,7 @@ from dali_like.sources.callback_pickler import dumps
 from dali_like.types import SampleInfo
 from tests.conftest import START_METHODS, wait_until
 from tests.faults.processes import children_of, kill_and_wait, workers_of
+from tests.internals import drop_workers, loader_workers_of, pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -83,8 +84,8 @@ def passes_over(loader: Any) -> list[Any]:
 
 
 def renew(pipe: Pipeline, source: Source) -> None:
-    pool: Any = pipe._runtime.process_pool  # type: ignore[union-attr]
-    pool.renew([pool._assemblers[0].source._replace(callback=source)])
+    pool = pool_of(pipe)
+    pool.renew([pool.assemblers[0].source._replace(callback=source)])
 
 
 # One and the same
@@ -100,12 +101,12 @@ def test_worker_that_is_running_sees_the_epoch(start_method: str) -> None:
     for number in range(3):
         epoch.value = number
         seen.append(passes_over(loader))
-    pids = {worker.pid for worker in loader._factory.manager.workers.handles}
+    pids = {worker.pid for worker in loader_workers_of(loader).handles}
     passes_over(loader)
 
     assert seen == [[[number] * 4] * 2 for number in range(3)]
-    assert {worker.pid for worker in loader._factory.manager.workers.handles} == pids
-    loader._factory.drop_workers()
+    assert {worker.pid for worker in loader_workers_of(loader).handles} == pids
+    drop_workers(loader)
 
 
 def test_lock_excludes(start_method: str) -> None:
@@ -201,7 +202,7 @@ def test_condition(start_method: str) -> None:
         batches = iter(loader)  # the worker waits for the condition now, or will
         was_notified = condition.wait(60)
     list(batches)
-    loader._factory.drop_workers()
+    drop_workers(loader)
 
     assert was_notified
 
@@ -241,7 +242,7 @@ def test_what_is_put_into_a_queue_last_arrives(start_method: str) -> None:
         passes_over(loader)
 
     assert [queue.get(timeout=60) for _ in range(2 * 8 * 50)] == [7] * (2 * 8 * 50)
-    loader._factory.drop_workers()
+    drop_workers(loader)
     queue.close()
 
 
@@ -300,7 +301,7 @@ def test_sources_that_are_renewed_with_many_descriptors(num_in_the_last_message:
 def test_template_keeps_no_descriptors_of_sources_that_are_gone(start_method: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(Source(lambda: 0), start_method)
     pipe.build()
-    pipe._runtime.process_pool.wait_for_pids()  # type: ignore[union-attr]  # the forkserver says so when it has a descriptor of each
+    pool_of(pipe).wait_for_pids()  # the forkserver says so when it has a descriptor of each
     (forkserver,) = (pid for pid in children_of(os.getpid()) if psutil.Process(pid).name() == "dali_like:start")
     pipes = [SPAWN.Pipe() for _ in range(2)]
     ends = {os.readlink(f"/proc/self/fd/{end.fileno()}") for both in pipes for end in both}
@@ -357,7 +358,7 @@ def test_shared_memory_outlives_workers(memory: shared_memory.SharedMemory) -> N
     for value in (1, 2):
         memory.buf[0] = value  # type: ignore[index]  # it is open
         seen.append(passes_over(loader))
-    loader._factory.drop_workers()
+    drop_workers(loader)
 
     assert seen == [[[1] * 4] * 2, [[2] * 4] * 2]
     assert os.path.exists(f"/dev/shm/{memory.name}")
@@ -458,7 +459,7 @@ def test_loader_has_the_other_primitive_after_a_change() -> None:
 
     source.primitives = (other,)
     passes_over(loader)
-    loader._factory.drop_workers()
+    drop_workers(loader)
 
     assert other[0].poll(60)
 

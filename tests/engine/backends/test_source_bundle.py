@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from dali_like import Pipeline
 from dali_like.engine.backends import source_bundle as bundle
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.errors import ClosedError, OutOfMemoryError, PicklingError, WorkerStartError
 from dali_like.sources import by_value
@@ -32,6 +31,7 @@ from dali_like.types import SampleInfo
 from tests.conftest import wait_until
 from tests.faults.processes import forkserver_of, kill_and_wait, reserve_of, wait_for_reserve
 from tests.faults.processes import workers_of as running_workers_of
+from tests.internals import pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -446,16 +446,9 @@ def test_threads_of_a_module_do_not_matter(make_module: Any, make_pipeline: Make
 # Other sources for workers that start later
 
 
-def pool_of(pipe: Pipeline) -> WorkerPool:
-    pipe.build()
-    assert pipe._runtime is not None
-    assert pipe._runtime.process_pool is not None
-    return pipe._runtime.process_pool
-
-
 def renew(pipe: Pipeline, callback: Callable[[SampleInfo], Any]) -> None:
     pool = pool_of(pipe)
-    (stage,) = pool._assemblers
+    (stage,) = pool.assemblers
     pool.renew([stage.source._replace(callback=callback)])
 
 
@@ -543,7 +536,7 @@ def test_sources_that_have_been_pickled_are_not_pickled_again(start_method: str,
     pool = pool_of(pipe)
     parts: dict[str, Any] = {"source": constant(2), "on_error": "raise", "worker_setup": None, "worker_teardown": None}
 
-    pool.renew([pool._assemblers[0].source], [dumps(parts, "the source")])
+    pool.renew([pool.assemblers[0].source], [dumps(parts, "the source")])
     kill_and_wait(workers)
 
     run_until(pipe, [2.0] * 4)
@@ -555,7 +548,7 @@ def test_pool_that_is_closed_gets_no_new_sources(start_method: str, make_pipelin
     pipe.close()
 
     with pytest.raises(ClosedError):
-        pool.renew([pool._assemblers[0].source])
+        pool.renew([pool.assemblers[0].source])
 
 
 def test_forkserver_in_the_place_of_a_dead_one_has_the_new_sources(start_method: str, make_pipeline: MakePipeline) -> None:

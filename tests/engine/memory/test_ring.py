@@ -28,6 +28,7 @@ from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places
+from tests.internals import runtime_of, space_of
 
 MakePipeline = Callable[..., Pipeline]
 Source = Callable[[SampleInfo], NDArray[Any]]
@@ -67,18 +68,9 @@ def assert_untouched(batch: TensorListCPU, iteration: int, epoch: int = 0) -> No
 
 def num_slots(pipe: Pipeline) -> list[int]:
     """The slots of each source."""
-    return [
-        stage.ring.num_slots
-        for pool in (pipe._runtime.process_pool, pipe._runtime.inline_pool)
-        if pool
-        for stage in pool._assemblers
-    ]
-
-
-def space_of(pipe: Pipeline) -> SharedSpace:
-    """The shared space, which a closed pipeline no longer has."""
-    assert pipe._runtime is not None
-    return pipe._runtime.space
+    runtime = runtime_of(pipe)
+    pools = (runtime.process_pool, runtime.inline_pool)
+    return [assembler.ring.num_slots for pool in pools if pool for assembler in pool.assemblers]
 
 
 # Held memory is not overwritten
@@ -456,7 +448,7 @@ def test_mapping_goes_with_the_last_batch() -> None:
 
     with contextlib.closing(pipeline()) as pipe:
         sample = pipe.run()[0].at(1)
-        mapping = f"{pipe._runtime.space.address:x}-"
+        mapping = f"{space_of(pipe).address:x}-"
     del pipe
     gc.collect()
     assert mapping in Path("/proc/self/maps").read_text()

@@ -36,6 +36,7 @@ from dali_like.graph.buffers import BufferPool
 from dali_like.graph.operator_interface import SampleShape
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
+from tests.internals import free_of, returned_of, space_of
 
 #: Programs that are the same in every run, and do not depend on how fast the machine is.
 FIXED = settings(derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -206,7 +207,7 @@ class Rings(RuleBasedStateMachine):
     @rule(ring=st.integers(0, 1))
     def close_a_ring_and_make_another(self, ring: int) -> None:
         closed = self.rings[ring]
-        slots = [*closed._free, *(slot for slot, _ in closed._returned)]
+        slots = [*free_of(closed), *(slot for slot, _ in returned_of(closed))]
         closed.close()
         kept = {_extent(slot) for slot in slots if not self._is_free(slot.offset)}
         self.abandoned |= kept | {_extent(slot) for slot in self._out(closed)}
@@ -219,16 +220,16 @@ class Rings(RuleBasedStateMachine):
 
     @invariant()
     def free_extents_are_in_order_and_merged(self) -> None:
-        assert_in_order_and_merged(self.space.file._free)
+        assert_in_order_and_merged(free_of(self.space.file))
 
     @invariant()
     def no_memory_has_two_owners(self) -> None:
-        _assert_disjoint([*self.space.file._free, *(self._extents() | self.abandoned)], self.space.size)
+        _assert_disjoint([*free_of(self.space.file), *(self._extents() | self.abandoned)], self.space.size)
 
     @invariant()
     def rings_know_how_many_slots_they_have(self) -> None:
         for ring in self.rings:
-            assert ring.num_slots == len(self._out(ring)) + len(ring._free) + len(ring._returned)
+            assert ring.num_slots == len(self._out(ring)) + len(free_of(ring)) + len(returned_of(ring))
 
     def teardown(self) -> None:
         self.held.clear()
@@ -294,10 +295,10 @@ class Rings(RuleBasedStateMachine):
         return {_extent(held.memory) for held in self.held}
 
     def _is_free(self, position: int) -> bool:
-        return any(offset <= position < offset + nbytes for offset, nbytes in self.space.file._free)
+        return any(offset <= position < offset + nbytes for offset, nbytes in free_of(self.space.file))
 
     def _free_bytes(self) -> int:
-        return sum(nbytes for _, nbytes in self.space.file._free)
+        return sum(nbytes for _, nbytes in free_of(self.space.file))
 
 
 def _part(array: NDArray[Any], part: str) -> Any:
@@ -420,8 +421,7 @@ class Pipelines(RuleBasedStateMachine):
         self.plan = plan
         self.pipe: Pipeline = pipeline()
         self.pipe.build()
-        assert self.pipe._runtime is not None
-        self.spaces.append(self.pipe._runtime.space)
+        self.spaces.append(space_of(self.pipe))
         self.epoch = self.iteration = 0
         self.begun = False
 
@@ -489,7 +489,7 @@ class Pipelines(RuleBasedStateMachine):
 
     @invariant()
     def free_extents_are_in_order_and_merged(self) -> None:
-        assert_in_order_and_merged(self.space.file._free)
+        assert_in_order_and_merged(free_of(self.space.file))
 
     def teardown(self) -> None:
         if self.spaces:

@@ -20,6 +20,7 @@ from dali_like.engine.memory.sample_cache import (
     shares_of_task,
 )
 from dali_like.errors import OutOfMemoryError
+from tests.internals import set_owner
 
 LENGTH = 200
 
@@ -188,14 +189,14 @@ def test_a_share_refuses_writes_behind_its_task() -> None:
     memory = make_memory(1 << 20)
     grant = memory.grant(1, 5)
     ident, page = link_grants([grant])
-    memory._owner = 0  # as in a worker
+    set_owner(memory, 0)  # as in a worker
     with shares_of_task(ident, page, 0):
         share = memory.share
         memory.put(1, 0, [b"one"])
     assert share is not None
     memory.put(2, 0, [b"two"])
     assert not share.put(3, 0, [b"three"], 5)
-    memory._owner = os.getpid()
+    set_owner(memory, os.getpid())
     grant.end(1)
 
     assert [key for key in range(5) if memory.get(key, 0) is not None] == [1]
@@ -206,13 +207,13 @@ def test_a_batch_may_have_several_caches() -> None:
     grants = [memory.grant(2, 5) for memory in memories]
     ident, page = link_grants(grants)
     for memory in memories:
-        memory._owner = 0
+        set_owner(memory, 0)
     with shares_of_task(ident, page, 1):
         for i, memory in enumerate(memories):
             assert memory_of(memory.ident) is memory
             memory.put(i, 0, [b"entry"])
     for i, (memory, grant) in enumerate(zip(memories, grants, strict=True)):
-        memory._owner = os.getpid()
+        set_owner(memory, os.getpid())
         grant.end(0b10)
         assert memory.get(i, 0) == b"entry"
 

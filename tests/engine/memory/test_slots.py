@@ -24,6 +24,7 @@ from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.task import MOST_PLAIN_BYTES, Region, RegionFullError, SlotView
 from dali_like.types import SampleInfo
+from tests.internals import space_of
 
 MIB = 1 << 20
 TASKS = 4
@@ -87,7 +88,7 @@ def fill_regions(slot: Slot, nbytes: int) -> None:
 
 
 def used_mib(ring: Ring) -> float:
-    return ring._space.used_bytes / MIB
+    return space_of(ring).used_bytes / MIB
 
 
 # Regions
@@ -345,7 +346,7 @@ def test_slots_that_are_too_small_for_the_new_regions_are_freed() -> None:
 def make_fenced_ring() -> tuple[Ring, list[PlayedFence]]:
     """A ring, and the fences of the slots that it is given back, in this order."""
     ring = make_ring()
-    ring._space.observer = device = PlayedDevice()
+    space_of(ring).observer = device = PlayedDevice()
     return ring, device.fences
 
 
@@ -406,7 +407,7 @@ def test_slot_that_two_have_keeps_its_memory_after_closing_until_both_have_given
     ring = make_ring()
     slot = ring.acquire(0)
     hold, lease = ring.hold(slot), Lease(ring, slot)
-    rows = ring._space.array(slot.offset + slot.slot_layout.rows[0], (ROWS_BYTES,), np.dtype(np.uint8))
+    rows = space_of(ring).array(slot.offset + slot.slot_layout.rows[0], (ROWS_BYTES,), np.dtype(np.uint8))
     rows[:] = 7
 
     ring.close()

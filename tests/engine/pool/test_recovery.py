@@ -34,9 +34,9 @@ def test_an_abandoned_worker_never_runs_again() -> None:
 def test_a_transition_that_is_not_in_the_table_is_an_error() -> None:
     with played(of(rows), num_workers=1) as pool:
         with pytest.raises(RuntimeError, match="worker 0: no transition from RUNNING to NOT_STARTED"):
-            pool._recovery._move(0, WorkerState.NOT_STARTED)
+            pool.recovery._move(0, WorkerState.NOT_STARTED)
         with pytest.raises(RuntimeError, match="no transition from NORMAL to ISOLATED"):
-            pool._recovery._enter(Phase.ISOLATED)
+            pool.recovery._enter(Phase.ISOLATED)
 
 
 @pytest.mark.parametrize("restarts", [None, 1])
@@ -53,12 +53,12 @@ def test_invariants_hold_after_each_step(restarts: int | None) -> None:
             for _ in range(200):
                 pool.play()
                 pool.poll()
-                pool._recovery.look()
+                pool.recovery.look()
                 _check_invariants(pool)
 
 
 def _check_invariants(pool: PlayedPool) -> None:
-    recovery = pool._recovery
+    recovery = pool.recovery
     states = recovery._states
     assert WorkerState.NOT_STARTED not in states[: recovery.num_workers]
     assert set(states[recovery.num_workers :]) <= {WorkerState.NOT_STARTED}
@@ -68,4 +68,4 @@ def _check_invariants(pool: PlayedPool) -> None:
     if recovery.phase is Phase.NORMAL:
         assert WorkerState.STOPPED not in states
     if WorkerState.ABANDONED in states:
-        assert pool._dispatcher.has_failed
+        assert pool.dispatcher.has_failed

@@ -40,6 +40,7 @@ from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStati
 from dali_like.monitor.trace_records import WORKERS
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S, wait_until
+from tests.internals import pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -933,8 +934,7 @@ def test_what_workers_had_measured_when_they_died_stays(make_pipeline: MakePipel
     pipe = make_pipeline(sleeping, batch_size=8, workers="auto", py_worker_restarts=None)
     for _ in range(20):
         pipe.run()
-    assert pipe._runtime is not None
-    pool = pipe._runtime.process_pool
+    pool = pool_of(pipe)
     assert pool is not None
     before = pool.scale.totals
     for pid in pipe.py_worker_pids:

@@ -30,6 +30,7 @@ from dali_like.errors import WorkerDiedError
 from dali_like.graph.lockstep import Lockstep, PooledSource
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S
+from tests.internals import dispatcher_of, pool_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -198,9 +199,7 @@ def test_so_do_batches_that_are_complete() -> None:
 def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(indices, way, batch_size=BATCH_SIZE, workers=WORKERS)
     pipe.build()
-    assert pipe._runtime is not None
-    assert pipe._runtime.process_pool is not None
-    pool = pipe._runtime.process_pool
+    pool = pool_of(pipe)
     (assembler,) = pool.assemblers
     deadline_s = time.monotonic() + DEADLINE_S
 
@@ -222,9 +221,7 @@ def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: Ma
 def test_at_first_batches_are_cut_for_the_workers_that_there_are(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(indices, "thread", batch_size=BATCH_SIZE, workers="auto")
     pipe.start_py_workers()
-    assert pipe._runtime is not None
-    assert pipe._runtime.process_pool is not None
-    (assembler,) = pipe._runtime.process_pool.assemblers
+    (assembler,) = pool_of(pipe).assemblers
 
     assert assembler.ring.slot_layout.num_tasks(BATCH_SIZE) == 2, "one thread, and there may be 64"
 
@@ -238,11 +235,11 @@ def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: 
 
     pipe = make_pipeline(source, "thread")
     pipe.build()
-    pool: Any = pipe._runtime and pipe._runtime.process_pool
+    pool = pool_of(pipe)
     batches = [pool.submit(BatchKey(0, 0, i, 4 * i, 4)) for i in range(3)]
     pool.cancel(batches[0])
 
-    assert pool._dispatcher.num_begun(0) == 2
+    assert dispatcher_of(pool).num_begun(0) == 2
 
     gate.set()
 

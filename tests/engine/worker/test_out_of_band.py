@@ -17,6 +17,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES, OutOfBandPickle, block_of, pickle_parts, write_message
 from dali_like.engine.worker.task import Region, RegionFullError, SlotView
 from dali_like.errors import CorruptionError, SampleTypeError
+from tests.internals import num_parts_of
 
 REGION_BYTES = 1 << 20
 LARGE = np.arange(LEAST_BUFFER_BYTES, dtype=np.uint8)
@@ -59,7 +60,7 @@ def test_large_arrays_lie_beside_the_pickle(nbytes: int, num_parts: int) -> None
 
     value = pickled.load()
 
-    assert len(pickled._parts) == num_parts
+    assert num_parts_of(pickled) == num_parts
     assert (value["x"].tolist(), value["y"]) == (LARGE[:nbytes].tolist(), 5)
 
 
@@ -133,7 +134,7 @@ def test_what_cannot_be_found_by_name_goes_by_value_and_its_arrays_once() -> Non
 
     value = pickled.load()
 
-    assert len(pickled._parts) == 2
+    assert num_parts_of(pickled) == 2
     assert ((value[0] == LARGE).all(), value[1]()) == (True, 5)
 
 
@@ -191,7 +192,7 @@ def test_a_table_does_not_go_beyond_its_region(room: int) -> None:
     words_of(slot)[:] = 0
 
     words_of(slot)[0] = most
-    assert len(OutOfBandPickle.of_task(slot, 0)._parts) == most
+    assert num_parts_of(OutOfBandPickle.of_task(slot, 0)) == most
     for count in (-1, 0, most + 1, 1 << 62):
         words_of(slot)[0] = count
         with pytest.raises(CorruptionError):
@@ -211,4 +212,4 @@ def test_neither_do_its_parts(part: tuple[int, int]) -> None:
         OutOfBandPickle.of_task(slot, 0)
 
     words_of(slot)[3:5] = PAGE_BYTES, 0
-    assert len(OutOfBandPickle.of_task(slot, 0)._parts) == 2
+    assert num_parts_of(OutOfBandPickle.of_task(slot, 0)) == 2

@@ -18,6 +18,7 @@ from dali_like.sources.composed.positions import step_positions
 from dali_like.sources.composed.stage import Place, RandomAccess
 from dali_like.sources.permutation import Permutation
 from dali_like.sources.sharding import Shard
+from tests.internals import stage_of
 
 mix = ComposedDataset.mix
 
@@ -321,8 +322,8 @@ class TestAnyMixture:
     @given(mixtures("all"), st.integers(1, 5), st.integers(0, 80))
     def test_shards_resume_exactly(self, mixture, shards, count):
         _, dataset = mixture
-        stage = dataset._stage
-        inputs = [ComposedDataset(each).filter(lambda _: True)._stage for each in stage.inputs]
+        stage = stage_of(dataset)
+        inputs = [stage_of(ComposedDataset(each).filter(lambda _: True)) for each in stage.inputs]
         mixed = ComposedDataset(dataclasses.replace(stage, all_inputs=tuple(inputs))).with_options(shards=shards)
         elements = list(mixed)
         running = iter(mixed)
@@ -500,7 +501,7 @@ class TestSimulation:
 
     def test_draws_are_a_bijection(self):
         """The draws of blocks follow each other for each input, from the first block to the last position."""
-        stage = self.mixture()._stage
+        stage = stage_of(self.mixture())
         assert isinstance(stage, Mix)
         schedule = stage.whole_schedule
         assert len(schedule.pieces) == 2
@@ -519,7 +520,7 @@ class TestSimulation:
             for rank in range(0, ranks, 8):
                 seen.update(self.read(dataset, step_positions(begin, 6144 // ranks, Shard(rank, ranks))))
         assert set(seen.values()) == {2}
-        evaluator = dataset._stage.inputs[0].evaluator(Place(0, 3072).input(0))
+        evaluator = stage_of(dataset).inputs[0].evaluator(Place(0, 3072).input(0))
         assert isinstance(evaluator, RandomAccess)
         assert seen.keys() <= {evaluator.at(position) for position in range(3 * 3072)}
 
@@ -532,7 +533,7 @@ class TestSimulation:
             for rank in range(0, ranks, 8):
                 packs = self.read(dataset, step_positions(begin, 6144 // ranks, Shard(rank, ranks)))
                 seen.update(token for pack in packs for token in pack["tokens"].tolist() if token)
-        evaluator = dataset._stage.input.evaluator(Place(0, 3072).input(0))
+        evaluator = stage_of(dataset).input.evaluator(Place(0, 3072).input(0))
         assert isinstance(evaluator, RandomAccess)
         inputs = [evaluator.at(position) for shard in range(0, 3072, 8) for position in range(shard, 3072 * 40, 3072)]
         lengths = {document[0].item(): len(document) for document in inputs}

@@ -21,6 +21,7 @@ from dali_like.sources import remote_files
 from dali_like.sources.composed import chunked_files
 from tests.conftest import wait_until
 from tests.http_store import HttpStore, http_store
+from tests.internals import stage_of
 from tests.sources.composed.test_files import numbers_of, tar_bytes
 
 for module in ("fsspec", "tenacity", "diskcache", "aiohttp"):
@@ -92,7 +93,7 @@ def chunks_of(store: HttpStore, name: str = "a") -> Any:
     """Return a source with a hundred chunks of 100 records."""
     store.files[f"{name}.jsonl"] = "".join(f'{{"n": {n:4}}}\n' for n in range(10_000)).encode()
     dataset: Any = ComposedDataset.from_jsonl(f"{store.url}/{name}.jsonl", chunk_bytes=1200)
-    return dataset._stage.source
+    return stage_of(dataset).source
 
 
 def test_reads_are_the_further_ahead_the_longer_the_access_is_sequential(store: HttpStore) -> None:

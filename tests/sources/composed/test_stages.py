@@ -12,6 +12,7 @@ import pytest
 
 from dali_like.data import ComposedDataset
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, EmptyFilterError
+from tests.internals import stage_of
 
 SHARDS = 3
 
@@ -207,7 +208,7 @@ def test_a_description_never_changes() -> None:
     assert repr(dataset) == before == "list[10]"
     assert dataset.map(str).description == ["map(str)", "  list[10]"]
     with pytest.raises(AttributeError):
-        dataset._stage.name = "other"  # type: ignore[attr-defined]
+        stage_of(dataset).name = "other"
 
 
 def test_a_copy_by_pickle_gives_the_same_elements() -> None:

@@ -1,0 +1,124 @@
+"""Inner objects of pipelines, loaders and pools, for tests that look at them or interfere with them.
+
+Tests reach private attributes of the package through this module, so that a change of them changes one place.
+`tests/project/test_privates.py` counts the other uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dali_like import Pipeline
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.dispatch import Dispatcher
+from dali_like.engine.pool.pool import WorkerPool
+from dali_like.engine.pool.recovery import Recovery
+from dali_like.pipeline.runtime import Runtime
+
+
+def runtime_of(pipe: Pipeline) -> Runtime:
+    """The runtime of a pipeline, which is built if it is not."""
+    if pipe._runtime is None:
+        pipe.build()
+    runtime = pipe._runtime
+    assert runtime is not None
+    return runtime
+
+
+def pool_of(pipe: Pipeline) -> WorkerPool:
+    """The pool of workers of a pipeline."""
+    pool = runtime_of(pipe).process_pool
+    assert pool is not None
+    return pool
+
+
+def loader_workers_of(owner: Any) -> Any:
+    """The workers of a loader (the kept ones), or of an iterator over one: a `LoaderWorkers`."""
+    return owner._factory.manager.workers if hasattr(owner, "_factory") else owner._loader_workers
+
+
+def drop_workers(loader: Any) -> None:
+    """End the kept workers of a loader."""
+    loader._factory.drop_workers()
+
+
+def dispatcher_of(pool: WorkerPool) -> Dispatcher:
+    """The dispatcher of a pool."""
+    return pool._dispatcher
+
+
+def recovery_of(pool: WorkerPool) -> Recovery:
+    """The recovery of a pool."""
+    return pool._recovery
+
+
+def backend_of(pool: WorkerPool) -> Any:
+    """The workers of a pool: a `Workers` of one of the backends."""
+    return pool._workers
+
+
+def space_of(owner: Any) -> SharedSpace:
+    """The shared space of a pipeline, pool or ring."""
+    space: SharedSpace = runtime_of(owner).space if isinstance(owner, Pipeline) else owner._space
+    return space
+
+
+def stage_of(dataset: Any) -> Any:
+    """The last stage of a composed dataset."""
+    return dataset._stage
+
+
+def free_of(memory: Any) -> Any:
+    """The free slots of a ring, or the free extents of a shared file."""
+    return memory._free
+
+
+def returned_of(ring: Any) -> Any:
+    """The slots that have come back to a ring, with the fences that they wait for."""
+    return ring._returned
+
+
+def pending_of(owner: Any) -> Any:
+    """The pending copies of a copier, or the pending batches of an iterator over a loader."""
+    return owner._pending
+
+
+def as_gpu(data: Any) -> Any:
+    """A tensor or batch on the CPU, copied to the GPU."""
+    return data._as_gpu()
+
+
+def gpu_data_of(value: Any) -> Any:
+    """The data on the GPU behind a value of the dynamic mode."""
+    return value._remote
+
+
+def packer_of(server: Any) -> Any:
+    """The packer of a server of batches."""
+    return server._packer
+
+
+def untaken_of(server: Any) -> Any:
+    """The batches of a server that not all consumers have taken."""
+    return server._open
+
+
+def consumers_of(server: Any) -> Any:
+    """The consumers of a server, by their descriptors."""
+    return server._peers
+
+
+def part_of(crop: Any, height: int, width: int) -> tuple[int, int, int, int]:
+    """The part of an image of this size that a `RandomResizedCrop` chooses: top, left, height and width."""
+    part: tuple[int, int, int, int] = crop._part(height, width)
+    return part
+
+
+def num_parts_of(pickled: Any) -> int:
+    """The number of parts of a value pickled out of band."""
+    return len(pickled._parts)
+
+
+def set_owner(memory: Any, pid: int) -> None:
+    """Make a cache belong to another process."""
+    memory._owner = pid

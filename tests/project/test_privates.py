@@ -1,0 +1,90 @@
+"""Tests know few private attributes of the package: each is a reason why a change without effect breaks a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import dali_like
+
+TESTS = Path(__file__).parents[1]
+#: The only module of tests that may use private attributes without a reason beside it.
+FACADE = TESTS / "internals.py"
+#: May only fall.
+MOST_LINES = 143
+#: Private names of Python, and of iterators and loaders of PyTorch, which programs use.
+PYTHON = {"_replace", "_asdict", "_fields", "_make", "_exit", "_current_frames"}
+PYTORCH = {
+    "_IterableDataset_len_called", "_auto_collation", "_dataset_kind", "_index_sampler", "_iterator", "_shutdown_workers",
+    "_workers",
+}  # fmt: skip
+
+
+def is_private(name: str) -> bool:
+    return re.match("_[^_]", name) is not None
+
+
+def defined_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module defines: functions, classes, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
+            case ast.Attribute(ctx=ast.Store(), value=ast.Name("self" | "cls")):
+                yield node.attr
+
+
+@cache
+def privates_of_package() -> set[str]:
+    """Return all private names that the package defines."""
+    files = Path(dali_like.__file__).parent.rglob("*.py")
+    return {name for file in files for name in defined_in(ast.parse(file.read_text())) if is_private(name)}
+
+
+def private_lines(source: str) -> list[str]:
+    """Return the lines of a test that use private names of the package. A test may have private names of its own."""
+    tree = ast.parse(source)
+    names = privates_of_package() - set(defined_in(tree)) - PYTHON
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name("self" | "cls")):
+                pass
+            case ast.Attribute(owner, name) if name in names:
+                if name not in PYTORCH or ast.unparse(owner).endswith("pool"):
+                    found.add(node.end_lineno)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == dali_like.__name__:
+                found |= {node.lineno for alias in node.names if is_private(alias.name)}
+    return [source.splitlines()[number - 1] for number in sorted(found)]
+
+
+def lines_by_file() -> dict[Path, list[str]]:
+    return {path: lines for path in sorted(TESTS.rglob("*.py")) if (lines := private_lines(path.read_text()))}
+
+
+def test_few_lines_of_tests_use_private_names() -> None:
+    by_file = lines_by_file()
+    assert sum(map(len, by_file.values())) <= MOST_LINES, {str(path): len(lines) for path, lines in by_file.items()}
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("pipe._runtime.space", 1),
+        ("pool._workers", 1),
+        ("batches._workers", 0),
+        ("point._replace(x=1)", 0),
+        ("class Own:\n    def _take(self): ...\nOwn()._take()", 0),
+        ("from dali_like.engine.pool.recovery import _PHASES", 1),
+        ("pipe.run()", 0),
+    ],
+)
+def test_private_names_are_those_that_the_package_defines(source: str, count: int) -> None:
+    assert len(private_lines(source)) == count
