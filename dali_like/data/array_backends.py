@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
-from dali_like.data.sample_schema import Leaf, numpy_leaf
+from dali_like.data.sample_schema import Leaf, UnfitError, numpy_leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.sources.collate import default_collate, default_collate_fn_map, function_for
 
 if TYPE_CHECKING:
+    from dali_like.data.columns import RowDataset
     from dali_like.data.sampler_iterators import SamplerIterator
     from dali_like.device.interface import Pinning
 
@@ -30,6 +31,16 @@ _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 class ArrayBackend:
     """The array library of a loader's batches, its random generators and its memory: those of NumPy."""
 
+    #: The exact types of arrays and tensors.
+    tensor_types: tuple[type, ...] = (np.ndarray,)
+
+    @property
+    def row_datasets(self) -> Mapping[type, RowDataset]:
+        """The types of datasets whose samples are rows of arrays."""
+        from dali_like.data.columns import ROW_DATASETS  # noqa: PLC0415  # most workers need no datasets of this library
+
+        return ROW_DATASETS
+
     @property
     def reducers(self) -> Reducers:
         """How to pickle arrays or tensors of this library without their memory. NumPy's arrays can do so themselves."""
@@ -38,6 +49,14 @@ class ArrayBackend:
     def is_default(self, collate_fn: Any) -> bool:
         """Return whether a collation is the default one of this library."""
         return collate_fn is default_collate
+
+    def integers_of(self, keys: Sequence[Any]) -> Sequence[int]:
+        """Return the keys of a batch as integers.
+
+        Raises:
+            UnfitError: some of them are none.
+        """
+        raise UnfitError
 
     def leaf_of(self, value: Any) -> Leaf | None:
         """See `dali_like.data.sample_schema.SchemaBackend`."""

@@ -81,6 +81,7 @@ class Fetcher:
         worker_init_fn: called in each worker with its number.
         as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema, or need no rows.
         has_workers: whether the loader has workers.
+        is_columnar: whether to gather batches from the arrays of the dataset; see `dali_like.data.columns`.
     """
 
     dataset: Any
@@ -92,6 +93,7 @@ class Fetcher:
     worker_init_fn: Callable[[int], Any] | None
     as_batches: bool
     has_workers: bool
+    is_columnar: bool
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
     _num_whole: int = 0
@@ -117,6 +119,11 @@ class Fetcher:
     def getitems(self) -> Callable[[Any], Any] | None:
         """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
         return method_of(self.dataset, "__getitems__") if self.on_error == "raise" else None
+
+    @property
+    def passes_keys(self) -> bool:
+        """Whether ``__getitems__`` gets the keys of each batch as the sampler yields them."""
+        return not self.is_columnar and self.getitems is not None
 
     # In the main process
 
@@ -149,7 +156,7 @@ class Fetcher:
         """Describe a sample of a map-style dataset for messages."""
         if not self.batched:
             return f"index {repr_of(batch_request.keys)}"
-        if batch_request.as_batch and (self.getitems is not None or sample >= len(batch_request.keys)):
+        if batch_request.as_batch and (self.passes_keys or sample >= len(batch_request.keys)):
             return _described(batch_request)
         return f"index {repr_of(batch_request.keys[sample])} (sample {sample} of batch {batch_request.number})"
 
@@ -210,6 +217,8 @@ class Fetcher:
     def _fill(self, batch_request: SamplesRequest, request: Request) -> SamplesAnswer | None:
         """Compute samples, and write them into their rows as long as they fit the schema."""
         schema = self._schema_of(request.schema)
+        if schema is not None and self._gather(batch_request.keys, request, schema) is not None:
+            return None
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
         others: list[Any] = []
         together = request.stop - request.start if schema is None else schema.together
@@ -226,6 +235,8 @@ class Fetcher:
     def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request | LocalRequest) -> list[Any]:
         """Return the samples of a range of a batch, with the generators seeded where they are due."""
         seed, number, keys, _ = batch_request
+        if self.is_columnar and self.getitems is not None:
+            return list(_measured(self.getitems, request)(keys[begin:end]))
         samples = []
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
@@ -270,6 +281,29 @@ class Fetcher:
                 is_new = True
         return self.collate_fn(samples)
 
+    def _gather(self, keys: Any, request: Request | LocalRequest, schema: SampleSchema | None = None) -> Any:
+        """Return the batch of a dataset that is columnar. With a schema, the part of the request goes to its rows instead.
+
+        Returns:
+            None: the dataset must be asked for each sample.
+        """
+        if not self.is_columnar:
+            return None
+        from dali_like.data.columns import columns_of, first_sample  # noqa: PLC0415  # most workers need no datasets of ours
+
+        if schema is not None:
+            assert isinstance(request, Request)
+            keys, rows = keys[request.start : request.stop], [row[request.start : request.stop] for row in request.rows]
+        try:
+            columns = _measured(lambda keys: columns_of(self.dataset, keys, self.array_backend), request)(keys)
+            if schema is not None:
+                return schema.root.gather(columns, rows)
+            if self._nesting is None:
+                self._nesting = nesting_of(first_sample(columns), self.array_backend)
+            return None if self._nesting is None else self._nesting.gather(columns, None)
+        except Exception:  # the arrays do not fit, or the dataset fails, too, with its own message
+            return None
+
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""
         seed, number, keys, _ = batch_request
@@ -277,6 +311,9 @@ class Fetcher:
         if not self.batched:
             self._seed(seed, number, 0)
             return self.collate_fn(self._get(dataset, [keys], 0, request))
+        batch = self._gather(keys, request)
+        if batch is not None:
+            return batch
         if self.getitems is not None:
             self._seed(seed, number, 0)
             return self.collate(_measured(self.getitems, request)(keys))

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import math
 import pickle
+import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -35,6 +36,48 @@ _NUMBERS: dict[type, str] = {bool: "?", int: "i8", float: "f8"}
 _MOST_JOINED_BYTES = 1 << 12
 #: Samples of about this size are written at a time: they stay in the CPU cache until then.
 _TOGETHER_BYTES = 1 << 19
+
+
+class UnfitError(Exception):
+    """A part of a sample does not fit any schema."""
+
+
+class Piece(typing.NamedTuple):
+    """Rows of one array.
+
+    Attributes:
+        values: the array or tensor.
+        numbers: of the rows. Negative ones count from the end.
+        places: of the rows in the batch; None: all of it, in order.
+    """
+
+    values: Any
+    numbers: NDArray[np.int64]
+    places: NDArray[np.int64] | None = None
+
+    def checked_numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of the rows, none of them negative.
+
+        Raises:
+            UnfitError: a number is out of range.
+        """
+        numbers, length = self.numbers, len(self.values)
+        least = numbers.min()
+        if least < -length or numbers.max() >= length:
+            raise UnfitError
+        return numbers if least >= 0 else np.where(numbers < 0, numbers + length, numbers)
+
+
+class Column(typing.NamedTuple):
+    """The part of a batch that is one leaf of the samples, in the arrays of a dataset; see `dali_like.data.columns`.
+
+    Attributes:
+        pieces: make up the whole part.
+        size: number of samples.
+    """
+
+    pieces: tuple[Piece, ...]
+    size: int
 
 
 class Node(abc.ABC):
@@ -66,6 +109,17 @@ class Node(abc.ABC):
             Exception: the default collation fails, too.
         """
 
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        """Write this part of several samples from the arrays of a dataset to rows; without rows, return the batch.
+
+        Args:
+            columns: of this part, nested as a sample.
+
+        Raises:
+            UnfitError: the columns do not fit; the written data is then void.
+        """
+        raise UnfitError
+
 
 class Leaf(Node):
     """A part with its own row.
@@ -83,6 +137,13 @@ class Leaf(Node):
         """Return the memory of a batch as the program gets it, and as an array to write to."""
         place = np.empty(shape, dtype)
         return place, place
+
+    def _place_for(self, column: Column, rows: Rows | None) -> tuple[Any, NDArray[Any]]:
+        """Return the batch, and where to write it."""
+        if rows is not None:
+            return None, rows[self.number]
+        values = column.pieces[0].values
+        return self.allocate((column.size, *values.shape[1:]), values.dtype)
 
 
 class ArrayLeaf(Leaf):
@@ -120,6 +181,14 @@ class ArrayLeaf(Leaf):
         _write(values, place)
         return batch
 
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        values = _first_array(columns)
+        if values.ndim < 2:  # its rows are numbers
+            raise UnfitError
+        batch, place = self._place_for(columns, rows)
+        gather_rows(columns, place)
+        return batch
+
 
 class ComplexLeaf(ArrayLeaf):
     """A NumPy array of complex numbers. Its row has pairs of real numbers."""
@@ -142,6 +211,10 @@ class ComplexLeaf(ArrayLeaf):
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         return rows[self.number].view(self.dtype)[i, ..., 0].copy()
+
+    def _place_for(self, column: Column, rows: Rows | None) -> tuple[Any, NDArray[Any]]:
+        batch, place = super()._place_for(column, rows)
+        return batch, place if rows is None else place.view(self.dtype)[..., 0]
 
 
 class NumberLeaf(Leaf):
@@ -171,6 +244,14 @@ class NumberLeaf(Leaf):
             raise UnfitError
         batch, place = self.allocate((len(values),), DTYPES[self.layout.dtype])
         place[...] = values
+        return batch
+
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        values = _first_array(columns)
+        if values.ndim != 1 or values.dtype.type is not self.kind:
+            raise UnfitError
+        batch, place = self._place_for(columns, rows)
+        gather_rows(columns, place)
         return batch
 
 
@@ -228,6 +309,11 @@ class Container(Node):
             raise UnfitError
         return [part.collate(column, True, contiguous) for part, column in zip(self.parts, columns, strict=True)]
 
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        if not _are(self.kind, (columns,)) or len(columns) != len(self.parts):
+            raise UnfitError
+        return [part.gather(column, rows) for part, column in zip(self.parts, columns, strict=True)]
+
 
 class NamedTuple(Container):
     """A named tuple."""
@@ -275,6 +361,11 @@ class Dict(Node):
             for (key, part), column in zip(self.parts.items(), columns, strict=True)
         }
 
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        if type(columns) is not dict or tuple(columns) != self._keys:
+            raise UnfitError
+        return {key: part.gather(columns[key], rows) for key, part in self.parts.items()}
+
 
 class Dataclass(Dict):
     """A dataclass whose instances have no other attributes than its fields."""
@@ -296,6 +387,9 @@ class Dataclass(Dict):
         if not _are(self.kind, values):
             raise UnfitError
         return self._made(super().collate(list(map(vars, values)), in_tuple, contiguous))
+
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        raise UnfitError
 
     def _made(self, fields: dict[str, Any]) -> Any:
         value: Any = object.__new__(self.kind)
@@ -360,6 +454,37 @@ def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
         place[i, ...] = array
 
 
+def _first_array(column: Any) -> NDArray[Any]:
+    """Return the first array of a column.
+
+    Raises:
+        UnfitError: it is no column of arrays.
+    """
+    if type(column) is not Column or type(column.pieces[0].values) is not np.ndarray:
+        raise UnfitError
+    values: NDArray[Any] = column.pieces[0].values
+    return values
+
+
+def gather_rows(column: Column, place: NDArray[Any]) -> None:
+    """Write the rows of a column.
+
+    Raises:
+        UnfitError: they have another dtype or shape.
+    """
+    for values, _, _ in column.pieces:
+        if type(values) is not np.ndarray or values.dtype != place.dtype or values.shape[1:] != place.shape[1:]:
+            raise UnfitError
+    for piece in column.pieces:
+        values, index, places = piece.values, piece.checked_numbers(), piece.places
+        if places is not None:
+            place[places] = values[index]
+        elif values.flags.c_contiguous:
+            np.take(values, index, 0, place, "clip")  # "raise" would write to a copy first
+        else:  # np.take would make a contiguous copy of all rows
+            place[...] = values[index]
+
+
 class SchemaBackend(Protocol):
     """The part of an array backend that schemas depend on."""
 
@@ -417,10 +542,6 @@ def nesting_of(sample: Any, array_backend: SchemaBackend) -> Node | None:
         return _node_of(sample, array_backend, [], [])
     except (UnfitError, RecursionError):
         return None
-
-
-class UnfitError(Exception):
-    """A part of a sample does not fit any schema."""
 
 
 def _node_of(value: Any, array_backend: SchemaBackend, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:

@@ -239,14 +239,14 @@ class WorkerIterator(LoaderIterator):
                 worker = request.number % self._options.num_workers
             if not request.as_batch:
                 size = len(request.keys)
-            elif self._options.batched and workers.fetcher.getitems is None:
+            elif self._options.batched and not workers.fetcher.passes_keys:
                 parts = len(request.keys) + 1  # the last part is the collation
         return BatchKey(0, self._number, self._num_begun, 0, size, worker, workers.next_turn(), text, parts)
 
     def _samples_request(self, workers: LoaderWorkers) -> SamplesRequest:
         """Return the request for the next batch of a map-style dataset."""
         keys, fetcher = self._draw_keys(workers), workers.fetcher
-        if not self._options.batched or fetcher.getitems is not None:
+        if not self._options.batched or fetcher.passes_keys:
             return SamplesRequest(self._seed, self._num_begun, keys, True)
         return SamplesRequest(self._seed, self._num_begun, keys, fetcher.takes_whole(len(keys), workers.capacity))
 
@@ -259,7 +259,7 @@ class WorkerIterator(LoaderIterator):
         try:
             with interruptible():
                 keys = next(self._indices)
-                if self._options.batched and workers.fetcher.getitems is None:
+                if self._options.batched and not workers.fetcher.passes_keys:
                     keys = as_sequence(keys)
         except StopIteration:
             if not self._sampler_was_interrupted:

@@ -13,7 +13,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dali_like.data.sample_schema import ArrayLeaf, ComplexLeaf, Leaf, NumberLeaf, Rows, Texts, UnfitError, numpy_leaf
+from dali_like.data.sample_schema import (
+    ArrayLeaf,
+    Column,
+    ComplexLeaf,
+    Leaf,
+    NumberLeaf,
+    Rows,
+    Texts,
+    UnfitError,
+    gather_rows,
+    numpy_leaf,
+)
 
 #: The integers of NumPy for elements whose dtype NumPy does not have.
 _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
@@ -31,7 +42,9 @@ def leaf_of(value: Any) -> Leaf | None:
     if dataclasses.is_dataclass(value):
         raise UnfitError
     if type(value) is torch.Tensor:
-        leaf = numpy_leaf(_array_of(value)) if _is_plain(value) else None
+        if not _is_plain(value):
+            return None
+        leaf = numpy_leaf(np.broadcast_to(np.zeros((), _carrier_of(value.dtype)), tuple(value.shape)))
         return None if leaf is None else TensorLeaf(value, leaf)
     leaf = numpy_leaf(value)
     return None if leaf is None else _AS_TENSOR[type(leaf)](value)
@@ -47,8 +60,7 @@ class _AsTensor:
     def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[torch.Tensor, NDArray[Any]]:
         """Allocate the memory by PyTorch, so that the tensor can be resized: after ``numpy()`` it could not."""
         batch = torch.empty(shape, dtype=_dtype_of(dtype))
-        memory = (ctypes.c_byte * (batch.numel() * dtype.itemsize)).from_address(batch.data_ptr())
-        return batch, np.frombuffer(memory, dtype).reshape(shape)
+        return batch, _memory_of(batch, dtype)
 
 
 class _ArrayAsTensor(_AsTensor, ArrayLeaf):
@@ -107,10 +119,39 @@ class TensorLeaf(Leaf):
             return torch.stack(values)
         return torch.stack(values, out=torch.empty((len(values), *first.shape), dtype=first.dtype))
 
+    def gather(self, columns: Any, rows: Rows | None) -> Any:
+        if type(columns) is not Column:
+            raise UnfitError
+        shape = columns.pieces[0].values.shape[1:] if rows is None else self.shape
+        for values, _, _ in columns.pieces:
+            if type(values) is not torch.Tensor or values.dtype is not self.dtype or values.shape[1:] != shape:
+                raise UnfitError
+            if not (_is_plain(values) and values.is_contiguous()):  # of others, a stack may have other strides
+                raise UnfitError
+        batch = values.new_empty((columns.size, *shape)) if rows is None else self.batch(rows, (), False)
+        dtype = _carrier_of(self.dtype)
+        pieces = tuple(piece._replace(values=_memory_of(piece.values, dtype)) for piece in columns.pieces)
+        # By NumPy, in one thread: torch.index_select uses all CPUs, and waits for them where the workers need them.
+        gather_rows(Column(pieces, columns.size), _memory_of(batch, dtype))
+        return batch
+
 
 def _tensor_of(array: NDArray[Any]) -> torch.Tensor:
     """Return a view of an array. An empty one has the strides that PyTorch gives to a new tensor."""
     return torch.from_numpy(array) if array.size else torch.empty(array.shape, dtype=_dtype_of(array.dtype))
+
+
+def _memory_of(tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a contiguous tensor as an array, which does not keep it. It can still be resized, unlike after ``numpy()``."""
+    memory = (ctypes.c_byte * (tensor.numel() * dtype.itemsize)).from_address(tensor.data_ptr())
+    return np.frombuffer(memory, dtype).reshape(tensor.shape)
+
+
+@functools.cache
+def _carrier_of(dtype: torch.dtype) -> np.dtype[Any]:
+    """Return NumPy's dtype for the elements of a tensor."""
+    elements = torch.empty(0, dtype=_CARRIERS.get(dtype, dtype)).numpy()
+    return elements.dtype
 
 
 @functools.cache
@@ -125,8 +166,3 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.device.type == "cpu"
         and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
     )
-
-
-def _array_of(tensor: torch.Tensor) -> Any:
-    carrier = _CARRIERS.get(tensor.dtype)
-    return tensor.numpy() if carrier is None else tensor.view(carrier).numpy()

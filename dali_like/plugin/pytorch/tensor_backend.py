@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 from torch.utils.data._utils import collate
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from dali_like.data.array_backends import PYTHON_AND_NUMPY, ArrayBackend, numpy_seed
-from dali_like.data.sample_schema import Leaf
+from dali_like.data.sample_schema import Leaf, UnfitError
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
@@ -26,6 +27,7 @@ from dali_like.sources import by_value
 from dali_like.sources.collate import function_for
 
 if TYPE_CHECKING:
+    from dali_like.data.columns import RowDataset
     from dali_like.data.sampler_iterators import SamplerIterator
     from dali_like.device.interface import Pinning
 
@@ -61,6 +63,13 @@ _SEED_BYTES = 8
 class TorchBackend(ArrayBackend):
     """PyTorch's tensors and generators."""
 
+    tensor_types = (np.ndarray, torch.Tensor)
+
+    @property
+    def row_datasets(self) -> Mapping[type, RowDataset]:
+        """The types of datasets whose samples are rows of arrays or tensors."""
+        return _row_datasets()
+
     @property
     def reducers(self) -> Reducers:
         """Pickle tensors without their memory."""
@@ -74,6 +83,12 @@ class TorchBackend(ArrayBackend):
         """Return whether the program has registered its own collation for values of this type."""
         function = function_for(value, default_collate_fn_map)
         return all(function is not function_for(value, own) for own in (_ORIGINAL_FUNCTIONS, _PRIVATE_FUNCTIONS))
+
+    def integers_of(self, keys: Sequence[Any]) -> Sequence[int]:
+        """Return the keys of a batch as integers: samplers may yield tensors."""
+        if set(map(type, keys)) != {torch.Tensor} or any(key.dtype is not torch.int64 or key.ndim for key in keys):
+            raise UnfitError
+        return [key.item() for key in keys]
 
     def leaf_of(self, value: Any) -> Leaf | None:
         """Return a leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
@@ -155,3 +170,10 @@ def _seeder_keeping_initial_seed(generator: torch.Generator) -> Callable[[int], 
         generator.set_state(state)
 
     return seed_keeping_initial_seed
+
+
+@functools.cache
+def _row_datasets() -> Mapping[type, RowDataset]:
+    from dali_like.data.columns import ROW_DATASETS, row_datasets  # noqa: PLC0415  # most workers need no datasets of ours
+
+    return ROW_DATASETS | row_datasets(TensorDataset, "tensors", StackDataset, Subset, ConcatDataset)
