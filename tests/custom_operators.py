@@ -18,7 +18,7 @@ def removed_at_the_end() -> Iterator[None]:
         yield
     finally:
         for path in set(descriptions()) - before:
-            described = description._registry.pop(path)
+            described = description.registry.pop(path)
             for root, name in (("fn", path), ("ops", described.class_path)):
                 *modules, last = name.split(".")
                 module = sys.modules[".".join(("dali_like", root, *modules))]

@@ -263,8 +263,8 @@ def way_of_a_restart() -> str:
     )
     for number, text in enumerate(limits):
         picture.text(566, y + 88 + LINE_HEIGHT * number, text, "small")
-    y = _states(picture, y + 170, "States of a worker", recovery._TRANSITIONS, _WORKER_PLACES, (148, 62))
-    _states(picture, y + 30, "Phases of the pool", recovery._PHASES, _PHASE_PLACES, (170, 60))
+    y = _states(picture, y + 170, "States of a worker", recovery.TRANSITIONS, _WORKER_PLACES, (148, 62))
+    _states(picture, y + 30, "Phases of the pool", recovery.PHASES, _PHASE_PLACES, (170, 60))
     return str(picture)
 
 

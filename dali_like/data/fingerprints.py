@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: A part takes about a microsecond.
-_MOST_PARTS = 500
+MOST_PARTS = 500
 #: Of these, items of one container. Of a larger one, this number of items is looked at, and the rest is unknown.
 _MOST_ITEMS = 64
 #: Larger arrays and texts are unknown: comparing many would take too long, and remembering them takes memory.
@@ -69,7 +69,7 @@ class _Look:
     def take(self, value: Any) -> None:
         """Add the parts of an object until there are none left, or too many."""
         self._waiting.append(value)
-        while self._waiting and len(self.parts) < _MOST_PARTS:
+        while self._waiting and len(self.parts) < MOST_PARTS:
             self._add(self._waiting.popleft())
         self.is_complete &= not self._waiting
 

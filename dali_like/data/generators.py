@@ -77,8 +77,8 @@ class NumpyRandomness:
 
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
         if replacement:
-            return _by_cumulated_weights(weights, self._generator.random(count))
-        return _by_arrival(weights, self._generator.random(len(weights)), count)
+            return by_cumulated_weights(weights, self._generator.random(count))
+        return by_arrival(weights, self._generator.random(len(weights)), count)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the bit generator, with lists for arrays."""
@@ -124,8 +124,8 @@ class TorchRandomness:
             tensor = self._torch.from_numpy(weights)
             return self._array(self._torch.multinomial(tensor, count, replacement, generator=self._generator))
         if replacement:
-            return _by_cumulated_weights(weights, self._uniform(count))
-        return _by_arrival(weights, self._uniform(len(weights)), count)
+            return by_cumulated_weights(weights, self._uniform(count))
+        return by_arrival(weights, self._uniform(len(weights)), count)
 
     def state(self) -> dict[str, Any]:
         """Return the bytes of the state as hexadecimal text."""
@@ -176,14 +176,14 @@ def _is_torch_generator(generator: Any) -> bool:
     return torch is not None and isinstance(generator, torch.Generator)
 
 
-def _by_cumulated_weights(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+def by_cumulated_weights(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return a position for each number in [0, 1), which the weights side by side divide."""
     edges = np.cumsum(weights / weights.max())
     positions: NDArray[np.int64] = np.searchsorted(edges, uniform * edges[-1], side="right")
     return positions
 
 
-def _by_arrival(weights: NDArray[np.float64], uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def by_arrival(weights: NDArray[np.float64], uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Draw without replacement: each position gets a random arrival time with its weight as the rate; return the first ones.
 
     Each next arrival then has a probability proportional to its weight among the remaining ones (Efraimidis and Spirakis,

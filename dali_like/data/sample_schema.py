@@ -35,7 +35,7 @@ _NUMBERS: dict[type, str] = {bool: "?", int: "i8", float: "f8"}
 #: Arrays up to this size are joined and written together: 0.04 us for each instead of 0.2 us.
 _MOST_JOINED_BYTES = 1 << 12
 #: Samples of about this size are written at a time: they stay in the CPU cache until then.
-_TOGETHER_BYTES = 1 << 19
+TOGETHER_BYTES = 1 << 19
 
 
 class UnfitError(Exception):
@@ -412,7 +412,7 @@ class SampleSchema:
         self.num_texts = num_texts
         self.layouts = tuple(leaf.layout for leaf in leaves)
         nbytes = sum(math.prod(layout.shape or ()) * DTYPES[layout.dtype].itemsize for layout in self.layouts)
-        self.together = max(_TOGETHER_BYTES // max(nbytes, 1), 1)
+        self.together = max(TOGETHER_BYTES // max(nbytes, 1), 1)
 
     @functools.cached_property
     def packed(self) -> bytes:

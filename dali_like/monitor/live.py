@@ -44,7 +44,7 @@ _HEADER = struct.Struct("=qq")
 _PERIOD_NS = 250_000_000
 _NUM_SLOWEST = 10
 #: Diagnosis and waiting cover the last one or two of these times.
-_WINDOW_NS = 15_000_000_000
+WINDOW_NS = 15_000_000_000
 #: Memory is measured at most this often: the kernel walks all pages of the processes.
 _MEMORY_PERIOD_S = 2.0
 #: Attempts to read a text that is being written.
@@ -70,7 +70,7 @@ class Publication:
         seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
-        self._window = _Window(whose.statistics())
+        self._window = Window(whose.statistics())
         self(0)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Publication:
         os.pwrite(fd, _HEADER.pack(self._change, len(text)), 0)
 
 
-class _Window:
+class Window:
     """The recent past of a loop, between one and two windows of time."""
 
     def __init__(self, statistics: Statistics) -> None:
@@ -109,7 +109,7 @@ class _Window:
         """Return the statistics of the recent past."""
         if not self._begin_ns:
             self._begin_ns = now_ns
-        elif now_ns - self._begin_ns >= _WINDOW_NS:
+        elif now_ns - self._begin_ns >= WINDOW_NS:
             self._earlier, self._later, self._begin_ns = self._later, now, now_ns
         return now.since(self._earlier)
 

@@ -44,7 +44,7 @@ from dali_like.types import to_dali_type
 IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
 
-_registry: dict[str, Description] = {}
+registry: dict[str, Description] = {}
 #: Operators that other functions of ``fn`` apply. They are not public.
 _internal: dict[str, Description] = {}
 
@@ -399,9 +399,9 @@ def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..
 
     def decorate(function: Callable[..., Any]) -> Description:
         described = describe(function, **options)
-        if described.path in _registry or described.path in _internal:
+        if described.path in registry or described.path in _internal:
             raise ValueError(f"two operators have the name {described.path}")
-        (_internal if internal else _registry)[described.path] = described
+        (_internal if internal else registry)[described.path] = described
         return described
 
     return decorate
@@ -416,7 +416,7 @@ def register(description: Description) -> None:
     earlier = descriptions().get(description.path)
     if earlier is not None and earlier.travels is None:
         raise DefinitionError(f"{description.name} is an operator of dali_like: choose another name, or pass module=")
-    _registry[description.path] = description
+    registry[description.path] = description
 
 
 def _common(*, preserve: bool) -> dict[str, Parameter]:
@@ -432,7 +432,7 @@ def descriptions() -> Mapping[str, Description]:
     """Return all operators by their names in ``fn``."""
     import dali_like.operators  # noqa: F401, PLC0415  # registers them
 
-    return _registry
+    return registry
 
 
 def own_descriptions() -> Mapping[str, Description]:

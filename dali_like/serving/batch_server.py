@@ -29,7 +29,7 @@ Policy = Literal["same", "split"]
 #: Items that a consumer may have before it takes them. More would not fit into the buffer of its socket.
 _MOST_LEAD = 64
 #: Batches that consumers held when their server was closed. Their memory must not be reused as long as this process lives.
-_abandoned: list[Any] = []
+abandoned: list[Any] = []
 
 
 class Served(NamedTuple):
@@ -223,8 +223,8 @@ class Server:
             for number in item.parcel.files if item.parcel is not None else ():
                 if (file := self._packer.files.file(number)) is not None:
                     file.is_lent = True
-                    _abandoned.append(file)
-        _abandoned.extend(item.batch for item in held)
+                    abandoned.append(file)
+        abandoned.extend(item.batch for item in held)
         self._peers.clear()
         self._open.clear()
         self._waiting.clear()

@@ -77,7 +77,7 @@ def find_main(import_main: bool | None) -> ImportedMain | None:
             )
         return None
     main = sys.modules[MAIN]
-    text = _text_of(*place)
+    text = text_of(*place)
     if not (import_main or main.__name__ == IMPORTED_MAIN or text.has_guard):
         text.warn_of_settings()
         return None
@@ -89,7 +89,7 @@ def find_main(import_main: bool | None) -> ImportedMain | None:
 def has_unguarded_main() -> bool:
     """Return whether workers would import this program's main module if it had a guard."""
     place = _place_of_main(is_wanted=False)
-    return place is not None and not _text_of(*place).has_guard
+    return place is not None and not text_of(*place).has_guard
 
 
 def _place_of_main(*, is_wanted: bool) -> MainModule | None:
@@ -132,7 +132,7 @@ _warned: list[None] = []
 
 
 @functools.cache
-def _text_of(name: str | None, path: str | None) -> _Text:
+def text_of(name: str | None, path: str | None) -> _Text:
     """Read the source text of a main module. Without a text, nothing is known."""
     try:
         tree = ast.parse(_source_of(name, path))

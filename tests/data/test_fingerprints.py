@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like.data.fingerprints import _MOST_PARTS, fingerprint_of
+from dali_like.data.fingerprints import MOST_PARTS, fingerprint_of
 
 
 class Inner:
@@ -116,7 +116,7 @@ def test_look_takes_a_limited_number_of_parts_whatever_the_dataset_holds(size: i
         nested=[[[str(i)] * 9] * 9 for i in range(size)],
     )
 
-    assert len(fingerprint_of(held).parts) <= _MOST_PARTS + 64
+    assert len(fingerprint_of(held).parts) <= MOST_PARTS + 64
 
 
 def test_look_keeps_no_object_of_the_dataset() -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like.data.array_backends import ArrayBackend
-from dali_like.data.sample_schema import _TOGETHER_BYTES, SampleSchema, UnfitError, schema_of
+from dali_like.data.sample_schema import TOGETHER_BYTES, SampleSchema, UnfitError, schema_of
 from dali_like.engine.memory.protocol import DTYPES, MAX_NDIM
 
 
@@ -255,9 +255,9 @@ def test_so_has_what_the_default_collation_has_been_given_a_function_for() -> No
 
 @pytest.mark.parametrize("together", [1, 2, 100])
 def test_as_many_are_put_together_as_stay_in_the_cache(together: int) -> None:
-    assert of(np.zeros(_TOGETHER_BYTES // together, np.uint8)).together == together
+    assert of(np.zeros(TOGETHER_BYTES // together, np.uint8)).together == together
 
 
-@pytest.mark.parametrize(("nbytes", "together"), [(0, _TOGETHER_BYTES), (2 * _TOGETHER_BYTES, 1)])
+@pytest.mark.parametrize(("nbytes", "together"), [(0, TOGETHER_BYTES), (2 * TOGETHER_BYTES, 1)])
 def test_so_are_samples_of_no_size_and_single_ones_that_do_not(nbytes: int, together: int) -> None:
     assert of(np.zeros(nbytes, np.uint8)).together == together

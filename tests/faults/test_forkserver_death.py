@@ -23,7 +23,7 @@ from dali_like import Pipeline
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.engine.backends import forkserver as forkserver_module
 from dali_like.engine.backends import processes as processes_module
-from dali_like.engine.backends.processes import _Processes
+from dali_like.engine.backends.processes import ProcessGroup
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -123,14 +123,14 @@ class TestAForkserverThatDies:
     def test_before_it_has_a_reserve_is_forked_again(
         self, make_pipeline: MakePipeline, expected: Any, deaths: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        serve = forkserver_module._Forkserver.serve
+        serve = forkserver_module.Forkserver.serve
 
         def die_first(forkserver: Any) -> Any:
             if any(happens(tmp_path / str(death)) for death in range(deaths)):
                 os.kill(os.getpid(), signal.SIGKILL)
             return serve(forkserver)
 
-        monkeypatch.setattr(forkserver_module._Forkserver, "serve", die_first)
+        monkeypatch.setattr(forkserver_module.Forkserver, "serve", die_first)
         pipe = make_pipeline(Noise(), "fork", py_worker_restarts=0)
 
         assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
@@ -366,14 +366,14 @@ class TestNoRowHasTwoWriters:
         self, make_pipeline: MakePipeline, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The forkserver dies after it has forked a worker, and before the main process hears of that."""
-        announce = forkserver_module._announce
+        announce = forkserver_module.announce
 
         def die_first(control: int, worker: int) -> None:
             if worker == 1 and happens(tmp_path / "died"):
                 kill_forkserver()
             announce(control, worker)
 
-        monkeypatch.setattr(forkserver_module, "_announce", die_first)
+        monkeypatch.setattr(forkserver_module, "announce", die_first)
         pipe = make_pipeline(Noise(), "fork")
 
         assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
@@ -381,14 +381,14 @@ class TestNoRowHasTwoWriters:
     def test_a_worker_may_die_before_it_is_known(
         self, make_pipeline: MakePipeline, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        announce = forkserver_module._announce
+        announce = forkserver_module.announce
 
         def die_first(control: int, worker: int) -> None:
             if worker == 0 and happens(tmp_path / "died"):
                 os.kill(os.getpid(), signal.SIGKILL)
             announce(control, worker)
 
-        monkeypatch.setattr(forkserver_module, "_announce", die_first)
+        monkeypatch.setattr(forkserver_module, "announce", die_first)
         pipe = make_pipeline(Noise(), "fork")
 
         assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
@@ -618,7 +618,7 @@ def test_an_end_that_has_been_read_is_not_waited_for() -> None:
 
     processes.read_news, processes.events = read_news, SimpleNamespace(wait=wait)
 
-    assert not _Processes.wait_for_reserve(processes)  # type: ignore[arg-type]
+    assert not ProcessGroup.wait_for_reserve(processes)  # type: ignore[arg-type]
 
 
 def test_an_announcement_that_has_been_read_is_not_waited_for() -> None:
@@ -635,4 +635,4 @@ def test_an_announcement_that_has_been_read_is_not_waited_for() -> None:
         _reserve=reserve, _forkserver=object(), _lost=None, read_news=read_news, events=SimpleNamespace(wait=wait)
     )
 
-    assert _Processes.wait_for_reserve(processes)  # type: ignore[arg-type]
+    assert ProcessGroup.wait_for_reserve(processes)  # type: ignore[arg-type]

@@ -326,8 +326,8 @@ class TestAStartThatHangs:
 
     @pytest.fixture(autouse=True)
     def _short_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert hangs._LEAST_START_S >= TIMEOUT_S
-        monkeypatch.setattr(hangs, "_LEAST_START_S", TIMEOUT_S)
+        assert hangs.LEAST_START_S >= TIMEOUT_S
+        monkeypatch.setattr(hangs, "LEAST_START_S", TIMEOUT_S)
 
     @each_hang
     def test_in_worker_setup_is_an_error_that_shows_where(
@@ -383,7 +383,7 @@ class TestAStartThatHangs:
     def test_has_some_time_however_short_the_time_out(
         self, make_pipeline: MakePipeline, undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(hangs, "_LEAST_START_S", DEADLINE_S)
+        monkeypatch.setattr(hangs, "LEAST_START_S", DEADLINE_S)
         options = {"worker_setup": partial(time.sleep, 2 * TIMEOUT_S)}
         pipe = make_pipeline(Noise(), py_timeout_s=TIMEOUT_S, source_options=options, workers=1)
 

@@ -398,7 +398,7 @@ class TestClose:
 def test_exit_status_is_the_one_that_python_makes_of_sys_exit(
     code: Any, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert forkserver._exit_status(SystemExit(code)) == status
+    assert forkserver.exit_status(SystemExit(code)) == status
     assert capfd.readouterr() == ("", "a text\n" if code == "a text" else "")
 
 

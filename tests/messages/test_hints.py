@@ -78,7 +78,7 @@ def test_doctor_names_packages() -> None:
 
     assert libraries.libraries("", absent).remedy == "pip install 'no-such-package>=1.2' 'another'"
     assert libraries.libraries("plot", absent).remedy == "pip install 'matplotlib>=3.9'"
-    assert EXTRAS["cuda13"][0] in gpu._INSTALL
+    assert EXTRAS["cuda13"][0] in gpu.INSTALL
 
 
 class TestTooManyWorkers:

@@ -362,13 +362,13 @@ def test_the_rank_is_that_of_the_launcher(
 
 def test_diagnosis_and_waiting_are_of_the_recent_past() -> None:
     long_ago, before, now = (replace(everything(), replaced_samples=count) for count in (1, 10, 100))
-    window = live._Window(long_ago)
+    window = live.Window(long_ago)
 
     assert window.since(before, 1).replaced_samples == 9
-    assert window.since(before, live._WINDOW_NS // 2).replaced_samples == 9
-    assert window.since(before, live._WINDOW_NS + 1).replaced_samples == 9  # from now on, this is the earlier moment
-    assert window.since(now, live._WINDOW_NS + 2).replaced_samples == 99
-    assert window.since(now, 2 * live._WINDOW_NS + 2).replaced_samples == 90
+    assert window.since(before, live.WINDOW_NS // 2).replaced_samples == 9
+    assert window.since(before, live.WINDOW_NS + 1).replaced_samples == 9  # from now on, this is the earlier moment
+    assert window.since(now, live.WINDOW_NS + 2).replaced_samples == 99
+    assert window.since(now, 2 * live.WINDOW_NS + 2).replaced_samples == 90
 
 
 @pytest.mark.usefixtures("at_once")

@@ -167,10 +167,10 @@ def test_fewer_and_fewer_of_the_fast_calls_are_measured(worker: Worker, monkeypa
     measured: list[int] = []
     stopwatch = meters.Stopwatch
     monkeypatch.setattr(meters, "Stopwatch", lambda: measured.append(worker.reading.tasks) or stopwatch())
-    for _ in range(4 * meters._EVERY):
+    for _ in range(4 * meters.MEASURED_EVERY):
         worker.compute(1 * US)
 
-    assert measured == [0, 2, 6, 14, 30, 62, 126, 254, 254 + meters._EVERY, 254 + 2 * meters._EVERY]
+    assert measured == [0, 2, 6, 14, 30, 62, 126, 254, 254 + meters.MEASURED_EVERY, 254 + 2 * meters.MEASURED_EVERY]
 
 
 def test_calls_that_become_slow_are_all_measured_from_the_next_task_on(worker: Worker) -> None:
@@ -268,9 +268,9 @@ def test_the_time_in_which_there_is_no_cpu_is_measured(
 ) -> None:
     delays = iter([100 * MS, 130 * MS, 135 * MS])
     monkeypatch.setattr(meters, "delayed_ns", lambda: next(delays))
-    clock.now_ns = meters._ASK_EVERY_NS
+    clock.now_ns = meters.ASK_EVERY_NS
     for _ in range(11):  # the meter reads the delay at the first, the sixth and the last
-        worker.compute(meters._ASK_EVERY_NS // 5)
+        worker.compute(meters.ASK_EVERY_NS // 5)
 
     assert worker.reading.delayed_ns == 35 * MS  # without the delay before the first reading
 

@@ -422,7 +422,7 @@ def test_quick_batches_that_wait_share_a_call(
     batches += [content(batch) for batch in pipe]
 
     assert batches == epochs_of(forked, 1)[0]
-    assert 2 <= max(map(len, calls)) <= ray_dispatcher._MOST_BATCHES
+    assert 2 <= max(map(len, calls)) <= ray_dispatcher.MOST_BATCHES
 
 
 def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(

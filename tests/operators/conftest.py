@@ -20,5 +20,5 @@ def operator() -> Iterator[Callable[..., Callable[..., Any]]]:
         return lambda function: make_function(description.operator(**options)(function))
 
     yield described
-    for path in set(description._registry) - before:
-        del description._registry[path]
+    for path in set(description.registry) - before:
+        del description.registry[path]

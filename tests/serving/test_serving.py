@@ -80,10 +80,10 @@ def labels_of(batch: Any) -> list[int]:
 def _free_abandoned() -> Iterator[None]:
     """Free the memory of batches that consumers held when their server closed. It would be kept until the process ends."""
     yield
-    for kept in server_module._abandoned:
+    for kept in server_module.abandoned:
         if isinstance(kept, SharedFile):
             kept.is_lent = False
-    server_module._abandoned.clear()
+    server_module.abandoned.clear()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from dali_like.engine.backends import main_import
 from dali_like.engine.backends.main_import import IMPORTED_MAIN, MainModule
 from dali_like.engine.worker.patched_names import advice, patched_name
 from dali_like.errors import ArgumentClashError, ArgumentError, PipelineStateError
-from dali_like.sources.main_module import _text_of, find_main
+from dali_like.sources.main_module import find_main, text_of
 from tests.callbacks import number
 
 #: The beginning of programs: settings, and objects that cannot be pickled.
@@ -346,7 +346,7 @@ def test_main_modules_of_packages_and_archives_are_not_imported(name: str, monke
 def test_guards(test: str, is_guard: bool, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(f"import sys\nif {test}:\n    pass\n")
 
-    assert _text_of(None, str(tmp_path / "main.py")).has_guard is is_guard
+    assert text_of(None, str(tmp_path / "main.py")).has_guard is is_guard
 
 
 def test_names_are_those_that_the_import_binds_for_good(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_names_are_those_that_the_import_binds_for_good(tmp_path: Path) -> None:
         )
     )
 
-    text = _text_of(None, str(tmp_path / "main.py"))
+    text = text_of(None, str(tmp_path / "main.py"))
 
     assert text.names == {"os", "system", "loads", *"abcdefhjko"}
 
@@ -408,7 +408,7 @@ def test_settings_are_attributes_of_other_modules_and_known_calls(tmp_path: Path
         )
     )
 
-    assert _text_of(None, str(tmp_path / "main.py")).settings == (
+    assert text_of(None, str(tmp_path / "main.py")).settings == (
         "ImageFile.LOAD_TRUNCATED_IMAGES in line 6",
         "Image.MAX_IMAGE_PIXELS in line 8",
         "pd.options.mode.copy_on_write in line 9",
@@ -423,7 +423,7 @@ def test_main_modules_without_a_text_have_no_guard(content: str | None, tmp_path
     if content is not None:
         (tmp_path / "main.py").write_text(content)
 
-    assert _text_of(None, str(tmp_path / "main.py")) == (False, frozenset(), ())
+    assert text_of(None, str(tmp_path / "main.py")) == (False, frozenset(), ())
 
 
 def test_the_argument_is_checked() -> None:

@@ -12,9 +12,9 @@ import pytest
 from dali_like.data import ComposedDataset
 from dali_like.errors import ArgumentError, ArgumentTypeError, DatasetCheckError
 from dali_like.sources.composed import stream, yielding
-from dali_like.sources.composed.blocks import _BlockWalk
-from dali_like.sources.composed.selection import _SliceWalk
-from dali_like.sources.composed.stage import _RandomAccessWalk
+from dali_like.sources.composed.blocks import BlockWalk
+from dali_like.sources.composed.selection import SliceWalk
+from dali_like.sources.composed.stage import RandomAccessWalk
 from dali_like.testing import check_dataset
 
 NUMBERS = ComposedDataset.source(range(60))
@@ -158,10 +158,10 @@ _WALK_TO: Callable[..., Any] = stream.Elements._walk_to
 @pytest.mark.parametrize(
     ("dataset", "owner", "name", "fault"),
     [
-        (NUMBERS.flat_map(twice), yielding._FlatMapWalk, "state", _flat_map_forgets),
-        (NUMBERS.filter(accept).slice(3, 23), _SliceWalk, "state", _slice_forgets),
-        (NUMBERS.filter(accept).shuffle(block=4), _BlockWalk, "state", _block_forgets),
-        (ComposedDataset.zip(NUMBERS.filter(accept), NUMBERS), _RandomAccessWalk, "skip", _skip_too_far),
+        (NUMBERS.flat_map(twice), yielding.FlatMapWalk, "state", _flat_map_forgets),
+        (NUMBERS.filter(accept).slice(3, 23), SliceWalk, "state", _slice_forgets),
+        (NUMBERS.filter(accept).shuffle(block=4), BlockWalk, "state", _block_forgets),
+        (ComposedDataset.zip(NUMBERS.filter(accept), NUMBERS), RandomAccessWalk, "skip", _skip_too_far),
         (NUMBERS.filter(accept), stream.Elements, "_walk_to", _walk_without_states),
     ],
     ids=["flat_map", "slice", "block", "skip", "states"],

@@ -28,7 +28,7 @@ from dali_like.errors import DeviceError
 
 _DRIVER = "libcuda.so.1"
 _SUCCESS = 0
-_INSTALL = f"{install_command('cuda13')}; for a driver of CUDA 12: {install_command('cuda12')}"
+INSTALL = f"{install_command('cuda13')}; for a driver of CUDA 12: {install_command('cuda12')}"
 #: The consequence of a missing GPU, driver or CuPy.
 _ON_CPU = "batches stay on the CPU"
 _NBYTES = 16 << 20
@@ -75,14 +75,14 @@ def cupy(find: Find = found_library) -> Finding:
     found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     cuda = _cuda_of_driver(find)
     if not names:
-        return note("CuPy", f"not installed: {_ON_CPU}") if cuda is None else warning("CuPy", "not installed", _INSTALL)
+        return note("CuPy", f"not installed: {_ON_CPU}") if cuda is None else warning("CuPy", "not installed", INSTALL)
     if len(names) > 1:
         return failure(
-            "CuPy", f"{found}: these packages overwrite each other", f"pip uninstall {' '.join(names)}; then {_INSTALL}"
+            "CuPy", f"{found}: these packages overwrite each other", f"pip uninstall {' '.join(names)}; then {INSTALL}"
         )
     built_for = re.search(r"cuda(\d+)", names[0])
     if built_for is not None and cuda is not None and int(built_for[1]) > cuda[0]:
-        return failure("CuPy", f"{found}, and the driver is for CUDA {cuda[0]}", f"update the driver, or {_INSTALL}")
+        return failure("CuPy", f"{found}, and the driver is for CUDA {cuda[0]}", f"update the driver, or {INSTALL}")
     return ok("CuPy", found)
 
 

@@ -149,7 +149,7 @@ def spawned(boot: Boot) -> NoReturn:
     )
     _close_stdin()
     log_as_in(boot.logging)
-    _announce(control, FORKSERVER)
+    announce(control, FORKSERVER)
     bundle = SourceBundle(*map(Descriptor, boot.bundle_fds))
     bundle.import_modules()
     serve(boot.main_pid, control, channels, bundle, boot.threads)
@@ -162,7 +162,7 @@ def forked(
     forget_stack()  # the main process may be a worker of another pool
     _reset_signals()
     _close_stdin()
-    _announce(control, FORKSERVER)
+    announce(control, FORKSERVER)
     serve(main_pid, control, channels, sources, threads)
 
 
@@ -184,7 +184,7 @@ def serve(
     limit_threads(threads)
     keep_freed_memory(channels.num_workers)
     gc.freeze()  # the collector of workers then leaves these objects alone, so their pages stay shared
-    forkserver = _Forkserver(main_pid, main, control, channels, sources)
+    forkserver = Forkserver(main_pid, main, control, channels, sources)
     status = 0
     try:
         while (reserve := forkserver.serve()) is not None:  # here: within `serve`, each reserve would add to the stack
@@ -207,7 +207,7 @@ class _Child(NamedTuple):
     pidfd: Descriptor
 
 
-class _Forkserver:
+class Forkserver:
     """A forkserver or a reserve: a reserve becomes the forkserver when it starts its first worker."""
 
     def __init__(
@@ -231,7 +231,7 @@ class _Forkserver:
         self._stopping = False
         self._deadline: float | None = None  # of the workers' grace period
 
-    def serve(self) -> _Forkserver | None:
+    def serve(self) -> Forkserver | None:
         """Obey the main process. Returns None at its end, and in a new reserve, what to serve there."""
         while not self._stopping or self._children:
             ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
@@ -298,7 +298,7 @@ class _Forkserver:
             self._become_worker(index, forkserver)
         self._watch(index, pid)
 
-    def _fork_reserve(self, control: Descriptor) -> _Forkserver | None:
+    def _fork_reserve(self, control: Descriptor) -> Forkserver | None:
         """Fork a reserve, and return it there."""
         try:
             pid = _fork()
@@ -308,8 +308,8 @@ class _Forkserver:
             self._control.close()
             self._close_pidfds()
             _name_process(RESERVE_NAME)
-            _announce(control, FORKSERVER)
-            return _Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
+            announce(control, FORKSERVER)
+            return Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
         control.close()
         if pid > 0:
             self._watch(FORKSERVER, pid)
@@ -363,7 +363,7 @@ class _Forkserver:
             _name_process(f"dali_like:{index}")
             self._close_pidfds()
             with contextlib.suppress(ConnectionError):  # the main process has ended
-                _announce(self._control, index)
+                announce(self._control, index)
             self._control.close()
             for worker, pipe in enumerate(self._channels.own_tasks):
                 if worker != index:
@@ -375,7 +375,7 @@ class _Forkserver:
             status = run_worker(index, self._channels, self._make_sources)
             finish_queues()
         except SystemExit as stop:
-            status = _exit_status(stop)
+            status = exit_status(stop)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -383,7 +383,7 @@ class _Forkserver:
             os._exit(status)
 
 
-def _announce(control: Descriptor, worker: int) -> None:
+def announce(control: Descriptor, worker: int) -> None:
     """Send the pidfd of this process to the main process."""
     pidfd = os.pidfd_open(os.getpid())
     try:
@@ -416,7 +416,7 @@ def _fork() -> int:
         return within_process_limits(os.fork)
 
 
-def _exit_status(stop: SystemExit) -> int:
+def exit_status(stop: SystemExit) -> int:
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):

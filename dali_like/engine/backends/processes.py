@@ -65,7 +65,7 @@ class ProcessWorkers:
         self._options = options
         self._space = space
         self._is_forked = options.start_method == "fork"
-        self._processes = processes = _Processes(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
+        self._processes = processes = ProcessGroup(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
@@ -178,7 +178,7 @@ class ProcessWorkers:
             spawn_forkserver(self._bundle, self._setup, self._options, self._space, ends, link.pids)
 
 
-class _Processes:
+class ProcessGroup:
     """The forkserver of a pool, its reserve and its workers. Does not refer to `ProcessWorkers`, which can become garbage.
 
     Attributes:

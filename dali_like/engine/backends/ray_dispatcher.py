@@ -69,7 +69,7 @@ from dali_like.errors import WorkerStartError
 #: Target time of a call. A call costs about two milliseconds of CPU time, in all processes together.
 _CALL_S = 0.01
 #: Most batches in one call: an actor needs as many slots.
-_MOST_BATCHES = 4
+MOST_BATCHES = 4
 #: Weight of the newest task in the moving average of task times.
 _NEWEST = 0.25
 #: Actors have this long to finish after a request to stop. Then they are killed.
@@ -353,7 +353,7 @@ class RayDispatcher:
                 is_enough = call_s > _CALL_S
             else:
                 num_batches += 1
-                is_enough = call_s > share_s or num_batches > _MOST_BATCHES or self._is_full
+                is_enough = call_s > share_s or num_batches > MOST_BATCHES or self._is_full
             if is_enough:
                 break
             tasks.append(posted.popleft())

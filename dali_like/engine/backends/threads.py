@@ -53,7 +53,7 @@ class _Shared:
         self.channels = channels  # keeps the pipes open while a thread may use them
         self.pid = os.getpid()
         self.ends = EndQueue()
-        self.threads: set[_WorkerThread] = set()
+        self.threads: set[WorkerThread] = set()
         self.send_stop = send_stop
         _not_stopped.add(self)
 
@@ -62,7 +62,7 @@ _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _SYSTEM_EXIT = ctypes.py_object(SystemExit)
 
 
-class _WorkerThread(threading.Thread):
+class WorkerThread(threading.Thread):
     """The thread of one worker."""
 
     def __init__(self, index: int, shared: _Shared, sources: Sequence[Source]) -> None:
@@ -202,14 +202,14 @@ class ThreadWorkers:
         ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
-        self._workers: dict[int, _WorkerThread] = {}
+        self._workers: dict[int, WorkerThread] = {}
         self._finalizer = weakref.finalize(self, _stop, self._shared)
         for worker in range(options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or whose thread has been abandoned."""
-        thread = self._workers[worker] = _WorkerThread(worker, self._shared, self._sources)
+        thread = self._workers[worker] = WorkerThread(worker, self._shared, self._sources)
         thread.start()
         self._shared.threads = {thread, *filter(threading.Thread.is_alive, self._shared.threads)}
         self.pids[worker] = thread.native_id or 0
@@ -240,7 +240,7 @@ class ThreadWorkers:
             )
 
 
-def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
+def _stop(shared: _Shared) -> Sequence[WorkerThread]:
     """Tell the threads to stop, raise SystemExit in the slow ones, and return the threads that still run."""
     if shared.pid != os.getpid() or shared not in _not_stopped:
         return ()

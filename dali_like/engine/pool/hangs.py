@@ -21,7 +21,7 @@ from dali_like.engine.worker.worker import STACK_SIGNAL
 _STACK_S = 1.0
 _STEADY_S = 0.03
 #: Minimum timeout of a start, for any timeout of samples: there may be much to import.
-_LEAST_START_S = 10.0
+LEAST_START_S = 10.0
 #: Looks at the workers within the timeout, and the longest interval between two looks.
 _LOOKS = 8
 _LONGEST_INTERVAL_S = 10.0
@@ -61,7 +61,7 @@ class HangWatch:
 
     def limit_s(self, *, starting: bool) -> float:
         """Return the timeout of a start, or of a sample."""
-        return max(self._timeout_s, _LEAST_START_S) if starting else self._timeout_s
+        return max(self._timeout_s, LEAST_START_S) if starting else self._timeout_s
 
     def is_overdue(self, worker: int, activity: Hashable, *, starting: bool) -> bool:
         """Record the activity of a worker (None: idle). Return whether it has lasted longer than the timeout."""

@@ -80,7 +80,7 @@ class WorkerState(enum.Enum):
     ABANDONED = enum.auto()  #: ended, and never replaced; the pool has failed
 
 
-_TRANSITIONS: dict[WorkerState, frozenset[WorkerState]] = {
+TRANSITIONS: dict[WorkerState, frozenset[WorkerState]] = {
     WorkerState.NOT_STARTED: frozenset({WorkerState.RUNNING}),
     WorkerState.RUNNING: frozenset(
         {
@@ -112,7 +112,7 @@ class Phase(enum.Enum):
     RESTING = enum.auto()  #: `Recovery.rest` has stopped, or is stopping, the workers
 
 
-_PHASES: dict[Phase, frozenset[Phase]] = {
+PHASES: dict[Phase, frozenset[Phase]] = {
     Phase.NORMAL: frozenset({Phase.DRAINING, Phase.RESTING}),
     Phase.DRAINING: frozenset({Phase.RETIRING, Phase.RESTING}),
     Phase.RETIRING: frozenset({Phase.ISOLATED, Phase.RESTING}),
@@ -198,9 +198,9 @@ class Recovery:
 
     Invariants, outside of the methods:
 
-    - `_states` has one state for each worker that may exist. It changes in `_move` alone, along `_TRANSITIONS`. The first
+    - `_states` has one state for each worker that may exist. It changes in `_move` alone, along `TRANSITIONS`. The first
       `num_workers` workers are not in NOT_STARTED; all others are.
-    - `_phase` changes in `_enter` alone, along `_PHASES`.
+    - `_phase` changes in `_enter` alone, along `PHASES`.
     - `_hang_errors` has an error for each worker in HUNG or HUNG_AT_START, and no other.
     - `_suspects` has open tasks that no worker has, in the phases DRAINING and RETIRING. In ISOLATED, the first suspect has
       been posted, or is being computed by the one RUNNING worker. It is closed by a report, or by `Dispatcher.give_up`.
@@ -342,7 +342,7 @@ class Recovery:
 
     def _move(self, worker: int, state: WorkerState) -> None:
         before = self._states[worker]
-        if state not in _TRANSITIONS[before]:
+        if state not in TRANSITIONS[before]:
             raise RuntimeError(f"worker {worker}: no transition from {before.name} to {state.name}")
         self._states[worker] = state
         self._dispatcher.note_running(worker, running=state is WorkerState.RUNNING)
@@ -350,7 +350,7 @@ class Recovery:
     def _enter(self, phase: Phase) -> None:
         if phase is self._phase:
             return
-        if phase not in _PHASES[self._phase]:
+        if phase not in PHASES[self._phase]:
             raise RuntimeError(f"no transition from {self._phase.name} to {phase.name}")
         self._phase = phase
 

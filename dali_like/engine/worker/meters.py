@@ -9,7 +9,7 @@ A meter writes to three places:
 - The *words* of the meter, always: how many tasks there were, and how long they and their calls took. Two readings of the
   clock a task tell how busy a worker is. They are written before the task is reported. The rest is written after that, by
   `Meter.note`, since the main process may wait for the report; readers of a meter wait for the rest. Single calls are
-  measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on average, else in one task of `_EVERY`.
+  measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on average, else in one of `MEASURED_EVERY`.
   Such a task then counts for all tasks since the last one. A call takes half a microsecond more in it, so that less than one
   per cent of the time is lost.
 - The *task log*, while the main process traces: one record a task, in a ring; with operators behind the callback, also one
@@ -57,7 +57,7 @@ from dali_like.types import BatchInfo, SampleInfo
 _SLOW_NS = 200_000
 #: Otherwise one task in this many is measured call by call, and more of the first tasks. A prime, since tasks come in
 #: patterns.
-_EVERY = 251
+MEASURED_EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
 _TASKS, _BUSY_NS, _SINCE_NS = range(3)
@@ -79,7 +79,7 @@ NUM_OPERATORS = 64
 assert _OPERATORS + NUM_OPERATORS <= METER_WORDS
 
 #: How often the kernel is asked for the delay of the thread, which takes some 20 us.
-_ASK_EVERY_NS = 50_000_000
+ASK_EVERY_NS = 50_000_000
 
 #: A shorter task is not measured for the tuner if the tuner can do without: that would cost a noticeable part of it.
 _QUICK_NS = 1_000_000
@@ -349,7 +349,7 @@ class Meter:
         words[_TIMED_NS] += elapsed_ns * weight
         words[_CALLBACK_NS] += total_ns * weight
         words[_CPU_NS] += watch.cpu_ns * weight
-        if self._begin_ns - self._asked_ns >= _ASK_EVERY_NS:
+        if self._begin_ns - self._asked_ns >= ASK_EVERY_NS:
             self._note_delay()
         if watch.operators:
             self._has_operators = True
@@ -360,7 +360,7 @@ class Meter:
             self._calls, self._mean_ns = len(calls), total_ns // len(calls)
             self._slow_task_ns = len(calls) * _SLOW_NS
             is_slow = self._mean_ns >= _SLOW_NS
-            self._most_untimed = 0 if is_slow else min(2 * self._most_untimed + 1, _EVERY - 1)
+            self._most_untimed = 0 if is_slow else min(2 * self._most_untimed + 1, MEASURED_EVERY - 1)
         if most_ns > self._least_ns:
             for ns, called_with in calls:
                 if ns > self._least_ns:

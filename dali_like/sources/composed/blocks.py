@@ -76,10 +76,10 @@ class _BlockSharded(Sharded):
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         source_state, number, taken, raised = state_parts(state, (None, 0, 0, 0), is_anything, is_count, is_count, is_count)
         source = self._source.open(shard, epoch, source_state)
-        return _BlockWalk(self._stage, self._place, source, (epoch, shard), number, taken, raised)
+        return BlockWalk(self._stage, self._place, source, (epoch, shard), number, taken, raised)
 
 
-class _BlockWalk(ShardWalk):
+class BlockWalk(ShardWalk):
     """The state is that of the input before the block, the number of the block, the number of delivered outputs, and the
     number of exceptions that the inputs of the block have raised.
     """

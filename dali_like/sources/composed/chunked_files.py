@@ -30,7 +30,7 @@ _KEEP = 2
 #: Requests that begin together end together, and a latency passes before the next ones. At 50 ms and 50 MB/s, 32 MiB leave
 #: the connection idle for 7 % of the time.
 _AHEAD_BYTES = 32 << 20
-_MOST_AHEAD = 32
+MOST_AHEAD = 32
 
 
 class ChunkedFiles(abc.ABC):
@@ -142,7 +142,7 @@ class ChunkReader(Sequence[Any]):
         if not self._source.is_remote:
             return 0
         share = _AHEAD_BYTES // len(self._background.readers)
-        return min(max(share // max(self._source.mean_chunk_bytes, 1), 1), _MOST_AHEAD)
+        return min(max(share // max(self._source.mean_chunk_bytes, 1), 1), MOST_AHEAD)
 
     def __getitem__(self, index: Any) -> Any:
         if not self._first <= index < self._last:

@@ -119,11 +119,11 @@ def _listed(paths: Paths, remote_options: Mapping[str, Any] | None) -> tuple[Sto
             raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
     if not given:
         raise ArgumentError("paths is empty: name at least one file")
-    patterns = [pattern for path in given for pattern in _expanded(os.fspath(path))]
+    patterns = [pattern for path in given for pattern in expanded(os.fspath(path))]
     return files, [path for pattern in patterns for path in files.matches(pattern)]
 
 
-def _expanded(path: str) -> list[str]:
+def expanded(path: str) -> list[str]:
     """Return the paths or patterns that a path with braces stands for."""
     braces = None if os.path.exists(path) else _BRACES.search(path)
     if braces is None:
@@ -134,7 +134,7 @@ def _expanded(path: str) -> list[str]:
         alternatives = [f"{number:0{width}}" for number in range(int(first), int(last) + 1)]
     else:
         alternatives = names.split(",")
-    return [found for each in alternatives for found in _expanded(path[: braces.start()] + each + path[braces.end() :])]
+    return [found for each in alternatives for found in expanded(path[: braces.start()] + each + path[braces.end() :])]
 
 
 def _are_compressed(paths: Sequence[str]) -> bool:

@@ -86,10 +86,10 @@ class _SliceSharded(Sharded):
         most = None if stop is None else max(num_delivered(stop, of_input, self._num_shards) - skipped, 0)
         source_state, taken = state_parts(state, (None, None), is_anything, lambda value: value is None or is_count(value))
         walk = self._source.open(of_input, epoch, source_state)
-        return _SliceWalk(walk, skipped, most, taken)
+        return SliceWalk(walk, skipped, most, taken)
 
 
-class _SliceWalk(ShardWalk):
+class SliceWalk(ShardWalk):
     """The state is that of the input, and the number of outputs so far; None before the first."""
 
     def __init__(self, source: ShardWalk, skipped: int, most: int | None, taken: int | None) -> None:

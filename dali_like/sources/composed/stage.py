@@ -209,10 +209,10 @@ class AsSharded(Sharded):
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         taken = checked_state(state, 0, is_count)
-        return _RandomAccessWalk(self._stage, epoch, shard, self._num_shards, taken)
+        return RandomAccessWalk(self._stage, epoch, shard, self._num_shards, taken)
 
 
-class _RandomAccessWalk(ShardWalk):
+class RandomAccessWalk(ShardWalk):
     """The state is the number of outputs so far."""
 
     def __init__(self, stage: RandomAccess, epoch: int, shard: int, num_shards: int, taken: int) -> None:

@@ -112,10 +112,10 @@ class _FlatMap(Sharded):
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         source_state, taken = state_parts(state, (None, 0), is_anything, is_count)
-        return _FlatMapWalk(self._stage, self._source.open(shard, epoch, source_state), shard, taken)
+        return FlatMapWalk(self._stage, self._source.open(shard, epoch, source_state), shard, taken)
 
 
-class _FlatMapWalk(ShardWalk):
+class FlatMapWalk(ShardWalk):
     """The state is that of the input before the open iterable, and the number of items taken from it."""
 
     def __init__(self, stage: FlatMap, source: ShardWalk, shard: int, taken: int) -> None:

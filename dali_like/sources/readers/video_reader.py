@@ -86,7 +86,7 @@ class _LocalFile(io.RawIOBase):
         super().close()
 
 
-class _OpenVideos:
+class OpenVideos:
     """The videos that this process has decoded last. Any thread may use it; a video belongs to one thread at a time.
 
     Args:
@@ -154,7 +154,7 @@ class VideoFilesReader(Reader):
         self._with_number, self._with_times = outputs
         self._cache_bytes = decoder_cache_bytes
         self._names = FileNames(())
-        self._videos = _OpenVideos(decoder_cache_bytes)
+        self._videos = OpenVideos(decoder_cache_bytes)
 
     @property
     def num_outputs(self) -> int | None:  # type: ignore[override]
@@ -307,7 +307,7 @@ class VideoFilesReader(Reader):
         return {**self.__dict__, "_videos": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _videos=_OpenVideos(state["_cache_bytes"]))
+        self.__dict__.update(state, _videos=OpenVideos(state["_cache_bytes"]))
 
 
 def _check_frames(sequence_length: int, stride: int) -> None:

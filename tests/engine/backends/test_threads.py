@@ -485,7 +485,7 @@ class TestAThreadThatHangs:
         assert seen == [[0] * 4, [1] * 4]
 
     def test_may_hang_in_its_start(self, make_pipeline: MakePipeline, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dali_like.engine.pool.hangs._LEAST_START_S", TIMEOUT_S)
+        monkeypatch.setattr("dali_like.engine.pool.hangs.LEAST_START_S", TIMEOUT_S)
         monkeypatch.setattr(threads, "_LAST_GRACE_S", 0.1)
         options = {"worker_setup": gate.pass_through}
         pipe = make_pipeline(number, "thread", py_timeout_s=TIMEOUT_S, workers=1, source_options=options)
@@ -768,7 +768,7 @@ class TestGivingUp:
     ) -> None:
         asked: list[int] = []
         monkeypatch.setattr(threads, "_raise_in", lambda ident, what: asked.append(ident.value))
-        not_begun = threads._WorkerThread(0, workers._shared, [])
+        not_begun = threads.WorkerThread(0, workers._shared, [])
         not_begun.abandon()
         assert not asked
         worker.tasks.put(1)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from numpy.typing import NDArray
 
-from dali_like.engine.pool.recovery import _PHASES, _TRANSITIONS, Phase, WorkerState
+from dali_like.engine.pool.recovery import PHASES, TRANSITIONS, Phase, WorkerState
 from dali_like.types import SampleInfo
 from tests.faults.played import Death, PlayedPool
 from tests.faults.test_played_workers import of, played, rows
 
 
 @pytest.mark.parametrize(
-    ("table", "start"), [(_TRANSITIONS, WorkerState.NOT_STARTED), (_PHASES, Phase.NORMAL)], ids=["workers", "phases"]
+    ("table", "start"), [(TRANSITIONS, WorkerState.NOT_STARTED), (PHASES, Phase.NORMAL)], ids=["workers", "phases"]
 )
 def test_all_states_are_in_the_table_and_can_be_reached(
     table: dict[enum.Enum, frozenset[enum.Enum]], start: enum.Enum
@@ -28,7 +28,7 @@ def test_all_states_are_in_the_table_and_can_be_reached(
 
 
 def test_an_abandoned_worker_never_runs_again() -> None:
-    assert not _TRANSITIONS[WorkerState.ABANDONED]
+    assert not TRANSITIONS[WorkerState.ABANDONED]
 
 
 def test_a_transition_that_is_not_in_the_table_is_an_error() -> None:

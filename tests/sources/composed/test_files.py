@@ -31,7 +31,7 @@ from dali_like.errors import (
     MissingFileError,
 )
 from dali_like.sources.composed import chunked_files
-from dali_like.sources.composed.from_files import _expanded
+from dali_like.sources.composed.from_files import expanded
 from dali_like.sources.readers.stored_files import StoredFiles
 
 
@@ -517,7 +517,7 @@ def test_braces_stand_for_several_names_as_in_webdataset(tmp_path: Path) -> None
     assert read("c{1..2}.jsonl") == [7]  # the file has this name
     with pytest.raises(MissingFileError, match=r"d1\.jsonl does not exist"):
         read("d{1..2}.jsonl")
-    assert _expanded("{8..10}/{0..1}") == ["8/0", "8/1", "9/0", "9/1", "10/0", "10/1"]
+    assert expanded("{8..10}/{0..1}") == ["8/0", "8/1", "9/0", "9/1", "10/0", "10/1"]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "tar", "parquet"])

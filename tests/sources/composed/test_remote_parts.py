@@ -105,7 +105,7 @@ def test_reads_are_the_further_ahead_the_longer_the_access_is_sequential(store: 
     for record, num_requests in ((0, 1), (1, 3), (100, 5), (200, 8), (300, 13), (400, 22), (500, 39), (600, 40)):
         assert reader[record]["n"] == record
         wait_until(lambda n=num_requests: len(store.requests) == n, f"the reads for record {record}")  # type: ignore[misc]
-        assert len(reader._chunks) <= 2 + chunked_files._MOST_AHEAD
+        assert len(reader._chunks) <= 2 + chunked_files.MOST_AHEAD
     assert reader[9000] == {"n": 9000}  # elsewhere: what was requested ahead is forgotten
     assert len(reader._chunks) <= 2
 

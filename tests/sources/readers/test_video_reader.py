@@ -15,7 +15,7 @@ import pytest
 from dali_like import Pipeline, fn, ops
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError, DecodeError, MissingFileError, NoInputError
 from dali_like.images.video import VideoDecoder
-from dali_like.sources.readers.video_reader import VideoReader, _OpenVideos
+from dali_like.sources.readers.video_reader import OpenVideos, VideoReader
 from dali_like.types import FLOAT, YCbCr
 
 from .reading import pipeline_with
@@ -130,7 +130,7 @@ class _Video:
 
 
 def test_open_videos_are_bounded() -> None:
-    videos, cache = [_Video(40) for _ in range(4)], _OpenVideos(100)
+    videos, cache = [_Video(40) for _ in range(4)], OpenVideos(100)
     for i, video in enumerate(videos):
         cache.put(str(i), video)  # type: ignore[arg-type]
     assert [video.closed for video in videos] == [True, True, False, False]
