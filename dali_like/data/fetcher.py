@@ -217,7 +217,7 @@ class Fetcher:
     def _fill(self, batch_request: SamplesRequest, request: Request) -> SamplesAnswer | None:
         """Compute samples, and write them into their rows as long as they fit the schema."""
         schema = self._schema_of(request.schema)
-        if schema is not None and self._gather(batch_request.keys, request, schema) is not None:
+        if self.is_columnar and schema is not None and self._gather(batch_request.keys, request, schema) is not None:
             return None
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
         others: list[Any] = []
@@ -287,8 +287,6 @@ class Fetcher:
         Returns:
             None: the dataset must be asked for each sample.
         """
-        if not self.is_columnar:
-            return None
         from dali_like.data.columns import columns_of, first_sample  # noqa: PLC0415  # most workers need no datasets of ours
 
         if schema is not None:
@@ -311,12 +309,11 @@ class Fetcher:
         if not self.batched:
             self._seed(seed, number, 0)
             return self.collate_fn(self._get(dataset, [keys], 0, request))
-        batch = self._gather(keys, request)
-        if batch is not None:
+        if self.is_columnar and (batch := self._gather(keys, request)) is not None:
             return batch
-        if self.getitems is not None:
+        if (getitems := self.getitems) is not None:
             self._seed(seed, number, 0)
-            return self.collate(_measured(self.getitems, request)(keys))
+            return self.collate(_measured(getitems, request)(keys))
         keys = as_sequence(keys)
         samples = self._make_some(batch_request._replace(keys=keys), 0, len(keys), request)
         request.cell[0] = len(keys)

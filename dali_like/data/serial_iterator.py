@@ -115,7 +115,7 @@ class SerialIterator(LoaderIterator):
                 wants_state=False,
             )
         keys = next(self._indices)
-        if options.batched and not self._fetcher.passes_keys:
+        if options.batched and type(keys) is not list and not self._fetcher.passes_keys:
             keys = as_sequence(keys)
         return SamplesRequest(None, number, keys, True)
 

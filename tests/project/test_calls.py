@@ -18,7 +18,7 @@ import numpy as np
 
 import dali_like
 from dali_like import Pipeline, fn
-from dali_like.data import DataLoader
+from dali_like.data import ArrayDataset, DataLoader
 from tests.conftest import wait_until
 
 BATCH_SIZE = 16
@@ -85,6 +85,24 @@ def test_steady_next_of_a_loader_makes_few_calls_in_few_files() -> None:
     assert len(list(batches)) == 8
     assert calls <= 165
     assert files <= 31
+
+
+def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
+    batches = iter(DataLoader(range(BATCH_SIZE * 8), BATCH_SIZE))
+    next(batches)  # draws the first indices, and learns the schema
+
+    calls = min(len(calls_of(lambda: next(batches))) for _ in range(6))
+
+    assert calls <= 32
+
+
+def test_a_batch_of_arrays_is_gathered_in_calls_whose_number_does_not_depend_on_its_size() -> None:
+    def calls(size: int) -> int:
+        batches = iter(DataLoader(ArrayDataset(np.zeros((size * 8, 2)), np.arange(size * 8)), size))
+        next(batches)
+        return min(len(calls_of(lambda: next(batches))) for _ in range(6))
+
+    assert calls(256) == calls(2)
 
 
 def test_steady_run_of_a_pipeline_makes_few_calls_in_few_files() -> None:
