@@ -63,6 +63,7 @@ class CupyWithArrays(CupyStandIn):
 
             def __call__(self, grid: tuple[int], block: tuple[int], args: tuple[Any, ...]) -> None:
                 assert grid == block == (1,)
+                # Private: a method of the stand-in's own module
                 module._kernel(functools.partial(self.kernel, *args))
 
         self.cuda.Device = Device
@@ -88,6 +89,7 @@ class CupyWithArrays(CupyStandIn):
     def run_until_blocked(self) -> None:
         """Run all streams until each is empty, at a shut gate, or waiting for a stream that is."""
         streams = list(self.libcuda.streams.values())
+        # Private: an attribute of the stand-in's own streams
         while unblocked := [stream for stream in streams if stream and not self._is_blocked(stream._waiting[0])]:
             for stream in unblocked:
                 stream.step()
@@ -176,6 +178,7 @@ class ArrayOnGpu(Array):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         array = _without_owner(self.array)
+        # Private: a method of the stand-in's own module
         self._module._kernel(lambda: array.__setitem__(key, value))
 
     def __add__(self, other: Any) -> ArrayOnGpu:

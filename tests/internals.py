@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dali_like import Pipeline
+from dali_like.engine.memory import space
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.pool import WorkerPool
@@ -59,8 +60,8 @@ def backend_of(pool: WorkerPool) -> Any:
 
 def space_of(owner: Any) -> SharedSpace:
     """The shared space of a pipeline, pool or ring."""
-    space: SharedSpace = runtime_of(owner).space if isinstance(owner, Pipeline) else owner._space
-    return space
+    found: SharedSpace = runtime_of(owner).space if isinstance(owner, Pipeline) else owner._space
+    return found
 
 
 def stage_of(dataset: Any) -> Any:
@@ -122,3 +123,98 @@ def num_parts_of(pickled: Any) -> int:
 def set_owner(memory: Any, pid: int) -> None:
     """Make a cache belong to another process."""
     memory._owner = pid
+
+
+def monitor_of(pipe: Pipeline) -> Any:
+    """The monitor of a pipeline."""
+    return pipe._monitor
+
+
+def cells_of(pool: WorkerPool) -> Any:
+    """The cells of the workers of a pool."""
+    return pool._recovery._cells
+
+
+def restart_policy_of(pool: WorkerPool) -> Any:
+    """The policy that decides whether a worker is replaced."""
+    return pool._recovery._restart_policy
+
+
+def unfinished_task_of(pool: WorkerPool, worker: int) -> Any:
+    """The task in the cell of a worker; None without."""
+    return pool._recovery._unfinished_of(worker)
+
+
+def worker_states_of(pool: WorkerPool) -> Any:
+    """The state of each worker."""
+    return pool._recovery._states
+
+
+def hang_errors_of(pool: WorkerPool) -> Any:
+    """The errors of the workers that hang."""
+    return pool._recovery._hang_errors
+
+
+def suspects_of(pool: WorkerPool) -> Any:
+    """The open tasks that may have killed a worker."""
+    return pool._recovery._suspects
+
+
+def in_flight_of(pool: WorkerPool) -> dict[int, Any]:
+    """The batches in flight, by their tickets."""
+    return pool._dispatcher._in_flight
+
+
+def note_report(pool: WorkerPool, *report: Any) -> None:
+    """Handle a report as if a worker had written it."""
+    pool._dispatcher._note(*report)
+
+
+def set_decided(chooser: Any, settings: Any) -> None:
+    """Make a chooser of settings believe that it has decided."""
+    chooser._decided = settings
+
+
+def schema_of_assembler(assembler: Any) -> Any:
+    """The schema of samples that an assembler of requests has learned."""
+    return assembler._schema
+
+
+def kept_files() -> list[Any]:
+    """The files of shared memory that stay open in this process."""
+    return space._kept_files
+
+
+def lock_of(thread: Any) -> Any:
+    """The lock of a worker thread."""
+    return thread._lock
+
+
+def set_lock(thread: Any, lock: Any) -> None:
+    """Replace the lock of a worker thread."""
+    thread._lock = lock
+
+
+def shared_of(workers: Any) -> Any:
+    """What all threads of a backend of threads share."""
+    return workers._shared
+
+
+def short_calls_of(driver: Any) -> Any:
+    """The functions of the CUDA driver that never wait."""
+    return driver._brief
+
+
+def kept_chunks_of(reader: Any) -> Any:
+    """The chunks that a reader of remote files keeps."""
+    return reader._chunks
+
+
+def block_of(shared: Any) -> Any:
+    """The memory of a shared object."""
+    return shared._block
+
+
+def progress_of(iterator: Any) -> Any:
+    """The progress of an iterator over pipelines."""
+    return iterator._progress

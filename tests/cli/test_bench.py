@@ -493,10 +493,12 @@ def test_tune_measures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     ("text", "nbytes"), [("100", 100), ("1K", 1024), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("2 tb", 2 << 40)]
 )
 def test_sizes_of_memory(text: str, nbytes: int) -> None:
+    # Private: parses an option of the command line; a whole run of it takes seconds
     assert tune._bytes(text) == nbytes
 
 
 def test_other_sizes_are_usage_errors() -> None:
     for text in ("many", "0", "0.1"):
         with pytest.raises(ArgumentError, match=f"--memory {text}: expected"):
+            # Private: parses an option of the command line; a whole run of it takes seconds
             tune._bytes(text)

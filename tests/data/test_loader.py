@@ -34,7 +34,7 @@ from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import CollateError, CollateTypeError, IteratorPicklingError, WorkerDiedError
 from tests.conftest import is_running, wait_until
 from tests.data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
-from tests.internals import loader_workers_of, space_of
+from tests.internals import loader_workers_of, schema_of_assembler, space_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
@@ -369,7 +369,7 @@ def test_schema_that_has_changed_for_good_is_learned_after_some_whole_batches(mo
 
     list(batches)
 
-    assert [layout.shape for layout in stage._schema.layouts] == [(9,)]
+    assert [layout.shape for layout in schema_of_assembler(stage).layouts] == [(9,)]
 
 
 @pytest.mark.parametrize(("every", "is_kept"), [(2, False), (7, True)])
@@ -379,11 +379,11 @@ def test_schema_is_kept_if_few_batches_have_another_one(every: int, is_kept: boo
     stage = loader_workers_of(batches).pool.assemblers[0]
     for _ in range(every):
         next(batches)
-    schema = stage._schema
+    schema = schema_of_assembler(stage)
 
     list(batches)
 
-    assert (schema is not None and stage._schema is schema) == is_kept
+    assert (schema is not None and schema_of_assembler(stage) is schema) == is_kept
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from dali_like.tensors import TensorGPU
 from tests import nvimgcodec_stand_in
 from tests.callbacks import ragged
 from tests.cupy_stand_in import CAPTURE_UNSUPPORTED, GLOBAL, Array, CompileException, CUDADriverError, CupyStandIn
-from tests.internals import pending_of, runtime_of
+from tests.internals import pending_of, runtime_of, short_calls_of
 from tests.nvimgcodec_stand_in import ColorSpec, DecodeParams
 
 BATCH = 4
@@ -300,6 +300,7 @@ def test_a_copy_on_a_gpu_that_has_failed_ends_where_times_are_counted_from(cupy:
     begin_ns = time.monotonic_ns()
     stamp = device.stamp()
     end_ns = time.monotonic_ns()
+    # Private: finds the event that the stand-in makes fail
     cupy.libcuda.failed[stamp._event.handle.value] = 700  # type: ignore[index]
     stamp.wait()
     time_ns = stamp.time_ns()
@@ -328,15 +329,15 @@ def test_a_process_that_works_on_another_gpu_leaves_the_first_one_alone(cupy: Cu
 
 
 def interrupt_after(name: str, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = getattr(cupy.driver._brief, name)
+    call = getattr(short_calls_of(cupy.driver), name)
 
     def interrupted(argument: Any) -> Any:
-        monkeypatch.setattr(cupy.driver._brief, name, call)
+        monkeypatch.setattr(short_calls_of(cupy.driver), name, call)
         status = call(argument)
         signal.raise_signal(signal.SIGINT)
         return status
 
-    monkeypatch.setattr(cupy.driver._brief, name, interrupted)
+    monkeypatch.setattr(short_calls_of(cupy.driver), name, interrupted)
 
 
 @pytest.mark.parametrize("name", ["cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode"])
@@ -357,7 +358,7 @@ def test_a_context_that_cannot_be_used_leaves_the_thread_as_it_was(
     cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = CudaDevice(1)
-    monkeypatch.setattr(cupy.driver._brief, "cuCtxPushCurrent_v2", lambda context: 709)
+    monkeypatch.setattr(short_calls_of(cupy.driver), "cuCtxPushCurrent_v2", lambda context: 709)
 
     with pytest.raises(DeviceError, match="cannot be used"):
         device.record()

@@ -10,13 +10,13 @@ import pytest
 
 from dali_like.device.device_memory import DeviceMemory
 from dali_like.device.pinned import PinnedMemory
-from dali_like.engine.memory import space as space_module
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.ring import Lease, Ring
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.graph.buffers import BufferPool
 from dali_like.testing.simulated_device import SimulatedDevice, SimulatedFence
+from tests.internals import kept_files
 
 
 def ring_of(space: SharedSpace) -> Ring:
@@ -181,9 +181,9 @@ def test_memory_that_is_not_unlocked_outlives_its_space() -> None:
     with pytest.warns(UserWarning, match="refused to unlock"):
         del space
 
-    assert len(space_module._kept_files) == 1
+    assert len(kept_files()) == 1
     assert [ctypes.c_uint8.from_address(address).value for address in addresses] == [0, 7]
-    space_module._kept_files.clear()
+    kept_files().clear()
 
 
 def address_of(array: Any) -> int:

@@ -65,7 +65,9 @@ class Program:
             number, _, *on_cpu = self.random.choice(self.held)
             places = [(tensor.data_ptr(), tensor.__array__().nbytes) for batch in on_cpu for tensor in batch]
             if places and all(
-                self.device._is_locked(*place) for place in places
+                # Private: asks the simulated device about its own memory
+                self.device._is_locked(*place)
+                for place in places
             ):  # otherwise CUDA would read the bytes at once
                 self._launch(number, [address for address, _ in places])
 

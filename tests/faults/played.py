@@ -40,7 +40,7 @@ from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.worker import report_error
-from tests.internals import dispatcher_of, recovery_of, space_of
+from tests.internals import dispatcher_of, recovery_of, space_of, unfinished_task_of
 
 _pids = itertools.count(1000)
 
@@ -296,7 +296,7 @@ class PlayedPool(WorkerPool):
 
     def _may_die(self, worker: PlayedWorker) -> bool:
         """Return whether this death would not be the third of the same task, which the pool would give up."""
-        unfinished = self.recovery._unfinished_of(worker.index)
+        unfinished = unfinished_task_of(self, worker.index)
         if unfinished is None:
             return True
         self._victims[unfinished.batch.key, unfinished.task] += 1

@@ -25,6 +25,7 @@ def workers_of(pipe: Pipeline) -> list[int]:
 def link_of(pipe: Pipeline, which: str) -> Any:
     """The end of the main process of the forkserver's or the reserve's socket; None if there is no such process."""
     pipe.build()
+    # Private: the sockets of processes that have no public handle
     return getattr(backend_of(pool_of(pipe))._processes, f"_{which}")
 
 

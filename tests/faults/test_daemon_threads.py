@@ -22,6 +22,7 @@ def test_workers_that_have_ended_with_the_program_are_no_failure(way: str, make_
     pipe.run()
     pool = pool_of(pipe)
 
+    # Private: runs as at the end of the program
     backend_of(pool)._finalizer()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program is exiting"):

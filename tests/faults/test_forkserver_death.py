@@ -576,6 +576,7 @@ def test_sample_has_nothing_to_do_with_the_end_of_the_forkserver() -> None:
             pool.poll()
             recovery_of(pool).look()
 
+        # Private: counts of failures show only after many of them
         assert not recovery_of(pool)._failures
         assert samples_of(pool, batch) == batch_of(0)
 
@@ -611,6 +612,7 @@ def test_an_end_that_has_been_read_is_not_waited_for() -> None:
     processes = SimpleNamespace(_reserve=SimpleNamespace(is_announced=False), _forkserver=object(), _lost=None)
 
     def read_news() -> None:
+        # Private: makes a backend without processes
         processes._forkserver = processes._reserve = None
 
     def wait(timeout_s: float) -> bool:

@@ -6,6 +6,7 @@ typed error says so; it never costs the main process its life, a `run` that does
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import pickle
@@ -55,7 +56,7 @@ from dali_like.engine.worker.source import LastBatch, Source
 from dali_like.errors import CorruptionError, DaliLikeError
 from dali_like.types import SampleInfo
 from tests.conftest import time_limit
-from tests.internals import dispatcher_of, pool_of
+from tests.internals import in_flight_of, note_report, pool_of
 
 BATCH_SIZE = 8
 WORKERS = 1  # so that the order of events is known
@@ -234,10 +235,9 @@ class Waiting:
         pool = pool_of(pipe)
         self._gate = gate
         self.pipe = pipe
-        work = dispatcher_of(pool)
-        self.note = work._note
-        self.tickets = sorted(work._in_flight)
-        slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]
+        self.note = functools.partial(note_report, pool)
+        self.tickets = sorted(in_flight_of(pool))
+        slots = [batch.slot for batch in in_flight_of(pool).values() if batch.slot is not None]
         self.region_bytes = slots[0].slot_layout.region_bytes
 
     def go_on(self) -> None:

@@ -30,6 +30,7 @@ from dali_like.engine.worker.worker import START_FAILED, leave_message
 from dali_like.errors import DtypeMismatchError, OutOfMemoryError, WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.faults.played import Death, PlayedPool, PlayedWorker
+from tests.internals import cells_of, in_flight_of, note_report, restart_policy_of, unfinished_task_of
 
 SIZE = 8
 MIB = 1 << 20
@@ -440,7 +441,7 @@ class TestSampleThatKills:
             if state == "stopped":
                 stopped.add(index)
             else:
-                pool.recovery._cells.clear(index)
+                cells_of(pool).clear(index)
             look_until(lambda: index not in pool.workers.running)
             stopped.clear()
             with pytest.raises(WorkerDiedError):
@@ -490,10 +491,10 @@ class TestSampleThatKills:
         with played(self.make(10, 99), num_workers=2, restarts=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             self.until_workers_are_told_to_end(pool)
-            counts = [pool.recovery._restart_policy.num_taken(worker) for worker in (0, 1)]
+            counts = [restart_policy_of(pool).num_taken(worker) for worker in (0, 1)]
             for worker in range(2):
                 while counts[worker] < (3 if worker == 0 else 1):
-                    assert pool.recovery._restart_policy.take(worker)
+                    assert restart_policy_of(pool).take(worker)
                     counts[worker] += 1
 
             with pytest.raises(WorkerDiedError, match="worker 1 "):
@@ -945,7 +946,7 @@ class TestLittleMemory:
         is_last = []
 
         def look(worker: PlayedWorker) -> None:
-            begun = pool.dispatcher._in_flight
+            begun = in_flight_of(pool)
             is_last.extend(max(begun) == ticket for ticket, batch in begun.items() if batch.missing_bytes)
 
         with played(of(self.callback), 4, limit_bytes=11 * MIB) as pool:
@@ -1016,7 +1017,7 @@ class TestReports:
             while batches[2].outcome is None:
                 worker.step()
                 pool.poll()
-                if (unfinished := pool.recovery._unfinished_of(0)) is not None:
+                if (unfinished := unfinished_task_of(pool, 0)) is not None:
                     seen.append((unfinished.task, unfinished.sample // 4))
 
             assert set(seen) == {(0, 0), (1, 1)}
@@ -1059,7 +1060,7 @@ class TestReports:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batch = pool.begin(1, SIZE)
             for _ in range(3):
-                pool.dispatcher._note(batch.ticket, 0, 0, Status.DENSE, 0)
+                note_report(pool, batch.ticket, 0, 0, Status.DENSE, 0)
 
             assert pool.dispatcher.num_open_tasks == 3
             assert samples_of(pool, batch)[2:] == batch_of(1)[2:]

@@ -340,6 +340,7 @@ class TestClose:
     def test_leaves_workers_the_time_to_finish_their_sample(
         self, make: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        # Private: the test's own deadline depends on it
         assert workers._GRACE_S == 0.5
         monkeypatch.setattr(workers, "_GRACE_S", AT_ONCE_S)  # the machine may be busy
 

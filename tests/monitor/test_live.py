@@ -122,8 +122,10 @@ def test_a_publication_does_not_keep_its_pipeline() -> None:
     shown = Shown()
     publication = live.Publication(shown)
     del shown
+    # Private: as if time had passed
     publication._written_ns = 0
     publication(1)
+    # Private: nothing else reads the owner
     assert publication._whose() is None
 
 
@@ -135,6 +137,7 @@ def test_a_forked_child_neither_shows_nor_changes_what_its_parent_shows(make_pip
     before = shown.read()["at_ns"]
     child = os.fork()
     if child == 0:
+        # Private: begins a call that does not end
         pipe._meter.begin()
         os._exit(len(live.find(os.getppid())) != 1 or bool(mine()))
     assert os.waitpid(child, 0)[1] == 0

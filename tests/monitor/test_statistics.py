@@ -273,6 +273,7 @@ def test_occupied_slots_are_told() -> None:
 
     with pipeline() as pipe:
         held = [pipe.run() for _ in range(3)]
+        # Private: may be None here
         pool: Any = pipe._runtime
         wait_until(lambda: pool.process_pool.poll() or ring().ready == 4, "batches that are ready")
 

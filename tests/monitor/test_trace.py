@@ -31,6 +31,7 @@ from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
 from tests.faults.processes import workers_of
+from tests.internals import monitor_of, runtime_of
 
 BATCHES = 5
 BATCH = 4
@@ -113,8 +114,7 @@ def test_a_worker_that_takes_the_place_of_another_goes_on_with_its_track(make_pi
 def test_workers_note_nothing_before_a_trace_nor_after_it(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(numbered, workers=1)
     pipe.run()
-    runtime = pipe._runtime
-    assert runtime is not None
+    runtime = runtime_of(pipe)
     header = runtime.space.array(log_offset(0, 1), (2,), np.dtype(np.int64))
     assert header[1] == 0  # records
     with pipe.trace():
@@ -276,10 +276,9 @@ def test_counts_of_the_ring_are_taken_at_each_batch(make_pipeline: MakePipeline)
 
 def hooked_parts(pipe: Pipeline) -> list[Any]:
     """Return the parts of a pipeline with operators in threads and workers that a trace listens to."""
-    runtime = pipe._runtime
-    assert runtime is not None
+    runtime = runtime_of(pipe)
     assert runtime.executor is not None
-    return [pipe._monitor, runtime.executor.computation, runtime.inline_pool, runtime.process_pool]
+    return [monitor_of(pipe), runtime.executor.computation, runtime.inline_pool, runtime.process_pool]
 
 
 def test_hooks_are_empty_before_and_after_a_trace(make_pipeline: MakePipeline) -> None:

@@ -361,6 +361,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     monkeypatch.setattr(ray_cluster, "_STORE_SHARE", share)
+    # Private: replaced by a slower one
     given = ray_dispatcher.RayDispatcher._give_some
     busy: list[int] = []
 
@@ -378,6 +379,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
 
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """Record the tasks of each batch in each call of an actor, from now on."""
+    # Private: replaced by one that counts
     call = ray_dispatcher.RayDispatcher._call
     calls: list[list[list[int]]] = []
 
@@ -463,6 +465,7 @@ def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: C
     pipe.run()
     pool = pool_of(pipe)
 
+    # Private: runs as at the end of the program
     backend_of(pool)._dispatcher.finish()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program is exiting"):

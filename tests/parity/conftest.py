@@ -96,6 +96,7 @@ def _close(pipe: Any) -> None:
     # DALI has no public way to close a pipeline before its collection.
     killed_by = []
     if pipe._py_pool is not None:
+        # Private: DALI's attribute
         killed_by = [-process.exitcode for process in pipe._py_pool.pool._processes if (process.exitcode or 0) < 0]
         pipe._py_pool.close()
     multiprocessing.active_children()  # forgets the workers that have died by themselves

@@ -22,6 +22,7 @@ def indices(info: SampleInfo) -> np.ndarray:
 def kill_worker(dali: Library) -> None:
     with dali.source_pipeline(indices, "fork") as pipe:
         play(pipe, [2])
+        # Private: DALI's attribute
         process = pipe._py_pool.pool._processes[0]
         os.kill(process.pid, signal.SIGKILL)
         wait_until(lambda: process.exitcode is not None, "the end of the worker")

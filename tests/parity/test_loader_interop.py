@@ -109,6 +109,7 @@ def test_how_many_batches_an_iterator_has_delivered() -> None:
         begun = iter(kind(range(5), num_workers=1))
         next(begun), next(begun)
 
+        # Private: PyTorch's attribute
         assert (begun._num_yielded, len(begun)) == (2, 5)
 
 

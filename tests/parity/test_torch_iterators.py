@@ -43,6 +43,7 @@ def described(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(described, value))
     if value.layout is torch.sparse_coo:
+        # Private: PyTorch's methods
         return value.is_coalesced(), tuple(value.shape), value._indices().tolist(), described(value._values())
     return value.dtype, value.device, tuple(value.shape), value.stride(), value.numpy().tobytes()
 

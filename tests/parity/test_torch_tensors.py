@@ -139,6 +139,7 @@ class TestOthersTravelAsPyTorchLikes:
 
 @pytest.fixture
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Private: registers reducers for this test only
     monkeypatch.setattr(by_value, "_REDUCERS", dict(by_value._REDUCERS))
     for kind in (torch.Tensor, torch.nn.Parameter):
         by_value.register(kind, reduce_tensor)

@@ -16,6 +16,7 @@ from dali_like.plugin.base_iterator import LastBatchPolicy
 from dali_like.plugin.numpy import DALIGenericIterator
 from dali_like.readers import Reader, reader
 from tests.conftest import in_both_places
+from tests.internals import progress_of
 
 
 @reader(path="readers.numbers_for_tests")
@@ -332,9 +333,9 @@ def test_readers_must_be_alike() -> None:
 def test_large_positions_take_no_time(tmp_path: Path) -> None:
     pipe = pipeline(7, 3, of_pipeline={"enable_checkpointing": True}, num_shards=2)
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="reader", auto_reset=True)
-    iterator._progress.position = 10**15, 1
+    progress_of(iterator).position = 10**15, 1
 
-    assert iterator._progress.position == (10**15, 1)
+    assert progress_of(iterator).position == (10**15, 1)
     pipe.close()
 
 

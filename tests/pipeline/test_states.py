@@ -787,6 +787,7 @@ def iterator_of(**options: Any) -> PlainIterator:
 
 
 def close(iterator: PlainIterator) -> None:
+    # Private: closes the pipelines of an iterator that failed
     for pipe in iterator._pipelines:
         pipe.close()
 

@@ -729,4 +729,5 @@ def test_outputs_on_a_gpu_are_refused() -> None:
     from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415
 
     with pytest.raises(DefinitionError, match=r"output 1 is on a GPU.*leave out \.gpu\(\)"):
+        # Private: with a batch that only a GPU could compute
         lending._on_cpu((1, TensorListGPU.__new__(TensorListGPU)))

@@ -18,6 +18,7 @@ from dali_like.data import DataLoader, SharedDict, SharedList
 from dali_like.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, PicklingError
 from dali_like.sources import shared_objects
 from dali_like.sources.introspection import large_containers
+from tests.internals import block_of
 
 MIB = 1 << 20
 KEYS = st.recursive(
@@ -142,7 +143,7 @@ def inode_of_mapping(name: str) -> int:
 
 def test_spawned_workers_map_the_same_file() -> None:
     dataset = Inodes()
-    own = os.fstat(dataset.names._block.file.fileno()).st_ino
+    own = os.fstat(block_of(dataset.names).file.fileno()).st_ino
 
     loader = DataLoader(dataset, batch_size=1, num_workers=2, multiprocessing_context="spawn")
 
@@ -153,7 +154,7 @@ def test_the_file_is_sealed() -> None:
     shared = SharedList("abc")
 
     with pytest.raises(PermissionError):
-        os.pwrite(shared._block.file.fileno(), b"x", 0)
+        os.pwrite(block_of(shared).file.fileno(), b"x", 0)
 
 
 def test_without_a_path_a_pickle_is_refused() -> None:

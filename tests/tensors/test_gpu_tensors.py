@@ -500,6 +500,7 @@ def test_no_worker_is_started_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPa
     pipe = pipeline()
     with pytest.raises(DeviceError):
         pipe.start_py_workers()
+    # Private: the pipeline has not been built
     assert pipe._runtime is None
 
 

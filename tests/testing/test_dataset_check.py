@@ -152,6 +152,7 @@ def _walk_without_states(self: Any, epoch: int, shard: int, taken: int, states: 
     return _WALK_TO(self, epoch, shard, taken, {number: state._replace(state=None) for number, state in states.items()})
 
 
+# Private: replaced by one with an error
 _WALK_TO: Callable[..., Any] = stream.Elements._walk_to
 
 

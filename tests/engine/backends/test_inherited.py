@@ -36,10 +36,12 @@ SPAWN = multiprocessing.get_context("spawn")
 def _tracker() -> Iterator[None]:
     """The resource tracker of `multiprocessing`, which would go on after the first test that needs it."""
     tracker: Any = resource_tracker._resource_tracker
+    # Private: an attribute of multiprocessing
     was_running = tracker._fd is not None
     tracker.ensure_running()
     yield
     if not was_running:
+        # Private: a method of multiprocessing
         tracker._stop()
 
 

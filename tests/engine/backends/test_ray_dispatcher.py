@@ -62,6 +62,7 @@ def end_of_thread(cluster: Any) -> Iterator[tuple[RayDispatcher, End]]:
     space.allocate(control_bytes(1, 1))
     dispatcher = RayDispatcher(OPTIONS, space, tasks=[tasks], done=done, cluster=cluster, ends=ends, send_stop=lambda: None)
     dispatcher.thread.start()
+    # Private: wakes the dispatcher as a late alarm does
     dispatcher._alarm.ring()
     yield dispatcher, wait_until(ends.take_end, "the end of the thread")
     dispatcher.finish()

@@ -49,7 +49,9 @@ def test_an_actor_resumes_from_the_state_in_a_request() -> None:
     request = request_text(1, json.dumps(state).encode())
     slot = assembler.begin(Batch(BatchKey(0, 0, 7, 7, 1, request=request)), 1)
     actor = RayWorker()
+    # Private: sets the actor up without Ray
     actor._sources = [source]
+    # Private: sets the actor up without Ray
     actor._runner = TaskRunner(actor._space, actor._sources, actor._cell)
     slots = Slots(space, 1)
 

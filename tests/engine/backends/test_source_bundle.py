@@ -134,6 +134,7 @@ def test_other_classes_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> Non
     class Derived(Wrapping):
         pass
 
+    # Private: registers reducers for this test only
     monkeypatch.setattr(by_value, "_REDUCERS", dict(by_value._REDUCERS))
 
     by_value.register(Wrapping, lambda value: (list, ("registered",)))

@@ -35,6 +35,7 @@ from tests.callbacks import number
 from tests.conftest import DEADLINE_S, wait_until
 from tests.data.loader_cases import MANY_WORKERS
 from tests.faults.programs import Program
+from tests.internals import lock_of, set_lock, shared_of
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -652,7 +653,7 @@ class TestGivingUp:
     def test_when_it_is_about_to_end_it_ends_and_keeps_nothing(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
         """The SystemExit comes before the thread has reported its own end."""
         thread = workers._workers[0]
-        lock, is_leaving, persists = thread._lock, threading.Event(), threading.Event()
+        lock, is_leaving, persists = lock_of(thread), threading.Event(), threading.Event()
 
         class Lock:
             def __enter__(self) -> None:
@@ -664,7 +665,7 @@ class TestGivingUp:
             def __exit__(self, *_: object) -> None:
                 lock.release()
 
-        thread._lock = Lock()  # type: ignore[assignment]
+        set_lock(thread, Lock())
         worker.gate.pass_through = lambda: sys.exit(3)  # type: ignore[method-assign]
         worker.tasks.put(1)
         assert is_leaving.wait(DEADLINE_S)
@@ -726,10 +727,10 @@ class TestGivingUp:
         worker.tasks.put(1)
         wait_until(lambda: worker.gate.is_reached, "the task")
 
-        with thread._lock:
+        with lock_of(thread):
             worker.gate.open()
             wait_until(lambda: name_of_function(thread) == "_leave", "the thread to wait for the lock")
-            thread._lock = contextlib.nullcontext()  # type: ignore[assignment]
+            set_lock(thread, contextlib.nullcontext())
             thread.dismiss()
         thread.join()
 
@@ -744,7 +745,7 @@ class TestGivingUp:
         """Also if its callback pays no heed to being asked to end."""
         monkeypatch.setattr(threads, "_GRACE_S", 0.0)
         monkeypatch.setattr(threads, "_LAST_GRACE_S", 0.0)
-        workers._shared.send_stop = lambda: None
+        shared_of(workers).send_stop = lambda: None
         pass_through = worker.gate.pass_through
 
         def pay_no_heed() -> None:
@@ -768,7 +769,7 @@ class TestGivingUp:
     ) -> None:
         asked: list[int] = []
         monkeypatch.setattr(threads, "_raise_in", lambda ident, what: asked.append(ident.value))
-        not_begun = threads.WorkerThread(0, workers._shared, [])
+        not_begun = threads.WorkerThread(0, shared_of(workers), [])
         not_begun.abandon()
         assert not asked
         worker.tasks.put(1)

@@ -311,6 +311,7 @@ def _part(array: NDArray[Any], part: str) -> Any:
 def _memory_of(array: NDArray[Any]) -> Any:
     """Return the memory that the lease of an array keeps."""
     export: Any = array.base
+    # Private: finds the memory behind an export
     return export._lease._memory
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from dali_like import fn, pipeline_def
 from dali_like.engine.memory import shared_file
-from dali_like.engine.memory import space as space_module
 from dali_like.engine.memory.shared_file import MOST_COMMON_FILES, SharedFile
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import OutOfMemoryError
+from tests.internals import kept_files
 
 PAGE = os.sysconf("SC_PAGESIZE")
 #: As many pipelines as the library promises for one process.
@@ -118,6 +118,7 @@ def test_first_batches_that_are_held_take_no_address_space_for_others() -> None:
     pipes = [small() for _ in range(2 * MOST_COMMON_FILES)]
     for pipe in pipes:
         pipe.build()
+    # Private: all files, also those of other tests
     free_bytes = {file: file.free_bytes for file in SharedFile._existing}
 
     held = [pipe.run() for pipe in pipes]
@@ -186,8 +187,8 @@ def test_pages_that_a_gpu_does_not_give_up_stay_when_their_space_ends() -> None:
 
     del ending
 
-    assert space_module._kept_files == [staying.file]
-    space_module._kept_files.clear()
+    assert kept_files() == [staying.file]
+    kept_files().clear()
     assert (staying.bytes[kept], staying.bytes[given]) == (7, 0)
     assert staying.take(PAGE, PAGE) == given
     assert staying.take(PAGE, PAGE) not in (kept, given)

@@ -432,6 +432,7 @@ class TestSpace:
 
         space.drop_free()
 
+        # Private: nothing public shows what keeps a space
         assert not list(space._keepers)
 
     def test_extent_as_large_as_what_is_left_is_had(self) -> None:

@@ -12,6 +12,7 @@ from dali_like.engine.pool.recovery import PHASES, TRANSITIONS, Phase, WorkerSta
 from dali_like.types import SampleInfo
 from tests.faults.played import Death, PlayedPool
 from tests.faults.test_played_workers import of, played, rows
+from tests.internals import hang_errors_of, suspects_of, worker_states_of
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,10 @@ def test_an_abandoned_worker_never_runs_again() -> None:
 def test_a_transition_that_is_not_in_the_table_is_an_error() -> None:
     with played(of(rows), num_workers=1) as pool:
         with pytest.raises(RuntimeError, match="worker 0: no transition from RUNNING to NOT_STARTED"):
+            # Private: must be refused, so there is no public way
             pool.recovery._move(0, WorkerState.NOT_STARTED)
         with pytest.raises(RuntimeError, match="no transition from NORMAL to ISOLATED"):
+            # Private: must be refused, so there is no public way
             pool.recovery._enter(Phase.ISOLATED)
 
 
@@ -59,12 +62,12 @@ def test_invariants_hold_after_each_step(restarts: int | None) -> None:
 
 def _check_invariants(pool: PlayedPool) -> None:
     recovery = pool.recovery
-    states = recovery._states
+    states = worker_states_of(pool)
     assert WorkerState.NOT_STARTED not in states[: recovery.num_workers]
     assert set(states[recovery.num_workers :]) <= {WorkerState.NOT_STARTED}
     hung = {worker for worker, state in enumerate(states) if state in (WorkerState.HUNG, WorkerState.HUNG_AT_START)}
-    assert hung == set(recovery._hang_errors)
-    assert bool(recovery._suspects) == (recovery.phase in (Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED))
+    assert hung == set(hang_errors_of(pool))
+    assert bool(suspects_of(pool)) == (recovery.phase in (Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED))
     if recovery.phase is Phase.NORMAL:
         assert WorkerState.STOPPED not in states
     if WorkerState.ABANDONED in states:

@@ -40,7 +40,7 @@ from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStati
 from dali_like.monitor.trace_records import WORKERS
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S, wait_until
-from tests.internals import pool_of
+from tests.internals import pool_of, set_decided
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -317,7 +317,7 @@ class TestTheTuner:
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
         assert "waits for the next measurement" in chooser.settings.num_workers_reason
-        chooser._decided = chooser.settings._replace(num_workers=5, num_workers_reason="")
+        set_decided(chooser, chooser.settings._replace(num_workers=5, num_workers_reason=""))
         for _ in range(20):
             clock[0] += 0.1
             pool.work(0.64, 0.64)
@@ -329,7 +329,7 @@ class TestTheTuner:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.4, 0.4)
         take(pool, chooser, clock)  # the first look, which knows nothing of it
-        chooser._decided = ChosenSettings(2, 2)
+        set_decided(chooser, ChosenSettings(2, 2))
         for _ in range(100):
             clock[0] += 0.11
             pool.work(0.4, 0.4)
@@ -616,6 +616,7 @@ class TestTheTuner:
         pool.forked_pids = [11]
         monkeypatch.setattr(tuner, "read_file", lambda path: memory)
 
+        # Private: one term of a decision, which depends on many others
         assert chooser._limits(pool).worker_bytes == nbytes
 
     def test_does_not_believe_workers_that_wait_where_they_may_wait_for_a_cpu(self, clock: list[float]) -> None:

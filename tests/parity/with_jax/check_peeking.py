@@ -64,6 +64,7 @@ def test_peek_in_another_thread(library: Library, theirs: Any) -> None:
     with iterator_of(library, theirs, counted(None)) as iterator:
         peeked = iterator.peek_async().result()
         if library is not OURS:
+            # Private: an attribute of the peer's iterator
             iterator._pool.shutdown()
 
         assert numbers(peeked) == numbers(next(iterator)) == [0, 1, 2, 3]

@@ -21,7 +21,7 @@ from dali_like.sources import remote_files
 from dali_like.sources.composed import chunked_files
 from tests.conftest import wait_until
 from tests.http_store import HttpStore, http_store
-from tests.internals import stage_of
+from tests.internals import kept_chunks_of, stage_of
 from tests.sources.composed.test_files import numbers_of, tar_bytes
 
 for module in ("fsspec", "tenacity", "diskcache", "aiohttp"):
@@ -105,9 +105,9 @@ def test_reads_are_the_further_ahead_the_longer_the_access_is_sequential(store: 
     for record, num_requests in ((0, 1), (1, 3), (100, 5), (200, 8), (300, 13), (400, 22), (500, 39), (600, 40)):
         assert reader[record]["n"] == record
         wait_until(lambda n=num_requests: len(store.requests) == n, f"the reads for record {record}")  # type: ignore[misc]
-        assert len(reader._chunks) <= 2 + chunked_files.MOST_AHEAD
+        assert len(kept_chunks_of(reader)) <= 2 + chunked_files.MOST_AHEAD
     assert reader[9000] == {"n": 9000}  # elsewhere: what was requested ahead is forgotten
-    assert len(reader._chunks) <= 2
+    assert len(kept_chunks_of(reader)) <= 2
 
 
 def test_all_sources_share_the_memory_for_reads_ahead(store: HttpStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ def test_cached_headers_are_not_read_again(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "a.npy"
     np.save(path, ARRAY)
     parts: list[int] = []
+    # Private: replaced by one that counts
     plain = stored_files.StoredFiles._read_local
     monkeypatch.setattr(
         stored_files.StoredFiles, "_read_local", lambda self, *args: (parts.append(args[1]), plain(self, *args))[1]
@@ -135,8 +136,10 @@ def test_urls(tmp_path: Path) -> None:
 
 def test_headers_do_not_travel() -> None:
     reader = NumpyReader(files=("a",), cache_header_information=True)
+    # Private: headers that no file has
     reader._headers = {0: NpyHeader(128, np.dtype(np.uint8), (1,), fortran_order=False)}
 
+    # Private: headers are not pickled, which nothing else shows
     assert pickle.loads(pickle.dumps(reader))._headers == {}
 
 

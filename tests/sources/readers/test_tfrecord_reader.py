@@ -193,10 +193,12 @@ def test_without_google_crc32c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = write(tmp_path / "a", [example(i=integers(7))])
     damage(path, -1)
     monkeypatch.setattr(tfrecord_reader, "installed", lambda module: None)
+    # Private: forgets whether the package is installed
     tfrecord_reader._crc32c.cache_clear()
     try:
         assert read(path) == [[7]]
     finally:
+        # Private: forgets whether the package is installed
         tfrecord_reader._crc32c.cache_clear()
     assert extras.installed("no_such_module") is None
 

@@ -89,6 +89,7 @@ def test_ranges_of_the_plain_reader(line: str, options: Any, expected: list[int]
     (tmp_path / "list.txt").write_text(f"{root}/a.mp4 4 {line}\n")
     reader = VideoReader(file_list=str(tmp_path / "list.txt"), sequence_length=1, **options)
     reader.prepare()
+    # Private: the order of samples before they are decoded
     assert reader._samples[:, 1].tolist() == list(range(*expected))
 
 
