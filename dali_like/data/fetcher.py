@@ -459,9 +459,6 @@ class Fetcher:
                     samples.append(self._replace("an item of the dataset", number, error, request))
                 else:
                     note_replacement(request.cell, "an item of the dataset", "the next one", error)
-            except BaseException:  # an interrupt
-                walk.is_torn = True
-                raise
         return samples
 
     def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:

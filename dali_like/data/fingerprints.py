@@ -14,10 +14,15 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN
+
+if TYPE_CHECKING:
+    from dali_like.sources.main_module import ImportedMain
 
 #: A part takes about a microsecond.
 MOST_PARTS = 500
@@ -28,6 +33,9 @@ _MOST_BYTES = 4096
 
 _PLAIN = (int, bool, type(None), type(Ellipsis), bytes, str)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+#: Their text says all of them: NaN is not equal to itself, and the others would be compared by their addresses.
+_SHOWN = (float, complex, range)
+_SHOWN_MODULES = ("decimal", "fractions", "pathlib", "uuid")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
@@ -43,8 +51,12 @@ class Fingerprint(NamedTuple):
     is_complete: bool
 
 
-def fingerprint_of(value: Any) -> Fingerprint:
+def fingerprint_of(value: Any, main: ImportedMain | None = None) -> Fingerprint:
     """Look at an object.
+
+    Args:
+        value: the object.
+        main: the main module that workers import. Other classes and functions of the program travel by value.
 
     >>> dataset = types.SimpleNamespace(epoch=1, samples=list(range(100_000)))
     >>> before = fingerprint_of(dataset)
@@ -52,7 +64,7 @@ def fingerprint_of(value: Any) -> Fingerprint:
     >>> fingerprint_of(dataset).parts == before.parts, before.is_complete
     (False, False)
     """
-    look = _Look()
+    look = _Look(main)
     look.take(value)
     return Fingerprint(tuple(look.parts), look.is_complete)
 
@@ -60,7 +72,8 @@ def fingerprint_of(value: Any) -> Fingerprint:
 class _Look:
     """Goes through the attributes and items of an object, nearer ones first."""
 
-    def __init__(self) -> None:
+    def __init__(self, main: ImportedMain | None) -> None:
+        self.main = main
         self.parts: list[Any] = []
         self.is_complete = True
         self._waiting: deque[Any] = deque()
@@ -77,13 +90,16 @@ class _Look:
         kind = type(value)
         if kind in _PLAIN and (kind not in (str, bytes) or len(value) <= _MOST_BYTES):
             self.parts.append((kind, value))
-        elif kind in (float, complex):
-            self.parts.append((kind, repr(value)))  # NaN is not equal to itself
+        elif kind in _SHOWN or _package_of(kind) in _SHOWN_MODULES:
+            self.parts.append((kind, repr(value)))
+        elif issubclass(kind, np.generic):
+            self.parts.append((kind, value.dtype.str, None if value.dtype.hasobject else value.tobytes()))
         elif id(value) in self._seen:
             self.parts.append(kind)
         else:
             self._seen[id(value)] = value  # kept, so that its address stays its own
-            # Another object may have the address later. Most likely its parts differ, too.
+            # Another object may have the address later: a program that replaces one twice gets the first address again. So
+            # the parts say what the object is, too.
             self.parts.append((kind, None if kind is tuple else id(value)))
             self._add_parts(value, kind)
 
@@ -102,7 +118,9 @@ class _Look:
             self._waiting += (value.__func__, value.__self__)
         elif issubclass(kind, functools.partial):
             self._waiting += (value.func, value.args, value.keywords)
-        elif not issubclass(kind, (type, types.ModuleType, enum.Enum, np.dtype, range)):
+        elif issubclass(kind, np.dtype):
+            self.parts.append(repr(value))
+        elif not issubclass(kind, (type, types.ModuleType, enum.Enum)):
             self._add_attributes(value, kind)
 
     def _add_array(self, array: NDArray[Any]) -> None:
@@ -111,12 +129,16 @@ class _Look:
             self.parts.append(array.tobytes())
         else:
             self.is_complete = False
+            if type(array) is np.ndarray and array.flags.c_contiguous and not array.dtype.hasobject:
+                self.parts.append(array.reshape(-1)[:: -(-array.size // _MOST_ITEMS)].tobytes())
 
     def _add_tensor(self, tensor: Any) -> None:
         """Add a tensor, which counts its changes. Workers see the content of one in shared memory: it does not matter."""
         self.is_complete = False  # changes through a view of NumPy are not counted
         with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse ones and those of inference mode
             self.parts.append((tuple(tensor.shape), None if tensor.is_shared() else tensor._version))
+            if tensor.numel() <= _MOST_ITEMS and tensor.device.type == "cpu" and not tensor.is_shared():
+                self.parts.append(repr(tensor.tolist()))
 
     def _add_items(self, container: Any) -> None:
         size = len(container)
@@ -135,15 +157,24 @@ class _Look:
                 self.parts.append((type(item), item if type(item) in _PLAIN[:3] else id(item)))
 
     def _add_function(self, function: Any) -> None:
-        if getattr(function, "__module__", None) == "__main__":
-            self.is_complete = False  # travels by value, with the globals that it reads
+        self._note_code(function)
+        if isinstance(function, types.BuiltinFunctionType):
+            self._waiting.append(function.__self__)
+        else:
+            self.parts.append(hash(function.__code__))
         cells: Iterable[Any] = getattr(function, "__closure__", None) or ()
         self._waiting += (cell.cell_contents for cell in cells if _is_filled(cell))
         self._waiting += (getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None))
 
+    def _note_code(self, code: Any) -> None:
+        """Note a function or class. Those of a program that workers do not import travel with the globals that they read."""
+        if _package_of(code) in (MAIN, IMPORTED_MAIN) and not (self.main is not None and self.main.has(code)):
+            self.is_complete = False
+
     def _add_attributes(self, value: Any, kind: type) -> None:
         """Add the attributes of an object. Those of the standard library's classes, such as locks, are their own matter."""
-        if kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind is not types.SimpleNamespace:
+        self._note_code(kind)
+        if _package_of(kind) in sys.stdlib_module_names and kind is not types.SimpleNamespace:
             self.is_complete &= kind in _CONTAINERS
             return
         attributes = object.__getattribute__(value, "__dict__") if _has_dict(kind) else {}
@@ -157,6 +188,12 @@ class _Look:
                 self._waiting.append(None)
         if not attributes and not slots:
             self.is_complete = False  # an object of a compiled class
+
+
+def _package_of(code: Any) -> str:
+    """Return the package of a function or class; "" if it does not say."""
+    module = getattr(code, "__module__", None)
+    return module.partition(".")[0] if type(module) is str else ""
 
 
 def _has_dict(kind: type) -> bool:

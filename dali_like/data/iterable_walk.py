@@ -26,11 +26,9 @@ class DatasetWalk(Walk):
 
     Attributes:
         is_silent: ``state_dict()`` has raised, so that it is not called again.
-        is_torn: the last step was interrupted between two items, so that there is no state behind it.
     """
 
     is_silent = False
-    is_torn = False
     _next_report_s = 0.0
 
     def report_if_due(self, worker: int, dataset: Any) -> dict[str, Any] | None:
@@ -46,7 +44,7 @@ class DatasetWalk(Walk):
     def report(self, worker: int, dataset: Any) -> dict[str, Any] | None:
         """Return the state behind the last step, with the number of the worker; None if there is none."""
         owner = _owner(dataset)
-        if self.is_silent or self.is_torn or (owner is None and not is_stateful(self.items)):
+        if self.is_silent or (owner is None and not is_stateful(self.items)):
             return None
         try:
             state = copy.deepcopy(self.state(owner))

@@ -53,7 +53,12 @@ class WorkerManager:
             return previous is not None
         from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # few loaders reuse workers
 
-        self._fingerprint = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn))
+        main = None
+        if options.start_method == "spawn":
+            from dali_like.sources.main_module import find_main  # noqa: PLC0415  # few programs spawn workers
+
+            main = find_main(options.import_main)
+        self._fingerprint = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)
         return self._fingerprint != previous or not (options.keeps_workers or self._fingerprint.is_complete)
 
     def forget_objects(self) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import sys
 import threading
 import types
 import weakref
 from collections import UserDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_like.data.fingerprints import MOST_PARTS, fingerprint_of
+from dali_like.engine.backends.main_import import MainModule
+from dali_like.sources.main_module import ImportedMain
 
 
 class Inner:
@@ -84,12 +89,44 @@ def test_look_sees_a_change(change: str) -> None:
     assert fingerprint_of(dataset).parts != before.parts
 
 
+REPLACEABLE: dict[str, Callable[[int], Any]] = {
+    "range": range,
+    "function": lambda number: types.FunctionType(compile(f"{number}", "text", "eval"), {}),
+    "path": lambda number: Path(f"{number}"),
+    "number of NumPy": np.float32,
+    "large array": lambda number: np.full(1 << 12, number),
+    "structured dtype": lambda number: np.dtype([(f"{number}", "i4")]),
+    "method of a dict": lambda number: {0: number}.get,
+}
+
+
+@pytest.mark.parametrize("kind", REPLACEABLE)
+def test_look_sees_that_an_object_was_replaced_though_the_new_one_has_its_address(kind: str) -> None:
+    held, seen = types.SimpleNamespace(), []
+    for number in range(8):
+        held.value = REPLACEABLE[kind](number)
+        seen.append(fingerprint_of(held).parts)
+
+    assert all(parts != before for parts, before in itertools.combinations(seen, 2))
+
+
+def test_look_is_complete_for_classes_of_the_program_only_where_workers_import_them(monkeypatch: Any) -> None:
+    """Others travel with the globals that their methods read, and a look does not see those."""
+    monkeypatch.setattr(Inner, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Inner", Inner, raising=False)
+    imported = ImportedMain(MainModule(None, "program.py"), frozenset({"Inner"}))
+
+    assert not fingerprint_of(Inner()).is_complete
+    assert fingerprint_of(Inner(), imported).is_complete
+
+
 COMPLETE: dict[str, Any] = {
     "numbers": (1, 2.5, None, "text", b"bytes"),
     "small containers": [{"a": {1, 2}}, (3,)],
     "an object": Inner(),
     "a small array": np.zeros(3),
     "a range": range(1_000_000),
+    "a path": Path("folder"),
 }
 UNKNOWN: dict[str, Any] = {
     "a long list": list(range(1000)),

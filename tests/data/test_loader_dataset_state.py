@@ -353,3 +353,40 @@ def test_state_of_a_loop_that_was_left_is_that_behind_its_last_batch() -> None:
 def rest_of_batches(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
     loader.load_state_dict(state)
     return list(loader)
+
+
+class Interrupted(IterableDataset[Any]):
+    """Its iterators are interrupted once, before the fourth item."""
+
+    is_due = True
+
+    def __iter__(self) -> Iterator[Any]:
+        return InterruptedBook(self)
+
+
+class InterruptedBook(Book):
+    def __init__(self, dataset: Interrupted) -> None:
+        super().__init__(0)
+        self.dataset = dataset
+
+    def __next__(self) -> Any:
+        if self.dataset.is_due and self.state["number"] == 3:
+            self.dataset.is_due = False
+            raise KeyboardInterrupt
+        return super().__next__()
+
+
+@pytest.mark.parametrize("later", [0, 1], ids=["right behind", "one batch later"])
+def test_state_behind_an_interrupt_continues_with_the_items_that_the_loop_would_get(later: int) -> None:
+    loader = DataLoader(Interrupted(), batch_size=2)
+    batches = iter(loader)
+    next(batches)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    for _ in range(later):
+        next(batches)
+
+    resumed = rest_of_batches(loader_of(Shelf(), batch_size=2), loader.state_dict())
+
+    assert numbers_of(resumed) == numbers_of(batches)
+    assert len(resumed) == 2 - later
