@@ -127,7 +127,7 @@ def statistics_of(
     caches = tuple(cache.statistics() for cache in caches_of(options.dataset))
     dataset = SourceStatistics(
         f"dataset {type(options.dataset).__qualname__}",
-        unit="batch" if options.batched and method_of(options.dataset, "__getitems__") else "sample",
+        unit="batch" if options.batched and not options.gathers and method_of(options.dataset, "__getitems__") else "sample",
         place="workers" if counts.readings else "main process",
         batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,

@@ -14,6 +14,7 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -289,18 +290,22 @@ class Fetcher:
         """
         from dali_like.data.columns import columns_of, first_sample  # noqa: PLC0415  # most workers need no datasets of ours
 
+        rows = None
         if schema is not None:
             assert isinstance(request, Request)
             keys, rows = keys[request.start : request.stop], [row[request.start : request.stop] for row in request.rows]
+        begin_ns = monotonic_ns()
         try:
-            columns = _measured(lambda keys: columns_of(self.dataset, keys, self.array_backend), request)(keys)
-            if schema is not None:
-                return schema.root.gather(columns, rows)
-            if self._nesting is None:
+            columns = columns_of(self.dataset, keys, self.array_backend)
+            if schema is None and self._nesting is None:
                 self._nesting = nesting_of(first_sample(columns), self.array_backend)
-            return None if self._nesting is None else self._nesting.gather(columns, None)
+            root = self._nesting if schema is None else schema.root
+            batch = None if root is None else root.gather(columns, rows)
         except Exception:  # the arrays do not fit, or the dataset fails, too, with its own message
             return None
+        if batch is not None and request.watch is not None:
+            request.watch.note_together(begin_ns, keys)
+        return batch
 
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""

@@ -95,6 +95,18 @@ class LoaderOptions(NamedTuple):
         return self.num_workers * (self.prefetch_factor or 0)
 
     @property
+    def stacks_samples(self) -> bool:
+        """Whether batches are made by the default collation of a map-style dataset's samples."""
+        return self.batched and not self.is_iterable and self.array_backend.is_default(self.collate_fn)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether batches are gathered from the arrays of the dataset; see `dali_like.data.columns`."""
+        from dali_like.data.columns import is_columnar  # noqa: PLC0415  # it imports the datasets
+
+        return self.stacks_samples and is_columnar(self.dataset, self.array_backend)
+
+    @property
     def start_method(self) -> str:
         """ "thread", "fork" or "spawn". A forkserver starts workers of the last two, so "forkserver" counts as "spawn"."""
         context = self.multiprocessing_context

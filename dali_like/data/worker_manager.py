@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dali_like.common.user_objects import method_of
-from dali_like.data.columns import is_columnar
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.loader_workers import LoaderWorkers
@@ -128,14 +127,12 @@ class WorkerManager:
 def make_fetcher(options: LoaderOptions) -> Fetcher:
     """Return a fetcher for the main process or for workers."""
     array_backend = options.array_backend
-    stacks_samples = options.batched and not options.is_iterable and array_backend.is_default(options.collate_fn)
-    gathers = stacks_samples and is_columnar(options.dataset, array_backend)
     by_sample = (
-        stacks_samples
+        options.stacks_samples
         and options.batch_size is not None
         and options.batch_size > 1  # one sample is made by one worker in any case
         and options.seeds_by_task
-        and (gathers or method_of(options.dataset, "__getitems__") is None)
+        and (options.gathers or method_of(options.dataset, "__getitems__") is None)
     )
     return Fetcher(
         dataset=options.dataset,
@@ -147,5 +144,5 @@ def make_fetcher(options: LoaderOptions) -> Fetcher:
         worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
         as_batches=not by_sample,
         has_workers=options.num_workers > 0,
-        is_columnar=gathers,
+        is_columnar=options.gathers,
     )

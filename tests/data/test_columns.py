@@ -219,3 +219,14 @@ def test_a_dataset_inside_of_another_gets_whole_batches_by_its_getitems(wrap: An
     batch = next(iter(DataLoader(wrap(OfBatches()), 4, num_workers=2, multiprocessing_context="thread")))
 
     assert np.asarray(batch)[..., -4:].ravel()[-4:].tolist() == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("dataset", [PAIRS, Subset(PAIRS, range(ROWS))])
+def test_the_time_of_gathered_samples_is_counted_for_each_of_them(dataset: Any) -> None:
+    loader = DataLoader(dataset, ROWS)
+
+    list(loader)
+
+    (source,) = loader.statistics().sources
+    assert source.unit == "sample"
+    assert source.callback.count == ROWS

@@ -171,6 +171,11 @@ class Stopwatch:
         """Return a callback whose calls are measured."""
         return _timed(callback, self.outer)
 
+    def note_together(self, begin_ns: int, arguments: Sequence[Any]) -> None:
+        """Note samples that were computed together from `begin_ns` until now: each took the same share."""
+        share_ns = (monotonic_ns() - begin_ns) // len(arguments)
+        self.outer.extend((share_ns, argument) for argument in arguments)
+
     def timed_within(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a callback whose calls are measured, and which another measured callback calls."""
         return _timed(callback, self.inner)
