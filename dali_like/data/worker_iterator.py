@@ -32,7 +32,7 @@ from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.pool.turns import Turns
 from dali_like.engine.worker.exceptions import with_traceback_as_text
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
-from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
+from dali_like.errors import ClosedError, LoaderTimeoutError, LostItemError, SampleTypeError
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
@@ -104,9 +104,9 @@ class WorkerIterator(LoaderIterator):
     def _next(self) -> Any:
         while True:
             workers = self._loader_workers
-            if workers is None or not self._pending:
+            if workers is None or not self._pending or (taken := self._take_next(workers)) is None:
                 self._raise_end()
-            key, outcome = self._take_next(workers)
+            key, outcome = taken
             if type(outcome) is Response:  # an exception's class may define `__class__`
                 try:
                     return self._batch_of(outcome, workers)
@@ -124,22 +124,33 @@ class WorkerIterator(LoaderIterator):
             if not self._options.is_iterable:
                 self._raise_end()
 
-    def _take_next(self, workers: LoaderWorkers) -> tuple[BatchKey, Any]:
-        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch."""
+    def _take_next(self, workers: LoaderWorkers) -> tuple[BatchKey, Any] | None:
+        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch.
+
+        Return None if another thread has taken the last batch while this one waited for the lock.
+
+        Raises:
+            ClosedError: another thread has ended the iterator while this one waited for the batch.
+        """
         with workers.lock():
-            while True:
+            while self._pending:
                 batch = self._wait(workers)
+                if batch not in self._pending:
+                    raise ClosedError("the iterator has been ended")
                 if self._options.is_iterable:
                     self._note_items(batch)
                 self._fill(workers, (workers.num_ahead or self._options.num_ahead) + 1)
+                if batch not in self._pending:  # ended while the sampler drew
+                    raise ClosedError("the iterator has been ended")
                 place = self._pending.index(batch)
                 del self._pending[place]
                 outcome = workers.take(batch)
-                if not (is_a(outcome, SampleTypeError) and self._request_as_batch(batch, place, workers)):
-                    break
-            if not self._options.is_iterable:
-                self.state.deliver(batch.key.iteration)
-            return batch.key, outcome
+                if is_a(outcome, SampleTypeError) and self._request_as_batch(batch, place, workers):
+                    continue
+                if not self._options.is_iterable:
+                    self.state.deliver(batch.key.iteration)
+                return batch.key, outcome
+        return None
 
     def _request_as_batch(self, batch: Batch, place: int, workers: LoaderWorkers) -> bool:
         """Let the worker collate a batch whose samples cannot be pickled, and all later ones. Return False if it did.
