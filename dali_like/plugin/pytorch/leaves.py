@@ -156,7 +156,7 @@ def _carrier_of(dtype: torch.dtype) -> np.dtype[Any]:
 
 @functools.cache
 def _dtype_of(dtype: np.dtype[Any]) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype
+    return torch.from_numpy(np.empty(0, dtype.str)).dtype  # the first of several equal ones: not np.ulonglong
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
