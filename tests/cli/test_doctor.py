@@ -345,6 +345,12 @@ def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
 # Libraries
 
 
+def test_extra_of_older_metadata_is_noted_and_does_not_end_the_check() -> None:
+    finding = libraries.libraries("gone", {"lmdb": "1.4"})
+
+    assert (finding.verdict, finding.remedy) == ("note", "pip install -e . once more")
+
+
 def test_requirements_are_read_from_metadata() -> None:
     lines = ["numpy>=1.26", "opencv-python-headless>=4.9; extra == 'images'", 'ray[data]>=2.40 ; extra == "ray"', "six"]
     lines.append("array-record>=0.8; extra == 'array-record'")

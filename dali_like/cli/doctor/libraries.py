@@ -12,7 +12,7 @@ from functools import partial
 from importlib import metadata
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
-from dali_like.common.extras import install_command
+from dali_like.common.extras import REQUIREMENTS, install_command
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE, find_turbojpeg
 
 _NAME = "dali-like"
@@ -42,6 +42,9 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
         extra: the name of the extra; empty for the packages that are always required.
         needed: the minimum versions, by name.
     """
+    if extra and extra not in REQUIREMENTS:
+        # The metadata of an editable installation is as old as its last `pip install`.
+        return note(f"{_EXTRA}{extra}", f"of an older {_NAME} than the one that runs", "pip install -e . once more")
     subject, remedy = (f"{_EXTRA}{extra}", install_command(extra)) if extra else ("needed", _install_all(needed))
     versions = {name: _version(name) for name in needed}
     missing = [name for name, version in versions.items() if version is None]
