@@ -40,7 +40,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 
 
 class Fingerprint(NamedTuple):
-    """What a look at some objects has seen.
+    """Result of a look at some objects.
 
     Attributes:
         parts: differ after a change that was seen. They keep no object of the program alive.
