@@ -161,7 +161,14 @@ def _search(value: Any, path: str, place: Place, depth: int, seen: set[int]) -> 
         yield f"{path} is {problem}"
     elif depth and not isinstance(value, (type, types.ModuleType)):
         for step, part in parts:
-            yield from _search(part, path + step, place, depth - bool(step), seen)
+            if not (_is_generator(part) and _is_of_library(type(value))):  # libraries such as Albumentations seed their own
+                yield from _search(part, path + step, place, depth - bool(step), seen)
+
+
+def _is_of_library(kind: type) -> bool:
+    """Return whether a class comes from an installed library."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return any(folder in file for folder in ("/site-packages/", "/dist-packages/"))
 
 
 def _problem(value: Any, place: Place) -> str | None:

@@ -148,6 +148,13 @@ def test_a_generator_in_a_source_is_a_warning_that_names_rng(way: str, make_pipe
     )
 
 
+def test_a_generator_of_a_library_is_its_own_matter(way: str, make_pipeline: MakePipeline) -> None:
+    recipe = type("Recipe", (), {"__module__": "pytest"})()
+    recipe.random_generator = np.random.default_rng(0)
+
+    make_pipeline(Holder(recipe), way).build()  # warnings are errors
+
+
 def stream() -> Iterator[Any]:
     yield from generator.random((100, 1))
 

@@ -87,11 +87,15 @@ def numbered(info: Any) -> Any:
 
 @pytest.mark.parametrize("way", ["serial", "spawn"])
 def test_arrays_are_the_memory_of_the_batch(way: str, make_pipeline: MakePipeline) -> None:
-    """Batches after the first one, in which the shapes of samples are found out, lie at multiples of 64 bytes."""
+    """Batches after the first one, in which the shapes of samples are found out, lie at multiples of 64 bytes.
+
+    A small output beside a large one is a copy, wherever it lies.
+    """
 
     class Spy(DALIGenericIterator):
         def _convert(self, name: str, output: TensorListCPU) -> Any:
-            self.addresses = (*getattr(self, "addresses", ()), output.data_ptr())
+            if name == "x":
+                self.addresses = (*getattr(self, "addresses", ()), output.data_ptr())
             return super()._convert(name, output)
 
     pipe = make_pipeline(lambda info: (numbered(info), np.float32(info.idx_in_epoch)), way, num_outputs=2)
@@ -99,8 +103,8 @@ def test_arrays_are_the_memory_of_the_batch(way: str, make_pipeline: MakePipelin
 
     batches = list(itertools.islice(iterator, 3))
 
-    addresses = [array.unsafe_buffer_pointer() for batch in batches for array in (batch["x"], batch["y"])]
-    assert addresses[2:] == list(iterator.addresses[2:])
+    addresses = [batch["x"].unsafe_buffer_pointer() for batch in batches]
+    assert addresses[1:] == list(iterator.addresses[1:])
 
 
 @pytest.mark.parametrize(
