@@ -207,13 +207,14 @@ def _sharing(value: Any) -> str | None:
 
 
 def _is_generator(value: Any) -> bool:
-    """Return whether an object is a random generator, and none of the global ones."""
-    if isinstance(value, random.Random):
-        return not isinstance(value, random.SystemRandom) and value is not getattr(random, "_inst", None)
+    """Return whether an object is a random generator, other than the global ones. Never run code of the object."""
+    kind = type(value)  # isinstance() would ask the object for its class
+    if issubclass(kind, random.Random):
+        return not issubclass(kind, random.SystemRandom) and value is not getattr(random, "_inst", None)
     if (numpy := sys.modules.get("numpy.random")) is not None:
-        if isinstance(value, numpy.RandomState):
+        if issubclass(kind, numpy.RandomState):
             return value is not numpy.mtrand._rand
-        if isinstance(value, (numpy.Generator, numpy.BitGenerator)):
+        if issubclass(kind, (numpy.Generator, numpy.BitGenerator)):
             return True
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Generator) and value is not torch.default_generator
+    return torch is not None and issubclass(kind, torch.Generator) and value is not torch.default_generator

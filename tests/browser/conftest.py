@@ -31,6 +31,10 @@ document.body?.dataset.state === "drawn" || document.getElementById("about")?.cl
 Serve = Callable[[Mapping[str, Any]], PageServer]
 
 
+class _PageLeftError(Exception):
+    """The browser went on to another page before it answered."""
+
+
 class Browser:
     """Chromium without a window. It takes commands of the DevTools protocol from file descriptor 3, and answers on 4.
 
@@ -78,6 +82,8 @@ class Browser:
         while True:
             answer = json.loads(self._next_answer())
             if answer.get("id") == number:
+                if "navigated" in answer.get("error", {}).get("message", ""):
+                    raise _PageLeftError
                 assert "result" in answer, answer
                 return answer["result"]
 
@@ -91,8 +97,11 @@ class Browser:
         return answer
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript, in the page."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Return the value of an expression of JavaScript, in the page; None if the page was left meanwhile."""
+        try:
+            found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        except _PageLeftError:
+            return None
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
