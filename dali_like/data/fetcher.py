@@ -23,15 +23,7 @@ from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.common.user_objects import method_of
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
-from dali_like.data.messages import (
-    BatchAnswer,
-    ItemsRequest,
-    PositionsAnswer,
-    PositionsPart,
-    PositionsRequest,
-    SamplesAnswer,
-    SamplesRequest,
-)
+from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
 from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
@@ -39,10 +31,11 @@ from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
 from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
-    from dali_like.sources.composed.stream import Elements, ShardState
+    from dali_like.sources.composed.stream import Elements
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
@@ -53,7 +46,7 @@ _MOST_WALKS = 16
 #: Limit of failed attempts within one step of an iterable dataset.
 _MOST_FAILURES = 1000
 
-#: Limit of other elements of a composed dataset that may replace a failed one.
+#: Limit of other elements of a composed dataset with random access that may replace a failed one.
 _MOST_OTHERS = 100
 
 #: Limit of indices in a message.
@@ -352,62 +345,28 @@ class Fetcher:
         Args:
             schema: of elements that go to rows of the request; None: none of them.
         """
-        answer = PositionsAnswer([], [[] for _ in range(0 if schema is None else schema.num_texts)], [], {}, [])
-        states = dict(part.states)
-        elements = self._elements_at(wanted, part, states, request, answer)
-        while some := list(itertools.islice(elements, None if schema is None else schema.together)):
-            if schema is not None and not answer.others:
-                places = answer.found[-len(some) :]
-                some = some[_put_at(schema, places, some, request.rows, answer.texts) :]  # type: ignore[union-attr]
-            answer.others.extend(some)
-            del some  # the next elements reuse the memory, which is in the CPU cache
-        last: dict[int, int] = {}
-        for position in [wanted.positions[place] for place in part.places]:  # repeated ones may descend
-            shard = position % self.dataset.shards
-            last[shard] = max(position, last.get(shard, 0))
-        for shard, position in last.items():
-            answer.states[shard] = self._evaluated.state(wanted.epoch, shard, position + 1, states)
-        return answer
+        from dali_like.feed.shard_part import Conduct, take_part  # noqa: PLC0415  # few loaders need it
 
-    @property
-    def _evaluated(self) -> Elements:
-        """The elements of a composed dataset."""
         if self._elements is None:
             self._elements = self.dataset.elements()
-        return self._elements
+        texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
 
-    def _elements_at(
-        self,
-        wanted: PositionsRequest,
-        part: PositionsPart,
-        states: dict[int, ShardState],
-        request: Request | LocalRequest,
-        answer: PositionsAnswer,
-    ) -> Iterator[Any]:
-        """Yield the elements of a part, and note in its answer which positions have one, and which shards have ended."""
-        from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
-
-        elements, epoch = self._evaluated, wanted.epoch
-        take = _measured(lambda position: elements.at(epoch, position, states), request)
-        for index, place in enumerate(part.places):
-            position = wanted.positions[place]
+        def before(index: int, place: int, position: int) -> None:
             if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
                 self._seed(wanted.seed, wanted.number, position)
             request.cell[0] = place
-            try:
-                element = take(position)
-            except ShardEndedError:
-                answer.ended.append(position % self.dataset.shards)
-                continue
-            except Exception as error:
-                if self.on_error == "raise":
-                    raise
-                shard = position % self.dataset.shards
-                states[shard] = elements.state(epoch, shard, position + 1, states)  # others move the shard
-                others = elements.others(epoch, position, _MOST_OTHERS)
-                element = self._replace(f"position {position}", position, error, request, others)
-            answer.found.append(place)
-            yield element
+
+        def replacement(position: int, error: Exception, others: Iterable[tuple[str, Callable[[], Any]]]) -> Any:
+            return self._replace(f"position {position}", position, error, request, others)
+
+        conduct = Conduct(
+            before,
+            lambda function: _measured(function, request),
+            None if self.on_error == "raise" else replacement,
+            None if schema is None else lambda places, some: _put_at(schema, places, some, request.rows, texts),  # type: ignore[union-attr]
+            None if schema is None else schema.together,
+        )
+        return take_part(self._elements, self.dataset.shards, wanted, part, conduct)._replace(texts=texts)
 
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""

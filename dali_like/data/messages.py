@@ -1,11 +1,11 @@
-"""Requests of a loader's iterators to its workers, and the answers. Pickled; see `dali_like.engine.worker.requests`."""
+"""Requests of a loader's iterators to its workers, and the answers. Pickled; see `dali_like.engine.worker.requests`.
+
+Those of composed datasets in logical shards are in `dali_like.feed.shards`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from dali_like.sources.composed.stream import ShardState
+from typing import Any, NamedTuple
 
 
 class SamplesRequest(NamedTuple):
@@ -48,63 +48,6 @@ class ItemsRequest(NamedTuple):
     shared_seed: int | None
     state: bytes | None
     wants_state: bool
-
-
-class PositionsRequest(NamedTuple):
-    """Requests a batch of a composed dataset that runs in logical shards, from the workers of these shards.
-
-    Attributes:
-        seed: of the epoch; None: leave the global generators alone.
-        number: of the batch in the epoch.
-        epoch: of the dataset.
-        positions: in the epoch; the row of each is its place in this list.
-        fills_rows: whether elements of the expected schema go to rows.
-        parts: for each task a pickled `PositionsPart`.
-    """
-
-    seed: int | None
-    number: int
-    epoch: int
-    positions: list[int]
-    fills_rows: bool = False
-    parts: tuple[bytes, ...] = ()
-
-
-class PositionsPart(NamedTuple):
-    """The part of a `PositionsRequest` for one worker.
-
-    Attributes:
-        places: of its positions in the request, ascending.
-        states: the latest known states of their shards.
-    """
-
-    places: list[int]
-    states: dict[int, ShardState]
-
-
-class PositionsAnswer(NamedTuple):
-    """The elements of a `PositionsPart`.
-
-    Attributes:
-        found: the places of the positions that are not empty.
-        texts: the texts of the elements in rows: one list for each text of the schema.
-        others: all elements from the first one on that is not in its row, unless they are collated.
-        states: of the shards behind these positions.
-        ended: the shards at their end.
-        collated: the batch, if the worker has collated it.
-    """
-
-    found: list[int]
-    texts: list[list[Any]]
-    others: list[Any]
-    states: dict[int, ShardState]
-    ended: list[int]
-    collated: tuple[Any, ...] = ()
-
-    @property
-    def in_rows(self) -> list[int]:
-        """The places of the elements in rows."""
-        return self.found[: len(self.found) - len(self.others)]
 
 
 class SamplesAnswer(NamedTuple):

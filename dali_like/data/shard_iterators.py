@@ -1,20 +1,8 @@
 """Iterators over composed datasets that run in logical shards. They run in the main process.
 
-A batch consists of positions of several logical shards. Each shard has one worker, so its walk stays open there. A request
-has a part, and the batch a task, for each worker that has some of the positions::
-
-    positions of the batch   0  2  4  6  8        rank 0 of 2, two workers
-    logical shards           0  2  4  6  8
-    workers                  0  1  0  1  0        parts: worker 0 for 0, 4, 8; worker 1 for 2, 6
-
-If a rank has fewer shards than workers, and the last stage is a map, several workers share a shard. Each has a walk through
-it, calls the function of the map for its own positions, and skips the others.
-
-With the default collation, each worker writes its elements into the rows of the batch. Otherwise, the worker that has all
-positions of a batch collates it, or else this process does.
-
-A part carries the latest known states of its shards, and the answer the states behind it. So a new worker continues where a
-dead one was, and a state of the loader consists of the states that came with the batches returned so far.
+`dali_like.feed.shards` says which worker computes which elements of a batch. With the default collation, each worker writes
+its elements into the rows of the batch. Otherwise, the worker that has all positions of a batch collates it, or else this
+process does.
 """
 
 from __future__ import annotations
@@ -29,7 +17,6 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_workers import LoaderWorkers
-from dali_like.data.messages import PositionsAnswer, PositionsPart, PositionsRequest
 from dali_like.data.options import LoaderOptions
 from dali_like.data.position_sampler import PositionIterator, PositionSampler
 from dali_like.data.sampler_iterators import SamplerIterator
@@ -38,62 +25,33 @@ from dali_like.data.worker_iterator import WorkerIterator, batch_rows
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.worker.meters import Interval
+from dali_like.feed.shards import PositionsAnswer, PositionsRequest, ShardProgress, packed
 from dali_like.sources.composed.stream import ShardState
 
 #: In place of an empty position.
 _EMPTY = object()
 
 
-class ShardProgress:
-    """Which logical shards of this rank have ended, and the states of all of them behind the returned batches.
+def progress_of(options: LoaderOptions, begun: PositionIterator) -> ShardProgress:
+    """Return the progress of an epoch that begins."""
+    sampler = options.index_sampler
+    assert isinstance(sampler, PositionSampler)
+    return ShardProgress(
+        sampler.dataset.shards or 0,
+        sampler.owned,
+        begun.states,
+        options.num_workers,
+        is_shared=sampler.dataset.ends_in_map,
+        is_padded=sampler.rest == "pad" and begun.counts is not None,
+    )
 
-    Attributes:
-        states: the latest known state of each shard.
-        ended: the shards at their end.
-    """
 
-    def __init__(self, options: LoaderOptions, begun: PositionIterator) -> None:
-        sampler = options.index_sampler
-        assert isinstance(sampler, PositionSampler)
-        self.sampler = sampler
-        self.begun = begun
-        self.num_shards: int = sampler.dataset.shards or 0
-        self.states: dict[int, ShardState] = dict(begun.states)
-        self.ended: set[int] = set()
-        self._is_padded = sampler.rest == "pad" and begun.counts is not None
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether all shards of this rank have ended. Padded positions are never empty."""
-        return not self._is_padded and len(self.ended) == len(self.sampler.owned)
-
-    def remaining(self, positions: Sequence[int]) -> list[int]:
-        """Return the places of the positions that may have an element; all, if none of them may."""
-        if self._is_padded or not self.ended:
-            return list(range(len(positions)))
-        places = [place for place, position in enumerate(positions) if position % self.num_shards not in self.ended]
-        return places or list(range(len(positions)))
-
-    def part(self, positions: Sequence[int], places: list[int]) -> PositionsPart:
-        """Return the request for the positions at some places of a batch."""
-        shards = {positions[place] % self.num_shards for place in places}
-        return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
-
-    def note(self, answers: Iterable[PositionsAnswer]) -> None:
-        """Record the states of the answers that belong to a returned batch."""
-        last: dict[int, ShardState] = {}
-        for answer in answers:
-            self.ended.update(answer.ended)
-            for shard, state in answer.states.items():
-                if shard not in last or last[shard].taken < state.taken:  # several workers may share the shard
-                    last[shard] = state
-        self.states.update(last)
-
-    def is_dropped(self, answers: Sequence[PositionsAnswer]) -> bool:
-        """Whether a batch is left out."""
-        num_elements = sum(len(answer.found) for answer in answers)
-        is_smaller = num_elements < (self.sampler.batch_size or 1)
-        return not num_elements or (self.sampler.drop_last and is_smaller)
+def is_dropped(options: LoaderOptions, answers: Iterable[PositionsAnswer]) -> bool:
+    """Return whether a batch is left out."""
+    num_elements = sum(len(answer.found) for answer in answers)
+    sampler = options.index_sampler
+    assert isinstance(sampler, PositionSampler)
+    return not num_elements or (sampler.drop_last and num_elements < (sampler.batch_size or 1))
 
 
 class ShardSerialIterator(SerialIterator):
@@ -108,7 +66,8 @@ class ShardSerialIterator(SerialIterator):
         counters: LoaderCounters,
     ) -> None:
         assert isinstance(indices, PositionIterator)
-        self.progress = ShardProgress(options, indices)
+        self.progress = progress_of(options, indices)
+        self._epoch = indices.epoch
         self._drawn: Any = None
         super().__init__(options, state, indices, fetcher, counters)
 
@@ -143,13 +102,13 @@ class ShardSerialIterator(SerialIterator):
 
     def _make_batch(self, number: int, positions: Sequence[int]) -> Any:
         local, meter = LocalRequest(), self._counters.meter
-        request = PositionsRequest(None, number, self.progress.begun.epoch, list(positions))
+        request = PositionsRequest(None, number, self._epoch, list(positions))
         part = self.progress.part(positions, self.progress.remaining(positions))
         local.watch = watch = meter.begin()
         try:
             answer = self._fetcher.take_positions(request, part, local, None)
             self.progress.note([answer])
-            if self.progress.is_dropped([answer]):
+            if is_dropped(self._options, [answer]):
                 return _EMPTY
             self._counters.samples += len(answer.found)
             self._counters.batches += 1
@@ -170,13 +129,11 @@ class ShardWorkerIterator(WorkerIterator):
         self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], workers: LoaderWorkers
     ) -> None:
         assert isinstance(indices, PositionIterator)
-        self.progress = ShardProgress(options, indices)
-        sampler, num_workers = self.progress.sampler, options.num_workers
-        step = len(sampler.owned) if sampler.dataset.ends_in_map else num_workers
-        self._workers_of = {
-            shard: range(place % num_workers, num_workers, step) for place, shard in enumerate(sampler.owned)
-        }
+        self.progress = progress_of(options, indices)
+        self._epoch = indices.epoch
         super().__init__(options, state, indices, workers)
+        sampler, num_workers = options.index_sampler, options.num_workers
+        assert isinstance(sampler, PositionSampler)
         if len(sampler.owned) < num_workers and not sampler.dataset.ends_in_map:
             warn(
                 f"this rank has fewer logical shards ({len(sampler.owned)}) than workers ({num_workers}), so some "
@@ -199,19 +156,14 @@ class ShardWorkerIterator(WorkerIterator):
     def _begin_batch(self, workers: LoaderWorkers) -> BatchKey:
         drawn = self._draw_keys(workers)
         positions: list[int] = drawn if self._options.batched else [drawn]
-        progress = self.progress
-        places: dict[int, list[int]] = {}
-        for place in progress.remaining(positions):
-            number, shard = divmod(positions[place], progress.num_shards)
-            among = self._workers_of[shard]
-            places.setdefault(among[number % len(among)], []).append(place)
+        parts = self.progress.by_worker(positions)
         request = PositionsRequest(
             self._seed,
             self._num_begun,
-            progress.begun.epoch,
+            self._epoch,
             positions,
             not workers.fetcher.takes_whole(len(positions), workers.capacity),
-            tuple(pickle.dumps(progress.part(positions, mine), pickle.HIGHEST_PROTOCOL) for mine in places.values()),
+            packed(parts.values()),
         )
         return BatchKey(
             0,
@@ -222,7 +174,7 @@ class ShardWorkerIterator(WorkerIterator):
             turn=workers.next_turn(),
             request=pickle.dumps(request, pickle.HIGHEST_PROTOCOL),
             parts=len(positions) + 1,  # the last part is the collation
-            owners=tuple(places),
+            owners=tuple(parts),
         )
 
     def _batch_of(self, response: Response, workers: LoaderWorkers) -> Any:
@@ -231,7 +183,7 @@ class ShardWorkerIterator(WorkerIterator):
         self.progress.note(answers.values())
         for answer in answers.values():
             self._counters.samples += len(answer.found)
-        if self.progress.is_dropped(list(answers.values())):
+        if is_dropped(self._options, answers.values()):
             return _EMPTY
         self._counters.batches += 1
         if len(answers) == 1 and answers[0].collated:

@@ -37,7 +37,7 @@ FOR_WORKING = (
 FOR_FETCHING = (
     *FOR_WORKING,
     *("data", "data.array_backends", "data.fetcher", "data.iterable_walk", "data.messages", "data.sample_schema"),
-    *("sources", "sources.collate"),
+    *("feed", "feed.shards", "sources", "sources.collate"),
 )
 
 #: Not imported by a program that runs a pipeline of sources in forked workers.

@@ -1,0 +1,88 @@
+"""Evaluates a part of a batch in logical shards, in a worker, or in the main process without workers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.stream import Elements, ShardState
+
+#: Limit of other elements that may replace a failed one.
+_MOST_OTHERS = 100
+
+
+class Conduct(NamedTuple):
+    """How to treat the elements of a part.
+
+    Attributes:
+        before: called before each element, with its index in the part, its place in the batch, and its position.
+        timed: returns a function with a time measurement.
+        replace: returns the replacement of a failed element, given its position, the error, and other elements: each is a
+            name, and a function that computes it. None: errors are raised.
+        put: writes elements into the rows at ascending places, up to the first that does not fit. Returns how many it has
+            written. None: no element goes to a row.
+        together: the number of elements to `put` at once; None: all.
+    """
+
+    before: Callable[[int, int, int], Any]
+    timed: Callable[[Callable[[int], Any]], Callable[[int], Any]]
+    replace: Callable[[int, Exception, Iterable[tuple[str, Callable[[], Any]]]], Any] | None = None
+    put: Callable[[list[int], list[Any]], int] | None = None
+    together: int | None = None
+
+
+def take_part(
+    elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
+) -> PositionsAnswer:
+    """Return the elements of a part that are not in rows, and the states of its logical shards behind them."""
+    answer = PositionsAnswer([], [], [], {}, [])
+    states = dict(part.states)
+    found = _elements_of(elements, num_shards, wanted, part, states, conduct, answer)
+    while some := list(itertools.islice(found, conduct.together)):
+        if conduct.put is not None and not answer.others:
+            some = some[conduct.put(answer.found[-len(some) :], some) :]
+        answer.others.extend(some)
+        del some  # the next elements reuse the memory, which is in the CPU cache
+    last: dict[int, int] = {}
+    for position in [wanted.positions[place] for place in part.places]:  # repeated ones may descend
+        shard = position % num_shards
+        last[shard] = max(position, last.get(shard, 0))
+    for shard, position in last.items():
+        answer.states[shard] = elements.state(wanted.epoch, shard, position + 1, states)
+    return answer
+
+
+def _elements_of(
+    elements: Elements,
+    num_shards: int,
+    wanted: PositionsRequest,
+    part: PositionsPart,
+    states: dict[int, ShardState],
+    conduct: Conduct,
+    answer: PositionsAnswer,
+) -> Iterator[Any]:
+    """Yield the elements of a part, and note in its answer which positions have one, and which shards have ended."""
+    from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
+
+    epoch, before, replace = wanted.epoch, conduct.before, conduct.replace
+    take = conduct.timed(lambda position: elements.at(epoch, position, states))
+    for index, place in enumerate(part.places):
+        position = wanted.positions[place]
+        before(index, place, position)
+        try:
+            element = take(position)
+        except ShardEndedError:
+            answer.ended.append(position % num_shards)
+            continue
+        except Exception as error:
+            if replace is None:
+                raise
+            shard = position % num_shards
+            states[shard] = elements.state(epoch, shard, position + 1, states)  # others move the shard
+            element = replace(position, error, elements.others(epoch, position, _MOST_OTHERS))
+        answer.found.append(place)
+        yield element

@@ -1,0 +1,160 @@
+"""Batches of a composed dataset in logical shards: which worker computes which positions, and the state behind them.
+
+A batch consists of positions of several logical shards. Each shard has one worker, so its walk stays open there. A request
+has a part, and the batch a task, for each worker that has some of the positions::
+
+    positions of the batch   0  2  4  6  8        rank 0 of 2, two workers
+    logical shards           0  2  4  6  8
+    workers                  0  1  0  1  0        parts: worker 0 for 0, 4, 8; worker 1 for 2, 6
+
+If a rank has fewer shards than workers, and the last stage is a map, several workers share a shard. Each has a walk through
+it, calls the function of the map for its own positions, and skips the others.
+
+A part carries the latest known states of its shards, and the answer the states behind it. So a new worker continues where a
+dead one was, and the state of a rank consists of the states that came with the batches taken so far.
+
+The messages travel in both directions; `ShardProgress` is in the main process. `dali_like.feed.shard_part` evaluates a part.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.stream import ShardState
+
+
+class PositionsRequest(NamedTuple):
+    """Requests a batch of a composed dataset that runs in logical shards, from the workers of these shards.
+
+    Attributes:
+        seed: of the epoch; None: leave the global generators alone.
+        number: of the batch in the epoch.
+        epoch: of the dataset.
+        positions: in the epoch; the row of each is its place in this list.
+        fills_rows: whether elements of the expected schema go to rows.
+        parts: for each task a pickled `PositionsPart`.
+    """
+
+    seed: int | None
+    number: int
+    epoch: int
+    positions: list[int]
+    fills_rows: bool = False
+    parts: tuple[bytes, ...] = ()
+
+
+class PositionsPart(NamedTuple):
+    """The part of a `PositionsRequest` for one worker.
+
+    Attributes:
+        places: of its positions in the request, ascending.
+        states: the latest known states of their shards.
+    """
+
+    places: list[int]
+    states: dict[int, ShardState]
+
+
+class PositionsAnswer(NamedTuple):
+    """The elements of a `PositionsPart`.
+
+    Attributes:
+        found: the places of the positions that are not empty.
+        texts: the texts of the elements in rows: one list for each text of the schema.
+        others: all elements from the first one on that is not in its row, unless they are collated.
+        states: of the shards behind these positions.
+        ended: the shards at their end.
+        collated: the batch, if the worker has collated it.
+    """
+
+    found: list[int]
+    texts: list[list[Any]]
+    others: list[Any]
+    states: dict[int, ShardState]
+    ended: list[int]
+    collated: tuple[Any, ...] = ()
+
+    @property
+    def in_rows(self) -> list[int]:
+        """The places of the elements in rows."""
+        return self.found[: len(self.found) - len(self.others)]
+
+
+class ShardProgress:
+    """The logical shards of a rank in one epoch: their workers, their ends, and their states behind the batches taken.
+
+    Args:
+        num_shards: logical shards of the dataset.
+        owned: those of this rank.
+        states: their known states at the beginning.
+        num_workers: workers of this rank; 0: this process computes the elements.
+        is_shared: whether several workers may share a shard: the last stage is a map.
+        is_padded: whether no position is empty.
+
+    Attributes:
+        states: the latest known state of each shard.
+        ended: the shards at their end.
+    """
+
+    def __init__(
+        self,
+        num_shards: int,
+        owned: Sequence[int],
+        states: Mapping[int, ShardState],
+        num_workers: int = 0,
+        *,
+        is_shared: bool = False,
+        is_padded: bool = False,
+    ) -> None:
+        self.num_shards = num_shards
+        self.states: dict[int, ShardState] = dict(states)
+        self.ended: set[int] = set()
+        self._num_owned = len(owned)
+        self._is_padded = is_padded
+        count = max(num_workers, 1)
+        step = len(owned) if is_shared else count
+        self._workers_of = {shard: range(place % count, count, step) for place, shard in enumerate(owned)}
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all shards of this rank have ended. Padded positions are never empty."""
+        return not self._is_padded and len(self.ended) == self._num_owned
+
+    def remaining(self, positions: Sequence[int]) -> list[int]:
+        """Return the places of the positions that may have an element; all, if none of them may."""
+        if self._is_padded or not self.ended:
+            return list(range(len(positions)))
+        places = [place for place, position in enumerate(positions) if position % self.num_shards not in self.ended]
+        return places or list(range(len(positions)))
+
+    def part(self, positions: Sequence[int], places: list[int]) -> PositionsPart:
+        """Return the request for the positions at some places of a batch."""
+        shards = {positions[place] % self.num_shards for place in places}
+        return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
+
+    def by_worker(self, positions: Sequence[int]) -> dict[int, PositionsPart]:
+        """Return the part of each worker that has some of the positions of a batch."""
+        places: dict[int, list[int]] = {}
+        for place in self.remaining(positions):
+            number, shard = divmod(positions[place], self.num_shards)
+            among = self._workers_of[shard]
+            places.setdefault(among[number % len(among)], []).append(place)
+        return {worker: self.part(positions, mine) for worker, mine in places.items()}
+
+    def note(self, answers: Iterable[PositionsAnswer]) -> None:
+        """Record the states of the answers that belong to a batch that has been taken."""
+        last: dict[int, ShardState] = {}
+        for answer in answers:
+            self.ended.update(answer.ended)
+            for shard, state in answer.states.items():
+                if shard not in last or last[shard].taken < state.taken:  # several workers may share the shard
+                    last[shard] = state
+        self.states.update(last)
+
+
+def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:
+    """Return parts as a request has them."""
+    return tuple(pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts)

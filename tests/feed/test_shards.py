@@ -1,0 +1,97 @@
+"""Batches in logical shards: parts of workers, ended shards, and states, without any worker."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, packed
+from dali_like.sources.composed.stream import ENDED, ShardState
+
+
+def answer(found: list[int], states: dict[int, ShardState], ended: list[int] | None = None) -> PositionsAnswer:
+    return PositionsAnswer(found, [], [], states, ended or [])
+
+
+def test_each_shard_has_one_worker() -> None:
+    progress = ShardProgress(12, range(0, 12, 2), {}, num_workers=2)
+
+    first, second = progress.by_worker(range(0, 10, 2)), progress.by_worker(range(10, 20, 2))
+
+    assert {worker: part.places for worker, part in first.items()} == {0: [0, 2, 4], 1: [1, 3]}
+    assert {worker: part.places for worker, part in second.items()} == {1: [0, 2, 4], 0: [1, 3]}
+
+
+@pytest.mark.parametrize(("is_shared", "workers"), [(False, {0}), (True, {0, 1, 2})])
+def test_only_shards_behind_a_map_are_shared(is_shared: bool, workers: set[int]) -> None:
+    progress = ShardProgress(1, [0], {}, num_workers=3, is_shared=is_shared)
+
+    assert progress.by_worker(range(7)).keys() == workers
+
+
+def test_two_shards_share_four_workers() -> None:
+    progress = ShardProgress(2, [0, 1], {}, num_workers=4, is_shared=True)
+
+    parts = progress.by_worker(range(8))
+
+    assert {worker: part.places for worker, part in parts.items()} == {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7]}
+
+
+def test_positions_of_ended_shards_are_left_out() -> None:
+    progress = ShardProgress(4, range(4), {}, num_workers=1)
+    progress.note([answer([0, 1, 3], {}, ended=[2])])
+
+    assert progress.remaining([4, 5, 6, 7]) == [0, 1, 3]
+    assert progress.remaining([6]) == [0], "a batch has at least one position: its answer brings the states behind it"
+
+
+def test_the_epoch_ends_with_the_last_shard() -> None:
+    progress = ShardProgress(2, range(2), {}, num_workers=1)
+
+    progress.note([answer([], {}, ended=[1])])
+    assert not progress.is_at_end
+    progress.note([answer([], {}, ended=[0])])
+    assert progress.is_at_end
+
+
+def test_padded_positions_never_end() -> None:
+    progress = ShardProgress(1, [0], {}, is_padded=True)
+    progress.note([answer([], {}, ended=[0])])
+
+    assert not progress.is_at_end
+    assert progress.remaining([0, 1]) == [0, 1]
+
+
+def test_a_part_has_the_latest_states_of_its_shards_alone() -> None:
+    progress = ShardProgress(4, range(4), {0: ShardState(1, "a"), 1: ShardState(1, "b")}, num_workers=2)
+    progress.note([answer([0], {0: ShardState(2, "c")})])
+
+    assert progress.by_worker([8, 9])[0] == PositionsPart([0], {0: ShardState(2, "c")})
+    assert progress.by_worker([8, 9])[1] == PositionsPart([1], {1: ShardState(1, "b")})
+
+
+def test_the_state_of_a_shared_shard_is_that_of_its_farthest_worker() -> None:
+    progress = ShardProgress(1, [0], {}, num_workers=2, is_shared=True)
+
+    progress.note([answer([1], {0: ShardState(2, "far")}), answer([0], {0: ShardState(1, "near")})])
+
+    assert progress.states == {0: ShardState(2, "far")}
+
+
+def test_a_replaced_element_moves_its_state_back() -> None:
+    progress = ShardProgress(1, [0], {0: ShardState(5, ENDED)}, num_workers=1)
+
+    progress.note([answer([0], {0: ShardState(3, "s")})])
+
+    assert progress.states == {0: ShardState(3, "s")}
+
+
+def test_parts_travel_pickled() -> None:
+    part = PositionsPart([0, 2], {1: ShardState(3, None)})
+
+    assert [pickle.loads(each) for each in packed([part])] == [part]
+
+
+def test_places_in_rows_are_those_before_the_others() -> None:
+    assert PositionsAnswer([0, 2, 5], [], ["x"], {}, []).in_rows == [0, 2]
