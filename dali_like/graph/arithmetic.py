@@ -148,7 +148,8 @@ def _divide(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
 def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     base, exponent = _converted(dtype, operands)
     negative = exponent < 0 if dtype.kind == "i" else np.False_
-    np.power(base, np.where(negative, 0, exponent) if negative.any() else exponent, out=out)
+    # With a plain 0, NumPy 1 would take numbers without dimensions for wider ones.
+    np.power(base, np.where(negative, exponent.dtype.type(0), exponent) if negative.any() else exponent, out=out)
     np.copyto(out, 0, where=negative)
 
 

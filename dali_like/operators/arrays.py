@@ -275,7 +275,8 @@ def lookup_table(
     table = _table(keys, values, default_value, dtype, input.dtype)
     places = input.view(f"u{input.itemsize}")  # negative numbers become large ones
     if input.itemsize == np.dtype(np.intp).itemsize:  # large values may not fit into an index
-        places = np.minimum(places, len(table) - 1).view(np.intp)
+        # With a plain number, NumPy 1 would make floating-point numbers of an array without dimensions.
+        places = np.minimum(places, places.dtype.type(len(table) - 1)).view(np.intp)
     return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")
 
 

@@ -127,4 +127,7 @@ def _convert_to_wide_integers(rounded: Array, out: Array) -> None:
 def _limited(array: Array, dtype: np.dtype[Any]) -> Array:
     ours, theirs = np.iinfo(array.dtype), np.iinfo(dtype)
     least, most = max(ours.min, theirs.min), min(ours.max, theirs.max)
-    return array if (least, most) == (ours.min, ours.max) else np.clip(array, least, most)
+    if (least, most) == (ours.min, ours.max):
+        return array
+    # NumPy 1 takes a plain number beside an array without dimensions for another dtype, perhaps a floating-point one.
+    return np.clip(array, array.dtype.type(least), array.dtype.type(most))

@@ -168,3 +168,26 @@ class TestShapes:
             run(lambda a: fn.reshape(a, shape=[2, -1]), [np.ones(6), np.ones(7)])
 
         assert info.value.__notes__ == ["raised by fn.reshape for sample 1 of iteration 0 in epoch 0 (idx_in_epoch 1)"]
+
+
+class TestNumbersWithoutDimensions:
+    """NumPy 1 chooses the dtype of a result by their values."""
+
+    @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+    def test_conversions_saturate_as_those_of_arrays_do(self, dtype):
+        limits = np.iinfo(dtype)
+        for number in (limits.min, limits.max, limits.max - 33, 1):
+            array = np.array([number], dtype)
+            for other in INTEGERS:
+                assert convert(array[0, ...], other) == convert(array, other)[0]
+
+    @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+    def test_tables_are_looked_up_as_with_arrays(self, dtype):
+        def define(number):
+            vector = fn.reshape(number, shape=[1])
+            return [fn.lookup_table(data, keys=[1, 3], values=[5, 9], default_value=2) for data in (number, vector)]
+
+        ((numbers, vectors),) = run(define, [np.array(i, dtype) for i in (1, 3, 7)])
+
+        assert [int(number) for number in numbers] == [5, 9, 2]
+        assert [int(vector[0]) for vector in vectors] == [5, 9, 2]
