@@ -33,21 +33,36 @@ def target_pids(pids: Iterable[int], *, have_reserves: bool) -> list[int]:
     """Return the live workers of dali_like, its forkservers and their reserves.
 
     Args:
-        have_reserves: whether forkservers have reserves, that is under fork. Then, while one has none, none is a target:
-            only a forkserver that dies together with its reserve is not replaced.
+        have_reserves: whether forkservers have reserves, that is under fork. Then a forkserver and its reserve are targets
+            only while both exist: only a forkserver that dies together with its reserve is not replaced. A reserve is the
+            child of its forkserver. Numbers of processes do not show the pairs, because a process has the name of its
+            parent between its fork and its first instructions.
     """
     names = {pid: _read(pid, "comm").strip() for pid in pids if is_alive(pid)}
     helpers = [pid for pid, name in names.items() if name in (_FORKSERVER, _RESERVE)]
-    num_reserves = sum(names[pid] == _RESERVE for pid in helpers)
-    are_targets = not have_reserves or 2 * num_reserves == len(helpers)
-    return sorted(
-        pid for pid, name in names.items() if name.startswith("dali_like:") and (are_targets or pid not in helpers)
-    )
+    targets = {pid for pid, name in names.items() if name.startswith("dali_like:") and pid not in helpers}
+    if not have_reserves:
+        return sorted(targets.union(helpers))
+    for pid in helpers:
+        parent = _parent(pid)
+        if names[pid] == _RESERVE and names.get(parent) == _FORKSERVER:
+            targets |= {pid, parent}
+    return sorted(targets)
 
 
 def is_alive(pid: int) -> bool:
     """Return whether a process exists and is not a zombie."""
-    return _read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
+    return _stat(pid)[:1] not in ([], ["Z"])
+
+
+def _parent(pid: int) -> int:
+    """Return the parent of a process; 0 if the process has exited."""
+    return int((_stat(pid)[1:2] or ["0"])[0])
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of ``/proc/<pid>/stat`` after the name: state, parent and so on. Empty if the process has exited."""
+    return _read(pid, "stat").rpartition(")")[2].split()
 
 
 def _is_helper(pid: int) -> bool:

@@ -8,7 +8,8 @@ The program checks:
 - errors: there must be none, because dead processes are replaced without limit
 - hangs: if no batch arrives for `HANG_S`, the program exits with the stack of each thread
 - the memory of all processes, and the file descriptors of long-lived ones: the median of the last quarter of the run may
-  exceed that of the second quarter by `MEMORY_SLACK` for memory, and not at all for descriptors
+  exceed that of the second quarter by `MEMORY_SLACK` for memory, and not at all for descriptors (in runs of three minutes
+  or more)
 
 It prints a status line every `LINE_S`. The exit status is 1 if a check fails.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import itertools
 import os
 import signal
 import statistics
@@ -50,6 +52,10 @@ STOP_GAP_S = 2.0
 #: Of this number of signals, one stops a worker instead of killing it.
 STOP_SHARE = 6
 MEMORY_SLACK = 1.15
+#: Measurements in a quarter of the run; fewer are not compared, because some processes may just be missing.
+LEAST_MEASUREMENTS = 4
+#: A footprint is the least of this many measurements.
+MEASUREMENTS = 5
 EPOCH_BATCHES = 40
 #: Number of different epochs, after which the samples repeat.
 KINDS_OF_EPOCHS = 3
@@ -211,13 +217,18 @@ class Footprint(NamedTuple):
     descriptors: int
 
 
-def footprint() -> Footprint | None:
-    """Return the minimum of several measurements, because starting and exiting workers distort them. None: all failed."""
-    return min(filter(None, (_look() for _ in range(5))), default=None)
+def footprint() -> Footprint:
+    """Return the minimum of several measurements, because starting and exiting workers distort them.
+
+    A measurement fails if a process exits meanwhile. The watchdog ends the program if none succeeds.
+    """
+    successful = filter(None, (_look() for _ in itertools.count()))
+    return min(itertools.islice(successful, MEASUREMENTS))
 
 
 def _look() -> Footprint | None:
-    tree = [os.getpid(), *descendants(os.getpid())]
+    # A worker that dies together with its forkserver, before it has announced itself, is left to the init process.
+    tree = [os.getpid(), *filter(is_alive, descendants(os.getpid()))]
     try:
         lasting = [os.getpid(), *(pid for pid in tree if _name_of(pid) in ("dali_like:start", "dali_like:spare"))]
         return Footprint(pss_bytes(tree), sum(map(_num_descriptors, lasting)))
@@ -248,8 +259,6 @@ class Observer:
     def look(self, label: str = "") -> None:
         """Measure, and print a line."""
         now = footprint()
-        if now is None:
-            return
         self._footprints.append(now)
         print(
             f"{label or f'{time.monotonic() - self._began_s:6.0f} s'}: {self._sum(lambda one: one.batches)} batches, "
@@ -262,7 +271,7 @@ class Observer:
     def growth(self) -> list[str]:
         """Return the growth from the second quarter of the run to the last."""
         quarter = len(self._footprints) // 4
-        if not quarter:
+        if quarter < LEAST_MEASUREMENTS:
             return []
         before = self._medians(self._footprints[quarter : 2 * quarter])
         after = self._medians(self._footprints[-quarter:])
