@@ -44,7 +44,7 @@ def get(url: str, name: str) -> Any:
     """Fetch a resource of the page at `url`, with the page's token."""
     page, _, token = url.strip().partition("#token=")
     request = urllib.request.Request(page + name, headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.load(answer)
 
 

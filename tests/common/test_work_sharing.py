@@ -19,7 +19,7 @@ def test_each_index_once(count: int) -> None:
 
 
 def test_threads_work_beside_the_caller() -> None:
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=300)
     with ThreadPoolExecutor(1) as pool:
         for_each(2, lambda _: both.wait() and None, pool, 1)
 

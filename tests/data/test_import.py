@@ -8,7 +8,7 @@ import sys
 
 def run_python(program: str) -> str:
     result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     return result.stdout
 

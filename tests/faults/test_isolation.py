@@ -90,7 +90,7 @@ def test_memory_cannot_be_opened_by_another_user(start_method: str, make_pipelin
 
     others = [f"/proc/{pid}/{name}" for pid in pids for name in ("mem", "fd", "map_files")]
     result = subprocess.run(
-        [sys.executable, "-c", INTRUDER, *memory, *others], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", INTRUDER, *memory, *others], capture_output=True, text=True, check=True, timeout=300
     )
 
     assert result.stdout == ""
@@ -233,7 +233,7 @@ def run_program(text: str, folder: Path, *arguments: str, before: str = "") -> d
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert (result.returncode, result.stderr) == (0, "")
     told: dict[str, Any] = json.loads(result.stdout)

@@ -278,5 +278,5 @@ def test_forked_workers_and_a_gpu_go_together() -> None:
         "    assert pipe.run()[0].as_cpu().as_array()[:, 0].tolist() == list(range(4 * k, 4 * k + 4))\n"
     )
 
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stderr

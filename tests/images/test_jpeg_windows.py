@@ -183,6 +183,6 @@ def test_a_path_that_cannot_be_loaded_is_an_error() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert "OSError: /nowhere/libturbojpeg.so" in finished.stderr

@@ -241,7 +241,7 @@ def ask(server: PageServer, path: str, token: str | None = None, **headers: str)
     """Send a request. Return the status, body and headers of the response."""
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    with closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)) as connection:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read(), answer.headers

@@ -153,7 +153,7 @@ def page() -> Iterator[server.PageServer]:
 
 
 def connected(page: server.PageServer, sent: bytes = b"") -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", page.server_port), timeout=60)
+    connection = socket.create_connection(("127.0.0.1", page.server_port), timeout=300)
     connection.sendall(sent)
     return connection
 

@@ -68,7 +68,7 @@ def output_of(example: str, *arguments: str, warnings: Sequence[str] = ("-W", "e
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -47,6 +47,6 @@ def test_jax_says_which() -> None:
         for rank in range(2)
     ]
 
-    errors = [rank.communicate(timeout=120)[1].decode() for rank in ranks]
+    errors = [rank.communicate(timeout=300)[1].decode() for rank in ranks]
 
     assert [rank.returncode for rank in ranks] == [0, 0], errors

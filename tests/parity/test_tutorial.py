@@ -299,7 +299,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> tuple[Delivered, Deliv
         results = folder / package
         command = [sys.executable, str(program), package, f"{folder}/", str(results)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         loaded: Delivered = pickle.loads(results.read_bytes())
         return loaded

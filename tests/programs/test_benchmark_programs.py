@@ -51,7 +51,7 @@ class TestLimits:
         options = ["--groups", "in_place", "--repeats", "1", "--seconds", "0.02", "--csv", str(tmp_path / "limits.csv")]
         command = [sys.executable, "-m", "benchmarks.limits", *options]
 
-        finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+        finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
 
         assert finished.returncode == 0, finished.stdout + finished.stderr
         assert "\n| in_place " in (tmp_path / "limits.md").read_text("utf-8")

@@ -24,7 +24,7 @@ def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
     options = ["--quick", "--systems", "dali_like", "--workloads", "tiny", "--repeats", "1", "--seconds", "0.02"]
     command = [sys.executable, "-m", "benchmarks", *options, "--csv", str(results)]
 
-    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     with results.open(newline="", encoding="utf-8") as file:

@@ -20,7 +20,7 @@ STEPS = 2
 def run(example: str, *options: object) -> list[list[str]]:
     """Run an example, and return the cells of its table, without the heading."""
     command = [sys.executable, "-W", "error", "-m", f"examples.{example}", "--steps", str(STEPS), *map(str, options)]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (finished.returncode, without_notes_of_libpng(finished.stderr)) == (0, ""), finished.stdout
     return [line.split() for line in finished.stdout.splitlines()[1:]]
 

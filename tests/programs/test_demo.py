@@ -241,7 +241,7 @@ def test_digits_with_wrong_labels_are_not_learnt(demo: ModuleType, tmp_path: Pat
 def test_the_whole_demo_on_a_users_folder(demo: ModuleType, user_folder: Path, tmp_path: Path) -> None:
     skip_without("sklearn")
     command = demo_command("--data", user_folder, "--output", tmp_path, "--epochs", "2")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     speed, accuracy = done.stdout.splitlines()[-2:]
     assert re.fullmatch(r"images/s: \d+ \(100 images, [\d.]+ s of waiting\)", speed)
@@ -265,7 +265,7 @@ def test_ctrl_c_leaves_with_one_line(demo: ModuleType, user_folder: Path, tmp_pa
             assert shown, "the demo ended early"
         os.killpg(process.pid, signal.SIGINT)
         try:
-            _, rest = process.communicate(timeout=60)
+            _, rest = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -42,7 +42,7 @@ FIGURES = {
 
 def run_benchmarks(*options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks.loader", *map(str, options)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
 
 
 def of_restarts(system: str, workload: str, restart_s: float, repeat: int = 0) -> Measurement:

@@ -21,7 +21,7 @@ def test_a_row_is_compared_with_the_plain_one() -> None:
     options = ["--rows", "plain,cast", "--systems", "dali_like", "--repeats", "1", "--seconds", "0.01"]
     command = [sys.executable, "-m", "benchmarks.small", *options]
 
-    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
 
     assert finished.returncode == 0, finished.stderr
     assert [line.split()[0] for line in finished.stdout.splitlines()] == ["plain", "cast"]

@@ -24,7 +24,7 @@ def test_a_run_without_peers_writes_the_rows_of_its_parts() -> None:
     options = ["--parts", "import,restart,serial", "--peers", "", "--repeats", "1", "--seconds", "0.01"]
     command = [sys.executable, "-m", "benchmarks.starts", *options]
 
-    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
 
     assert finished.returncode == 0, finished.stderr
     figures = [line.split(" | ")[0].removeprefix("| ") for line in finished.stdout.splitlines()[2:]]

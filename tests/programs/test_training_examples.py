@@ -32,7 +32,7 @@ def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
     options = ["--epochs", "1", "--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--data", tmp_path]
     command = [sys.executable, "-W", "error", "-m", f"examples.{example}", *map(str, options)]
 
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
     assert (finished.returncode, without_notes_of_libpng(finished.stderr)) == (0, "")
     heading, *lines = finished.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_the_imagenet_example_reads_folders(tmp_path: Path) -> None:
     options = ["--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--scratch", tmp_path]
     command = [sys.executable, "-W", "error", "-m", "examples.imagenet_pipeline", *map(str, options)]
 
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
     assert (finished.returncode, without_notes_of_libpng(finished.stderr)) == (0, "")
     rows = [line.split()[:3] for line in finished.stdout.splitlines()]

@@ -36,7 +36,7 @@ def test_the_size_of_dev_shm_does_not_matter(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

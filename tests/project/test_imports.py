@@ -73,7 +73,7 @@ def run_python(program: str) -> str:
         cwd=Path(str(dali_like.__file__)).parents[1],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert result.stderr == ""

@@ -239,7 +239,7 @@ def run_python(program: str) -> str:
         cwd=Path(dali_like.__file__).parent.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert result.stderr == ""

@@ -169,10 +169,10 @@ PRIMITIVES: dict[str, tuple[Callable[[Any], tuple[Any, ...]], Callable[..., Any]
     "Semaphore": (
         lambda context: (context.Semaphore(0),),
         lambda semaphore: semaphore.release() or 0,
-        lambda semaphore: semaphore.acquire(timeout=60),
+        lambda semaphore: semaphore.acquire(timeout=300),
     ),
     "Event": (lambda context: (context.Event(),), set_event, lambda event: event.wait(60)),
-    "Queue": (lambda context: (context.Queue(),), put, lambda queue: queue.get(timeout=60) == 7),
+    "Queue": (lambda context: (context.Queue(),), put, lambda queue: queue.get(timeout=300) == 7),
     "SimpleQueue": (lambda context: (context.SimpleQueue(),), put, lambda queue: queue.get() == 7),
     "Pipe": (lambda context: context.Pipe(), send, lambda reader, writer: reader.recv() == 7),
     "Pipe of one direction": (
@@ -243,7 +243,7 @@ def test_what_is_put_into_a_queue_last_arrives(start_method: str) -> None:
     for _ in range(2):
         passes_over(loader)
 
-    assert [queue.get(timeout=60) for _ in range(2 * 8 * 50)] == [7] * (2 * 8 * 50)
+    assert [queue.get(timeout=300) for _ in range(2 * 8 * 50)] == [7] * (2 * 8 * 50)
     drop_workers(loader)
     queue.close()
 
@@ -480,7 +480,7 @@ def test_proxy_of_a_manager_has_a_connection_of_its_own_in_each_forked_worker() 
         answers = manager.dict()
         answers["before"] = 1
         loader: Any = DataLoader(
-            Dataset(asks_for_itself, answers), 4, num_workers=2, multiprocessing_context="fork", timeout=60
+            Dataset(asks_for_itself, answers), 4, num_workers=2, multiprocessing_context="fork", timeout=300
         )
 
         assert passes_over(loader) == [[1] * 4, [1] * 4]
@@ -493,7 +493,7 @@ def test_queue_that_the_program_has_put_into_sends_what_a_forked_worker_puts_int
 
     passes_over(DataLoader(Dataset(put, queue), 4, num_workers=2, multiprocessing_context="fork"))
 
-    assert [queue.get(timeout=60) for _ in range(8)] == [1] * 8
+    assert [queue.get(timeout=300) for _ in range(8)] == [1] * 8
     queue.close()
     queue.join_thread()
 

@@ -50,7 +50,7 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": package},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -450,7 +450,7 @@ def run_with_address_space(nbytes: int, program: str) -> subprocess.CompletedPro
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

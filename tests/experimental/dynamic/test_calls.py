@@ -60,7 +60,7 @@ def test_several_outputs_are_a_tuple() -> None:
 
 
 def test_batches_are_computed_by_threads(context: ndd.EvalContext) -> None:
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=300)
     context.for_each(2, lambda i: barrier.wait() and None)
     assert any(thread.name.startswith("dali_like") for thread in threading.enumerate())
     context.close()
