@@ -39,6 +39,7 @@ def progress_of(options: LoaderOptions, begun: PositionIterator) -> ShardProgres
     return ShardProgress(
         sampler.dataset.shards or 0,
         sampler.owned,
+        begun.begin,
         begun.states,
         options.num_workers,
         is_shared=sampler.dataset.ends_in_map,

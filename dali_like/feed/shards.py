@@ -89,7 +89,8 @@ class ShardProgress:
     Args:
         num_shards: logical shards of the dataset.
         owned: those of this rank.
-        states: their known states at the beginning.
+        begin: the position of the first step.
+        states: the known states of the shards there.
         num_workers: workers of this rank; 0: this process computes the elements.
         is_shared: whether several workers may share a shard: the last stage is a map.
         is_padded: whether no position is empty.
@@ -103,15 +104,20 @@ class ShardProgress:
         self,
         num_shards: int,
         owned: Sequence[int],
+        begin: int,
         states: Mapping[int, ShardState],
         num_workers: int = 0,
         *,
         is_shared: bool = False,
         is_padded: bool = False,
     ) -> None:
+        from dali_like.sources.composed.stream import ENDED, outputs_ahead  # noqa: PLC0415  # few programs need it
+
         self.num_shards = num_shards
         self.states: dict[int, ShardState] = dict(states)
-        self.ended: set[int] = set()
+        self.ended = {shard for shard, state in states.items() if state.state == ENDED}
+        self._ahead = outputs_ahead(states, begin, num_shards)
+        self._ahead_before = max((count * num_shards + shard for shard, count in self._ahead.items()), default=0)
         self._num_owned = len(owned)
         self._is_padded = is_padded
         count = max(num_workers, 1)
@@ -124,11 +130,17 @@ class ShardProgress:
         return not self._is_padded and len(self.ended) == self._num_owned
 
     def remaining(self, positions: Sequence[int]) -> list[int]:
-        """Return the places of the positions that may have an element; all, if none of them may."""
-        if self._is_padded or not self.ended:
+        """Return the places of the positions that may have an element."""
+        if self._ahead and positions[0] >= self._ahead_before:
+            self._ahead.clear()
+        if self._is_padded or not (self.ended or self._ahead):
             return list(range(len(positions)))
-        places = [place for place, position in enumerate(positions) if position % self.num_shards not in self.ended]
-        return places or list(range(len(positions)))
+        num_shards, ended, ahead = self.num_shards, self.ended, self._ahead
+        return [
+            place
+            for place, position in enumerate(positions)
+            if position % num_shards not in ended and position // num_shards >= ahead.get(position % num_shards, 0)
+        ]
 
     def part(self, positions: Sequence[int], places: list[int]) -> PositionsPart:
         """Return the request for the positions at some places of a batch."""
@@ -136,13 +148,13 @@ class ShardProgress:
         return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
 
     def by_worker(self, positions: Sequence[int]) -> dict[int, PositionsPart]:
-        """Return the part of each worker that has some of the positions of a batch."""
+        """Return the part of each worker that has some of the positions of a batch; an empty part if no worker has any."""
         places: dict[int, list[int]] = {}
         for place in self.remaining(positions):
             number, shard = divmod(positions[place], self.num_shards)
             among = self._workers_of[shard]
             places.setdefault(among[number % len(among)], []).append(place)
-        return {worker: self.part(positions, mine) for worker, mine in places.items()}
+        return {worker: self.part(positions, mine) for worker, mine in (places or {0: []}).items()}
 
     def note(self, answers: Iterable[PositionsAnswer]) -> None:
         """Record the states of the answers that belong to a batch that has been taken."""

@@ -23,7 +23,7 @@ from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.stream import ENDED, Elements, ShardEndedError, ShardState, outputs_ahead
 from dali_like.sources.sharding import Shard
 from dali_like.testing.differences import first_difference
 
@@ -97,13 +97,7 @@ class Reference:
 
 
 class Rank(abc.ABC):
-    """A rank during a part of a run.
-
-    Attributes:
-        skips_empty: whether it goes on to the next step where none of its positions has an element.
-    """
-
-    skips_empty = False
+    """A rank during a part of a run. It leaves out steps in which none of its positions has an element."""
 
     @abc.abstractmethod
     def next_batch(self) -> list[Any]:
@@ -146,40 +140,52 @@ class SimulatedRank(Rank):
         owned = [] if self._num_shards is None else owned_shards(self._num_shards, rank)
         self._states = shard_states(merged, owned)
         self._older = dict(self._states)
+        self._ahead = outputs_ahead(self._states, self._position, self._num_shards or 0)
+        self._ended = {shard for shard, state in self._states.items() if state.state == ENDED}
+        self._is_over = False
         self._random = random.Random(f"{seed} {rank.id} {self._position}")
         self._description = dumps_by_value(dataset)
         self._workers: list[Elements | None] = [None] * max(part.num_workers, 1)
 
     def next_batch(self) -> list[Any]:
-        positions = step_positions(self._position, self._batch_size, self._rank)
-        self._position += self._batch_size * self._rank.count
         if self._num_shards is None:
+            positions = self._next_positions()
             length = self._dataset.length
             inside = [position for position in positions if length is None or position < length]
+            self._is_over = not inside
             return [_element(self._worker(), self._epoch, position, None) for position in inside]
+        batch: list[Any] = []
+        while not batch and not self._is_over:
+            batch = self._batch_at(self._next_positions(), self._num_shards)
+            self._is_over = not batch and len(self._ended) == len(self._states)
+        return batch
+
+    def _next_positions(self) -> range:
+        positions = step_positions(self._position, self._batch_size, self._rank)
+        self._position += self._batch_size * self._rank.count
+        return positions
+
+    def _batch_at(self, positions: range, num_shards: int) -> list[Any]:
+        needed = [position for position in positions if position // num_shards >= self._ahead.get(position % num_shards, 0)]
         batch: dict[int, Any] = {}
-        for shard in sorted({position % self._num_shards for position in positions}):
+        for shard in sorted({position % num_shards for position in needed}):
             worker = self._worker()
             carried = {shard: self._random.choice((self._states, self._older))[shard]}
-            of_shard = [position for position in positions if position % self._num_shards == shard]
+            of_shard = [position for position in needed if position % num_shards == shard]
             for position in self._some_twice(of_shard):
-                with contextlib.suppress(ShardEndedError):
+                try:
                     batch[position] = _element(worker, self._epoch, position, carried)
+                except ShardEndedError:
+                    self._ended.add(shard)
             self._older[shard] = self._states[shard]
             self._states[shard] = worker.state(self._epoch, shard, self._position, carried)
         return [batch[position] for position in sorted(batch)]
 
     def state(self) -> dict[str, Any]:
-        dataset = self._dataset
-        return make_state(
-            dataset.description,
-            dataset.seed,
-            self._num_shards,
-            self._epoch,
-            self._position,
-            self._states,
-            self._rank,
-        )
+        dataset, epoch, position, states = self._dataset, self._epoch, self._position, self._states
+        if self._is_over:
+            epoch, position, states = epoch + 1, 0, dict.fromkeys(states, ShardState(0, None))
+        return make_state(dataset.description, dataset.seed, self._num_shards, epoch, position, states, self._rank)
 
     def kill_worker(self) -> None:
         self._workers[self._random.randrange(len(self._workers))] = None
@@ -202,8 +208,6 @@ class SimulatedRank(Rank):
 
 class LoaderRank(Rank):
     """A rank with a loader and, if the part has any, worker processes."""
-
-    skips_empty = True
 
     def __init__(
         self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
@@ -238,29 +242,96 @@ def first_mismatch(
 ) -> Mismatch | None:
     """Run the parts one after another and return the first difference from the reference; None if there is none."""
     states: list[Any] = []
-    begin = 0
+    known = _Known(reference, dataset.shards)
     for number, part in enumerate(parts):
         with contextlib.ExitStack() as stack:
             ranks = []
             for each in range(part.num_ranks):
                 ranks.append(make_rank(dataset, part, Shard(each, part.num_ranks), epoch, states))
                 stack.callback(ranks[-1].close)
+            progress = [_RankProgress(known, part.batch_size, Shard(each, part.num_ranks)) for each in range(part.num_ranks)]
             for step in range(part.num_steps):
                 if step == part.kill_before:
                     for rank in ranks:
                         rank.kill_worker()
-                steps = [
-                    step_positions(begin, part.batch_size, Shard(each, part.num_ranks)) for each in range(part.num_ranks)
-                ]
-                if any(rank.skips_empty and not reference.at(step) for rank, step in zip(ranks, steps, strict=True)):
-                    return None  # from here on, the ranks are at different steps
-                for each, (rank, positions) in enumerate(zip(ranks, steps, strict=True)):
-                    difference = _batch_difference(reference.at(positions), positions, rank.next_batch())
+                for each, rank in enumerate(ranks):
+                    expected = progress[each].next_elements()
+                    difference = _batch_difference(expected, progress[each].positions, rank.next_batch())
                     if difference is not None:
                         return Mismatch(number, step, each, *difference)
-                begin += part.batch_size * part.num_ranks
+            if all(each.is_over for each in progress):
+                return None
             states = json.loads(json.dumps([rank.state() for rank in ranks]))
+            known.move_on(progress)
     return None
+
+
+class _Known:
+    """What is known between two parts: the position of all ranks together, and the elements that are delivered behind it.
+
+    Attributes:
+        begin: the position.
+        delivered: positions from there on.
+        ended: logical shards at their end.
+    """
+
+    def __init__(self, reference: Reference, num_shards: int | None) -> None:
+        self.reference = reference
+        self.num_shards = num_shards
+        self.begin = 0
+        self.delivered: set[int] = set()
+        self.ended: set[int] = set()
+
+    def move_on(self, progress: Sequence[_RankProgress]) -> None:
+        """Go to the smallest position of the ranks that have not finished the epoch."""
+        self.begin = min(each.end for each in progress if not each.is_over)
+        for each in progress:
+            self.delivered.update(each.delivered)
+            if each.is_over:
+                self.ended.update(each.owned)
+        self.delivered = {position for position in self.delivered if position >= self.begin}
+
+
+class _RankProgress:
+    """The elements that a rank should deliver in a part.
+
+    Attributes:
+        positions: of the latest batch.
+        end: the position behind the latest step.
+        delivered: the positions of all batches.
+        owned: the logical shards of the rank.
+        is_over: whether the rank has finished the epoch.
+    """
+
+    def __init__(self, known: _Known, batch_size: int, rank: Shard) -> None:
+        self._known = known
+        self._batch_size = batch_size
+        self._rank = rank
+        self.positions = range(0)
+        self.end = known.begin
+        self.delivered: set[int] = set()
+        self.owned = set() if known.num_shards is None else set(owned_shards(known.num_shards, rank))
+        self._ended = self.owned & known.ended
+        self.is_over = False
+
+    def next_elements(self) -> dict[int, Any]:
+        """Return the elements of the next batch by position; without elements behind the end of the epoch."""
+        known, num_shards = self._known, self._known.num_shards
+        while not self.is_over:
+            self.positions = step_positions(self.end, self._batch_size, self._rank)
+            self.end += self._batch_size * self._rank.count
+            due = [position for position in self.positions if position not in known.delivered]
+            if num_shards is not None:
+                due = [position for position in due if position % num_shards not in self._ended]
+            found = known.reference.at(self.positions)
+            elements = {position: found[position] for position in due if position in found}
+            if num_shards is not None:
+                self._ended.update(position % num_shards for position in due if position not in found)
+            if elements:
+                self.delivered.update(elements)
+                return elements
+            self.is_over = self._ended == self.owned
+        return {}
 
 
 def _initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def answer(found: list[int], states: dict[int, ShardState], ended: list[int] | N
 
 
 def test_each_shard_has_one_worker() -> None:
-    progress = ShardProgress(12, range(0, 12, 2), {}, num_workers=2)
+    progress = ShardProgress(12, range(0, 12, 2), 0, {}, num_workers=2)
 
     first, second = progress.by_worker(range(0, 10, 2)), progress.by_worker(range(10, 20, 2))
 
@@ -25,13 +25,13 @@ def test_each_shard_has_one_worker() -> None:
 
 @pytest.mark.parametrize(("is_shared", "workers"), [(False, {0}), (True, {0, 1, 2})])
 def test_only_shards_behind_a_map_are_shared(is_shared: bool, workers: set[int]) -> None:
-    progress = ShardProgress(1, [0], {}, num_workers=3, is_shared=is_shared)
+    progress = ShardProgress(1, [0], 0, {}, num_workers=3, is_shared=is_shared)
 
     assert progress.by_worker(range(7)).keys() == workers
 
 
 def test_two_shards_share_four_workers() -> None:
-    progress = ShardProgress(2, [0, 1], {}, num_workers=4, is_shared=True)
+    progress = ShardProgress(2, [0, 1], 0, {}, num_workers=4, is_shared=True)
 
     parts = progress.by_worker(range(8))
 
@@ -39,15 +39,31 @@ def test_two_shards_share_four_workers() -> None:
 
 
 def test_positions_of_ended_shards_are_left_out() -> None:
-    progress = ShardProgress(4, range(4), {}, num_workers=1)
+    progress = ShardProgress(4, range(4), 0, {}, num_workers=1)
     progress.note([answer([0, 1, 3], {}, ended=[2])])
 
     assert progress.remaining([4, 5, 6, 7]) == [0, 1, 3]
-    assert progress.remaining([6]) == [0], "a batch has at least one position: its answer brings the states behind it"
+    assert progress.remaining([6]) == []
+    assert progress.by_worker([6]) == {0: PositionsPart([], {})}, "each batch has a task"
+
+
+def test_positions_that_were_delivered_before_a_resume_are_left_out() -> None:
+    states = {0: ShardState(1, None), 1: ShardState(3, None), 2: ShardState(0, None, 2), 3: ShardState(1, None, 1)}
+    progress = ShardProgress(4, range(4), 4, states, num_workers=1)
+
+    assert progress.remaining([4, 5, 6, 7]) == [0, 3]
+    assert progress.remaining([8, 9, 10, 11]) == [0, 2, 3]
+    assert progress.remaining([12, 13, 14, 15]) == [0, 1, 2, 3]
+
+
+def test_shards_that_had_ended_before_a_resume_are_left_out() -> None:
+    progress = ShardProgress(2, range(2), 4, {0: ShardState(0, ENDED), 1: ShardState(2, None)}, num_workers=1)
+
+    assert progress.remaining([4, 5]) == [1]
 
 
 def test_the_epoch_ends_with_the_last_shard() -> None:
-    progress = ShardProgress(2, range(2), {}, num_workers=1)
+    progress = ShardProgress(2, range(2), 0, {}, num_workers=1)
 
     progress.note([answer([], {}, ended=[1])])
     assert not progress.is_at_end
@@ -56,7 +72,7 @@ def test_the_epoch_ends_with_the_last_shard() -> None:
 
 
 def test_padded_positions_never_end() -> None:
-    progress = ShardProgress(1, [0], {}, is_padded=True)
+    progress = ShardProgress(1, [0], 0, {}, is_padded=True)
     progress.note([answer([], {}, ended=[0])])
 
     assert not progress.is_at_end
@@ -64,7 +80,7 @@ def test_padded_positions_never_end() -> None:
 
 
 def test_a_part_has_the_latest_states_of_its_shards_alone() -> None:
-    progress = ShardProgress(4, range(4), {0: ShardState(1, "a"), 1: ShardState(1, "b")}, num_workers=2)
+    progress = ShardProgress(4, range(4), 0, {0: ShardState(1, "a"), 1: ShardState(1, "b")}, num_workers=2)
     progress.note([answer([0], {0: ShardState(2, "c")})])
 
     assert progress.by_worker([8, 9])[0] == PositionsPart([0], {0: ShardState(2, "c")})
@@ -72,7 +88,7 @@ def test_a_part_has_the_latest_states_of_its_shards_alone() -> None:
 
 
 def test_the_state_of_a_shared_shard_is_that_of_its_farthest_worker() -> None:
-    progress = ShardProgress(1, [0], {}, num_workers=2, is_shared=True)
+    progress = ShardProgress(1, [0], 0, {}, num_workers=2, is_shared=True)
 
     progress.note([answer([1], {0: ShardState(2, "far")}), answer([0], {0: ShardState(1, "near")})])
 
@@ -80,7 +96,7 @@ def test_the_state_of_a_shared_shard_is_that_of_its_farthest_worker() -> None:
 
 
 def test_a_replaced_element_moves_its_state_back() -> None:
-    progress = ShardProgress(1, [0], {0: ShardState(5, ENDED)}, num_workers=1)
+    progress = ShardProgress(1, [0], 0, {0: ShardState(5, None)}, num_workers=1)
 
     progress.note([answer([0], {0: ShardState(3, "s")})])
 

@@ -25,7 +25,7 @@ from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState, outputs_ahead
 from dali_like.sources.composed.yielding import Filter, FlatMap
 
 if TYPE_CHECKING:
@@ -850,6 +850,7 @@ class ComposedIterator(Iterator[Any]):
         self._epoch = 0
         self._position = 0
         self._states: Mapping[int, ShardState] = {}
+        self._ahead: Mapping[int, int] = {}
         self._ended: set[int] = set()
 
     def __next__(self) -> Any:
@@ -858,7 +859,9 @@ class ComposedIterator(Iterator[Any]):
             if (shards is None and length is not None and self._position >= length) or len(self._ended) == shards:
                 raise StopIteration
             position = self._position
-            if shards is not None and position % shards in self._ended:
+            if shards is not None and (
+                position % shards in self._ended or position // shards < self._ahead.get(position % shards, 0)
+            ):
                 self._position += 1
                 continue
             try:
@@ -881,11 +884,13 @@ class ComposedIterator(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state before the next element, for JSON."""
-        dataset, shards = self._dataset, self._dataset.shards
+        dataset, shards, epoch, position = self._dataset, self._dataset.shards, self._epoch, self._position
+        ahead = outputs_ahead(self._states, position, shards) if self._ahead and shards is not None else ()
         states = {
-            shard: self._elements.state(self._epoch, shard, self._position, self._states) for shard in range(shards or 0)
+            shard: self._states[shard] if shard in ahead else self._elements.state(epoch, shard, position, self._states)
+            for shard in range(shards or 0)
         }
-        return make_state(dataset.description, dataset.seed, shards, self._epoch, self._position, states)
+        return make_state(dataset.description, dataset.seed, shards, epoch, position, states)
 
     def load_state_dict(self, state_dict: Any, allow_change: Collection[str] = ()) -> None:
         """Continue from a state, also of several ranks.
@@ -897,6 +902,7 @@ class ComposedIterator(Iterator[Any]):
         self._states = shard_states(state)
         self._elements = self._dataset.elements()
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
+        self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)
 
 
 def _callable(function: Any) -> Any:

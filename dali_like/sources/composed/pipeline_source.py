@@ -18,7 +18,7 @@ from dali_like.errors import SampleTypeError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState, outputs_ahead
 from dali_like.sources.sharding import Shard
 from dali_like.types import SampleInfo
 
@@ -136,6 +136,7 @@ class _RankBatches(Iterator[Any]):
         self._epoch = walks.epoch
         self._position = 0
         self._states: dict[int, ShardState] = {}
+        self._ahead: dict[int, int] = {}
         self._ended: set[int] = set()
 
     def __next__(self) -> Any:
@@ -153,7 +154,7 @@ class _RankBatches(Iterator[Any]):
         assert num_shards is not None
         batch = []
         for position in positions:
-            if position % num_shards in self._ended:
+            if position % num_shards in self._ended or position // num_shards < self._ahead.get(position % num_shards, 0):
                 continue
             try:
                 element = self._elements.at(self._epoch, position, self._states)
@@ -177,9 +178,13 @@ class _RankBatches(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state before the next batch."""
-        position = self._position
-        states = {shard: self._elements.state(self._epoch, shard, position, self._states) for shard in self._walks.owned}
-        return self._walks.state(self._epoch, position, states)
+        epoch, position = self._epoch, self._position
+        ahead = outputs_ahead(self._states, position, self._walks.dataset.shards or 1) if self._ahead else ()
+        states = {
+            shard: self._states[shard] if shard in ahead else self._elements.state(epoch, shard, position, self._states)
+            for shard in self._walks.owned
+        }
+        return self._walks.state(epoch, position, states)
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from a state.
@@ -189,6 +194,7 @@ class _RankBatches(Iterator[Any]):
         """
         checked, self._states = self._walks.states_of(state)
         self._epoch, self._position, self._ended = checked["epoch"], checked["position"], set()
+        self._ahead = outputs_ahead(self._states, self._position, checked["shards"])
 
 
 class RankStream(Stream):

@@ -6,7 +6,8 @@ A state is a small mapping of numbers and text::
      "rank": 0, "num_ranks": 2, "states": {"0": [24, ...], "2": [24, ...], ...}}
 
 ``position`` counts the positions that all ranks together have passed. ``states`` has the number of outputs and the state of
-each logical shard of the rank; it is empty for streams with random access.
+each logical shard of the rank; it is empty for streams with random access. A shard may be ahead of the position: then its
+positions count as empty up to that number of outputs. A third number replaces the first in this respect, if it is greater.
 """
 
 from __future__ import annotations
@@ -66,26 +67,32 @@ def make_state(
         "description": list(description),
         "rank": rank.id,
         "num_ranks": rank.count,
-        "states": {str(shard): list(state) for shard, state in sorted(states.items())},
+        "states": {str(shard): _listed(state) for shard, state in sorted(states.items())},
     }
+
+
+def _listed(state: ShardState) -> list[Any]:
+    return list(state if state.passed > state.taken and state.state != ENDED else state[:2])
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the state of all ranks together.
 
-    It can be loaded on any number of ranks that divides the number of logical shards. With ``shard_rest="uneven"``, some
-    ranks may have finished the epoch: then it continues with the shards of the others.
+    It can be loaded on any number of ranks that divides the number of logical shards. It continues at the smallest position
+    of the ranks. The shards of the others are ahead: their elements behind that position are not delivered again. A rank
+    that is at the beginning of the next epoch has finished this one, with all of its shards.
 
     Args:
         states: of all ranks, in any order. Streams with random access need only one of them.
 
     Raises:
-        CheckpointError: they are of different streams or positions, or a rank or a shard is missing.
+        CheckpointError: they are of different streams or epochs, or a rank or a shard is missing; or they are of different
+            positions of a stream with random access.
     """
     if not states:
         raise _invalid("there are no states to merge")
     checked = [_checked(state, f"state {i}") for i, state in enumerate(states)]
-    checked = _with_ended_shards(checked)
+    checked = _at_one_position(checked)
     first = checked[0]
     for state in checked:
         for name in ("position", "epoch", "seed", "shards", "description", "num_ranks"):
@@ -93,7 +100,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 hint = "" if state["shards"] else "; or pass the state of one rank alone, since this stream has no shards"
                 raise _invalid(
                     f"rank {state['rank']} has {name} {state[name]!r:.200}, and rank {first['rank']} has "
-                    f"{first[name]!r:.200}. Save the states of all ranks at the same step of the same epoch{hint}"
+                    f"{first[name]!r:.200}. Save the states of all ranks after the same number of batches{hint}"
                 )
     merged: dict[str, Any] = {}
     for state in checked:
@@ -102,21 +109,26 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**first, "rank": 0, "num_ranks": 1, "states": merged}
 
 
-def _with_ended_shards(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put the states of ranks that have finished the epoch at the position of the others."""
+def _at_one_position(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the states with the smallest position of the ranks, as far as they belong together."""
     epoch = min(state["epoch"] for state in states)
-    others = [state for state in states if state["epoch"] == epoch]
-    return [
-        {
-            **state,
-            "epoch": epoch,
-            "position": others[0]["position"],
-            "states": {shard: [0, ENDED] for shard in state["states"]},
-        }
-        if (state["epoch"], state["position"]) == (epoch + 1, 0) and state["shards"] is not None
-        else state
-        for state in states
-    ]
+    position = min(state["position"] for state in states if state["epoch"] == epoch)
+    return [_moved(state, epoch, position) for state in states]
+
+
+def _moved(state: dict[str, Any], epoch: int, position: int) -> dict[str, Any]:
+    """Return a state with another position, before it: what the rank has delivered since stays delivered."""
+    num_shards = state["shards"]
+    moved = {**state, "epoch": epoch, "position": position}
+    if (state["epoch"], state["position"]) == (epoch + 1, 0):
+        return {**moved, "states": {shard: [0, ENDED] for shard in state["states"]}}
+    if state["epoch"] != epoch or state["position"] == position or num_shards is None:
+        return state
+    states = {}
+    for shard, known in shard_states(state, [int(shard) for shard in state["states"]]).items():
+        passed = num_delivered(state["position"], shard, num_shards)
+        states[str(shard)] = _listed(known._replace(passed=max(known.passed, passed)))
+    return {**moved, "states": states}
 
 
 def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:
@@ -141,15 +153,15 @@ def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None)
                 "merge_states"
             )
         expected = num_delivered(state["position"], shard, state["shards"])
-        # It may lie before the position: an exception was delivered since, or the shard has ended.
-        if not is_list_of(saved, is_count, is_anything) or not saved[0] <= expected:
+        # It may lie before the position: an exception was delivered since, or the shard has ended. It may also be ahead.
+        if not (is_list_of(saved, is_count, is_anything) or is_list_of(saved, is_count, is_anything, is_count)):
             raise _invalid(f"logical shard {shard} should be at output {expected}, but its state is {saved!r:.200}")
         if saved[1] != ENDED and expected - saved[0] > _MOST_BEHIND:
             raise _invalid(
                 f"position is {state['position']}, at which logical shard {shard} should be at output {expected}, but its "
                 f"state is of output {saved[0]}"
             )
-        states[shard] = ShardState(saved[0], saved[1])
+        states[shard] = ShardState(*saved)
     return states
 
 

@@ -15,7 +15,7 @@ from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage
 
-__all__ = ["ENDED", "Elements", "ShardState", "ShardEndedError"]
+__all__ = ["ENDED", "Elements", "ShardEndedError", "ShardState", "outputs_ahead"]
 
 
 #: A walk that is at most this many outputs behind a known state goes on: opening another one may replay a block.
@@ -35,10 +35,13 @@ class ShardState(NamedTuple):
     Attributes:
         taken: the number of outputs before it.
         state: of the walk; None at the beginning; `ENDED` behind the last output.
+        passed: the number of outputs that must not be delivered again, if it is greater than `taken`. Exceptions among them
+            have brought no state.
     """
 
     taken: int
     state: Any
+    passed: int = 0
 
 
 class _EndedWalk(ShardWalk):
@@ -64,6 +67,16 @@ def _in_shard(shard: int, error: CheckpointError) -> CheckpointError:
     """Return an error about the state of a stage with the place of this state in that of the dataset."""
     problem = str(error).removeprefix("Invalid state_dict: ")
     return CheckpointError(f"Invalid state_dict: states: logical shard {shard}: {problem}")
+
+
+def outputs_ahead(states: Mapping[int, ShardState], position: int, num_shards: int) -> dict[int, int]:
+    """Return how many outputs of each shard have been delivered, for the shards that are ahead of a position.
+
+    A rank whose positions in a step are all empty goes on to the next step. So its shards may be ahead of the position of
+    all ranks together. Their positions behind it are empty as far as they have been delivered.
+    """
+    delivered = {shard: max(state.taken, state.passed) for shard, state in states.items()}
+    return {shard: count for shard, count in delivered.items() if count > num_delivered(position, shard, num_shards)}
 
 
 class Elements:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,57 @@ def parts_of(draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_
             )
         )
     return parts
+
+
+class First:
+    """Keeps the first elements of each logical shard."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+
+    def __call__(self, number: int) -> bool:
+        place, shard = divmod(number, len(self.lengths))
+        return place < self.lengths[shard]
+
+
+def uneven_run(number: int) -> tuple[ComposedDataset, list[Part]]:
+    """Return a stream whose logical shards have between none and six elements, and parts that come near its end."""
+    rng = random.Random(number)
+    num_shards = rng.choice((12, 6, 4))
+    dataset = ComposedDataset.source(range(6 * num_shards)).filter(First([rng.randrange(7) for _ in range(num_shards)]))
+    if rng.random() < 0.5:
+        dataset = dataset.shuffle(block=4)
+    counts = [count for count in range(1, 7) if num_shards % count == 0]
+    parts = [
+        Part(
+            rng.randint(1, 12),
+            batch_size=rng.randint(1, 2),
+            num_ranks=rng.choice(counts),
+            num_workers=rng.randint(0, 2),
+            kill_before=rng.choice((None, 0)),
+        )
+        for _ in range(rng.randint(2, 4))
+    ]
+    return dataset.with_options(shards=num_shards), parts
+
+
+@in_parts
+def test_ranks_at_different_steps_near_the_end_of_an_epoch_are_merged(part: int) -> None:
+    for number in range(part * 1000, part * 1000 + (1000 if _IS_FULL else 200)):
+        dataset, parts = uneven_run(number)
+
+        assert first_mismatch(dataset, parts, Reference(dataset)) is None, number
+
+
+@in_parts
+@pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
+def test_loaders_at_different_steps_near_the_end_of_an_epoch_are_merged(part: int) -> None:
+    for number in range(part * 100, part * 100 + (100 if _IS_FULL else 30)):
+        dataset, parts = uneven_run(number)
+
+        mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(LoaderRank, start_method="thread"))
+
+        assert mismatch is None, number
 
 
 @in_parts

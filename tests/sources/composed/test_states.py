@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -38,9 +39,59 @@ def test_a_missing_shard_names_its_rank() -> None:
         merge_states([state_of(0, 2)])
 
 
-def test_unequal_positions_name_the_ranks() -> None:
-    with pytest.raises(CheckpointError, match="rank 1 has position 12, and rank 0 has 8"):
-        merge_states([state_of(0, 2), state_of(1, 2, 12)])
+def test_a_rank_that_is_ahead_has_delivered_its_elements() -> None:
+    merged = merge_states([state_of(0, 2, 16), state_of(1, 2, 8)])
+    iterator = iter(DATASET)
+    iterator.load_state_dict(merged)
+
+    elements, stream = list(iterator), list(DATASET)
+    assert elements == [element for i, element in enumerate(stream) if i >= 16 or (i >= 8 and i % 2)]
+    assert merged["position"] == 8
+
+
+def test_a_state_between_two_positions_of_ranks_continues_in_the_same_way() -> None:
+    iterator, resumed = iter(DATASET), iter(DATASET)
+    iterator.load_state_dict([state_of(0, 2, 20), state_of(1, 2, 8)])
+
+    for _ in range(3):
+        next(iterator)
+    resumed.load_state_dict(json.loads(json.dumps(iterator.state_dict())))
+
+    assert list(resumed) == list(iterator)
+
+
+def test_exceptions_of_a_rank_that_is_ahead_are_not_raised_again() -> None:
+    ahead = state_of(0, 2, 16)
+    ahead["states"]["0"] = state_of(0, 2, 8)["states"]["0"]  # since then, its outputs were exceptions
+
+    merged = merge_states([ahead, state_of(1, 2, 8)])
+    iterator = iter(DATASET)
+    iterator.load_state_dict(merged)
+
+    assert merged["states"]["0"] == [2, state_of(0, 2, 8)["states"]["0"][1], 4]
+    assert [next(iterator) for _ in range(4)] == [list(DATASET)[i] for i in (9, 11, 13, 15)]
+
+
+def test_a_rank_at_the_beginning_of_the_next_epoch_has_finished_this_one() -> None:
+    finished = {**state_of(0, 2, 0), "epoch": 1}
+    iterator = iter(DATASET)
+    iterator.load_state_dict([finished, state_of(1, 2, 8)])
+
+    assert list(iterator) == list(range(9, 40, 2))
+
+
+def test_ranks_in_the_middle_of_different_epochs_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="rank 0 has epoch 1, and rank 1 has 0"):
+        merge_states([state_of(1, 2), {**state_of(0, 2), "epoch": 1}])
+
+
+def test_positions_of_a_stream_with_random_access_must_agree() -> None:
+    state = iter(ComposedDataset.source(list(range(9)))).state_dict()
+    of_ranks = [{**state, "position": position, "num_ranks": 2, "rank": i} for i, position in enumerate((4, 8))]
+
+    with pytest.raises(CheckpointError, match=r"rank 1 has position 8, and rank 0 has 4.*pass the state of one rank alone"):
+        merge_states(of_ranks)
+    assert merge_states([of_ranks[0], {**of_ranks[1], "epoch": 1, "position": 0}])["position"] == 4
 
 
 def test_nothing_cannot_be_merged() -> None:
@@ -48,9 +99,10 @@ def test_nothing_cannot_be_merged() -> None:
         merge_states([])
 
 
-def test_a_shard_at_another_output_is_refused() -> None:
+@pytest.mark.parametrize("saved", [[-1, None], [2], [2, None, None], [2, None, 3, 4], 7])
+def test_a_state_of_a_shard_without_a_number_of_outputs_is_refused(saved: Any) -> None:
     state = state_of(0, 1)
-    state["states"]["2"][0] = 7
+    state["states"]["2"] = saved
     with pytest.raises(CheckpointError, match="logical shard 2 should be at output 2"):
         shard_states(state)
 
