@@ -695,11 +695,10 @@ def test_without_shards_one_state_is_enough_near_an_uneven_end() -> None:
         states.append(each.state_dict())
     assert [(state["epoch"], state["position"]) for state in states] == [(0, 10), (1, 0)]
 
-    with pytest.raises(CheckpointError, match="pass the state of one rank alone"):
-        loader(dataset).load_state_dict(states)
-    each = loader(dataset)
-    each.load_state_dict(states[0])
-    assert list(each) == []
+    for state in (states, states[0]):
+        each = loader(dataset)
+        each.load_state_dict(state)
+        assert list(each) == []
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 1), (4, 1)])
@@ -748,11 +747,45 @@ def test_an_epoch_resumes_twice_near_its_uneven_end() -> None:
     assert joined(last) == [14, 16, 18, 20, 22]
 
 
-def test_ranks_at_different_positions_are_named() -> None:
-    each, other = ranks_of(numbers(), 2, 2)
-    next(iter(each))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_rank_that_is_ahead_delivers_nothing_twice_after_a_resume(workers: int) -> None:
+    ahead, behind = ranks_of(numbers(16), 2, 2)
+    batches = iter(ahead)
+    next(batches), next(batches)
+    states = through_json([ahead.state_dict(), behind.state_dict()])
 
-    with pytest.raises(CheckpointError, match="rank 1 has position 0, and rank 0 has 4"):
+    resumed = loader(numbers(16), 4, workers)
+    resumed.load_state_dict(states)
+    batches = iter(resumed)
+
+    assert [next(batches), next(batches)] == [[1, 3], [5, 7]]
+    resumed.load_state_dict(through_json(resumed.state_dict()))
+    assert list(resumed) == [[8, 9, 10, 11], [12, 13, 14, 15]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_a_rank_that_is_ahead_is_not_raised_again_after_a_resume(workers: int) -> None:
+    dataset = numbers(16, keep=fails_at_5)
+    behind, ahead = ranks_of(dataset, 2, 1)
+    assert outcomes(iter(ahead)) == [[1], [3], "five", [7], [9], [11], [13], [15]]
+    ahead.set_epoch(0)
+    batches = iter(ahead)
+    next(batches), next(batches)
+    with pytest.raises(ValueError, match="five"):
+        next(batches)
+    states = through_json([behind.state_dict(), ahead.state_dict()])
+
+    resumed = loader(dataset, 4, workers)
+    resumed.load_state_dict(states)
+
+    assert list(resumed) == [[0, 2], [4, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+
+
+def test_ranks_in_the_middle_of_different_epochs_are_named() -> None:
+    each, other = ranks_of(numbers(), 2, 2)
+    list(each), next(iter(each))
+
+    with pytest.raises(CheckpointError, match="rank 1 has epoch 0, and rank 0 has 1"):
         loader(numbers()).load_state_dict([each.state_dict(), other.state_dict()])
 
 

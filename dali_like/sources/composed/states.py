@@ -95,7 +95,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     checked = _at_one_position(checked)
     first = checked[0]
     for state in checked:
-        for name in ("position", "epoch", "seed", "shards", "description", "num_ranks"):
+        for name in ("epoch", "position", "seed", "shards", "description", "num_ranks"):
             if state[name] != first[name]:
                 hint = "" if state["shards"] else "; or pass the state of one rank alone, since this stream has no shards"
                 raise _invalid(
