@@ -29,10 +29,10 @@ from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
-from dali_like.engine.pool.turns import Turns
 from dali_like.engine.worker.exceptions import with_traceback_as_text
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import ClosedError, LoaderTimeoutError, LostItemError, SampleTypeError
+from dali_like.feed.turns import Turns
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import is_a, traceback_of, with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
-from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.pool.batch import Output
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Recorder
 from dali_like.errors import OutOfMemoryError
+from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.graph.batch_runs import BatchId
 from dali_like.graph.computation import Computation, TensorList
-from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 
 if TYPE_CHECKING:
@@ -107,11 +107,9 @@ class Executor:
         """Whether the user has seen the end of the epoch."""
         return self._ended
 
-    def number(self, source: int, position: PipelinePosition) -> tuple[int, int]:
-        return self._lockstep.number(source, position)
-
-    def upcoming(self, source: int) -> Batch | None:
-        return self._lockstep.upcoming(source)
+    def state(self, source: int, position: PipelinePosition, *, ended: bool) -> Any:
+        """Return the state of a source for a checkpoint; see `Lockstep.state`."""
+        return self._lockstep.state(source, position, ended=ended)
 
     def run(self) -> tuple[TensorList, ...]:
         """Return the next batch.

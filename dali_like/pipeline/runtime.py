@@ -31,15 +31,15 @@ from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
+from dali_like.feed.lockstep import Lockstep, PipelinePosition
+from dali_like.feed.source_feed import SourceFeed, SourcePlan, TurnsFeed
+from dali_like.feed.source_states import LocalState, ReportedState, SourceState
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
-from dali_like.graph.lockstep import Lockstep, PipelinePosition, PooledSource
 from dali_like.graph.nodes import DataNode, Graph, SourceNode
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
-from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerSourceState
-from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import (
     EmptyEpochWarning,
     announce_moves,
@@ -111,13 +111,13 @@ class Runtime:
         self._cpus = _cpus_for(arguments)
         self.tuner: Tuner | None = None
         self._shard = common_shard(graph)
-        self._shards_pools: list[ShardsPool] = []
-        self._states: dict[SourceNode, SourceState] = {}
+        self._turns_feeds: list[TurnsFeed] = []
+        self._plans: dict[SourceNode, SourcePlan] = {}
         #: Returns where the batches of composed datasets begin, if there are any.
         self._first: Callable[[int, int], int] | None = None
         if checkpoint is not None:
             self._check(checkpoint)
-        self._add_states()
+        self._make_plans()
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
             self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
@@ -160,7 +160,7 @@ class Runtime:
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             # Without a reference to the runtime: a cycle would keep the memory of a closed pipeline.
             on_empty = EmptyEpochWarning([node.external for node in self.serving], self._batch_size)
-            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position, on_empty)
+            lockstep = Lockstep(self._feeds(self.inline_pool), position, on_empty)
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
@@ -233,12 +233,7 @@ class Runtime:
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, persists, strict=True))
         position = PipelinePosition(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
-        # At the end of an epoch, a source that restarts is asked for its current state.
-        batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(persists)]
-        states = tuple(
-            self._states[node].before(batches[i], functools.partial(executor.upcoming, i)) if node in self._states else None
-            for i, node in enumerate(self.graph.sources)
-        )
+        states = tuple(executor.state(i, position, ended=ended) for i in range(len(persists)))
         return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, states)
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
@@ -252,7 +247,7 @@ class Runtime:
             CheckpointError: it belongs to another pipeline; or an iterator would have to go back.
         """
         self._check(checkpoint)
-        if any(pool.has_begun for pool in self._shards_pools) and any(
+        if any(feed.has_begun for feed in self._turns_feeds) and any(
             node.external.sharded and node.external.persists for node in self.graph.sources
         ):
             raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
@@ -269,11 +264,11 @@ class Runtime:
         restored = {
             i
             for i, (node, state) in enumerate(states)
-            if (state is not None and node in self._states) or node.external.reader is not None
+            if (state is not None and self._plans[node].state is not None) or node.external.reader is not None
         }
         self.executor.go_to(position, restored, ended=checkpoint.ended)
-        for pool in self._shards_pools:
-            pool.forget()
+        for feed in self._turns_feeds:
+            feed.forget()
         self._restore_states(checkpoint)
 
     def stop_waiting(self) -> None:
@@ -347,42 +342,62 @@ class Runtime:
         source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
-        takes_state = isinstance(self._states.get(node), WorkerSourceState)
+        state = self._plans[node].state
+        takes_state = state is not None and state.travels
         return (source._replace(takes_state=True) if takes_state else source), node.external.declared
 
     def _seeds_of(self, node: SourceNode) -> tuple[int, int]:
         """Return the seed of the pipeline, and the number of a source there."""
         return self._entropy, self.graph.sources.index(node) if node.number is None else node.number
 
-    def _add_states(self) -> None:
-        """Find the sources that are stateful, and restore their states if there is a checkpoint."""
-        checkpoint = self._resumed
-        limit = self._most_ahead if self.arguments.enable_checkpointing else 0
-        for i, node in enumerate(self.graph.sources):
+    def _make_plans(self) -> None:
+        """Make the plan of each source, and restore the states if there is a checkpoint."""
+        homes = itertools.count()
+        for node, (kind, number) in self.serving.items():
             external = node.external
-            if (steps := external.steps(self._batch_size)) is not None and external.composed is not None:
-                from dali_like.graph.composed_state import ComposedState  # noqa: PLC0415  # few pipelines have such sources
+            steps = external.steps(self._batch_size)
+            if steps is not None and external.composed is not None:
+                from dali_like.feed.position_plan import PositionPlan, PositionState  # noqa: PLC0415  # few have such sources
 
-                self._states[node] = composed = ComposedState(external.name, external.composed, steps)
-                self._first = composed.first
+                positions = PositionState(external.composed, steps)
+                self._plans[node] = PositionPlan(number, positions)
+                self._first = positions.first
                 continue
-            callback = None if external.kind is None else external.kind.callback
-            if not isinstance(callback, (Stream, StatefulCallable)):
-                continue
-            if not external.parallel:
-                self._states[node] = LocalSourceState(external.name, callback, limit)
-                continue
-            has_state = checkpoint is not None and checkpoint.sources[i] is not None
-            if isinstance(callback, Stream) and not external.sharded and (has_state or callback.owner is not None):
-                reports = limit > 0 and callback.owner is not None and external.options["on_error"] == "raise"
-                self._states[node] = WorkerSourceState(external.name, callback, limit, reports=reports)
-        if checkpoint is not None:
-            self._restore_states(checkpoint)
+            worker = ANY_WORKER
+            if kind is PoolKind.WORKERS and not external.sharded and external.kind is not None and external.kind.in_order:
+                worker = next(homes) % self._num_workers
+            self._plans[node] = SourcePlan(
+                number,
+                self._batch_size,
+                worker=worker,
+                persists=external.persists,
+                sizes=None if external.composed is not None else external.sizes(self._batch_size),
+                shard=external.shard or ALONE,
+                batch=external.batch,
+                state=self._state_of(node),
+            )
+        if self._resumed is not None:
+            self._restore_states(self._resumed)
+
+    def _state_of(self, node: SourceNode) -> SourceState | None:
+        """Return the state of a source, if it is stateful."""
+        external, checkpoint = node.external, self._resumed
+        callback = None if external.kind is None else external.kind.callback
+        if not isinstance(callback, (Stream, StatefulCallable)):
+            return None
+        limit = self._most_ahead if self.arguments.enable_checkpointing else 0
+        if not external.parallel:
+            return LocalState(external.name, callback, limit)
+        has_state = checkpoint is not None and checkpoint.sources[self.graph.sources.index(node)] is not None
+        if not isinstance(callback, Stream) or external.sharded or not (has_state or callback.owner is not None):
+            return None
+        reports = limit > 0 and callback.owner is not None and external.options["on_error"] == "raise"
+        return ReportedState(external.name, callback, limit, reports=reports)
 
     def _restore_states(self, checkpoint: Checkpoint) -> None:
         for node, state in zip(self.graph.sources, checkpoint.sources, strict=True):
-            if node in self._states:
-                self._states[node].restore(state)
+            if (own := self._plans[node].state) is not None:
+                own.restore(state)
 
     def ahead_of(self, node: SourceNode) -> int:
         """Return how many batches of a source are computed ahead."""
@@ -417,42 +432,24 @@ class Runtime:
             checkpoint.check_steps(self._batch_size, self._shard.count, divides_batches=divides_batches)
         checkpoint.check(persists)
 
-    def _feeds(self, inline_pool: InlinePool) -> list[PooledSource]:
+    def _feeds(self, inline_pool: InlinePool) -> list[SourceFeed]:
         """Return a feed for each source, in the order of the graph."""
         feeds = []
-        homes = itertools.count()
         pools: dict[PoolKind, Pool | None] = {
             PoolKind.WORKERS: self.process_pool,
             PoolKind.GPU: self.gpu_pool,
             PoolKind.MAIN: inline_pool,
         }
-        for node, (kind, number) in self.serving.items():
-            external = node.external
-            worker = ANY_WORKER
+        for node, plan in self._plans.items():
+            kind = self.serving[node].kind
             pool = self.inputs[node] if kind is PoolKind.INPUT else pools[kind]
             assert pool is not None
-            if kind is PoolKind.WORKERS:
-                assert self.process_pool is not None
-                if external.sharded:
-                    pool = ShardsPool(self.process_pool, self._num_workers)
-                    self._shards_pools.append(pool)
-                elif external.kind is not None and external.kind.in_order:
-                    worker = next(homes) % self._num_workers
-            state = self._states.get(node)
-            if state is not None:
-                pool = state.over(pool)
-            feed = PooledSource(
-                pool=pool,
-                source=number,
-                ahead=self.ahead_of(node),
-                parallel=external.parallel,
-                worker=worker,
-                persists=external.persists,
-                sizes=None if external.composed is not None else external.sizes(self._batch_size),
-                shard=external.shard or ALONE,
-                batch=external.batch,
-            )
+            if node.external.sharded:
+                feed: SourceFeed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
+            else:
+                feed = SourceFeed(plan, pool, self.ahead_of(node), parallel=node.external.parallel)
             feeds.append(feed)
+        self._turns_feeds = [feed for feed in feeds if isinstance(feed, TurnsFeed)]
         return feeds
 
 

@@ -17,7 +17,8 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.lockstep import Lockstep, PooledSource
+from dali_like.feed.lockstep import Lockstep
+from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, wait_until
 
@@ -480,7 +481,7 @@ class LatePool:
 
 def test_next_epoch_is_submitted_when_the_end_is_seen_late() -> None:
     pool = LatePool()
-    lockstep = Lockstep([PooledSource(pool, 0, ahead=3, parallel=True)], batch_size=4)
+    lockstep = Lockstep([SourceFeed(SourcePlan(0, 4), pool, 3, parallel=True)])
     lockstep.next()
 
     with pytest.raises(StopIteration):

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -15,12 +14,7 @@ import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.common.user_objects import is_stateful
-from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch
-from dali_like.engine.worker.streams import Stream
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
-from dali_like.graph.source_states import LocalSourceState, WorkerSourceState
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
@@ -618,14 +612,6 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
         assert take(pipe, 5) == expected
 
 
-def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
-    end, first = (Batch(BatchKey(0, *number, 0, 4)) for number in ((0, 3), (1, 0)))
-    end.outcome, first.outcome, first.state = StopIteration(), [], b'{"state": 5}'
-    state = WorkerSourceState("source", Stream(lambda: iter(())), 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
-
-    assert state.before((0, 3), iter([end, first]).__next__) == {"state": 5}
-
-
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
     with closing(pipeline_of(Batches(100), "fork")) as pipe:
         assert len(list(pipe)) == 14
@@ -707,36 +693,6 @@ def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_eit
 
 def test_instances_know_their_state_and_classes_do_not() -> None:
     assert [is_stateful(value) for value in (Counter, Counter())] == [False, True]
-
-
-def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
-    local = LocalSourceState("source", Stream(lambda: iter(()), owner=Counter(4)), 2)
-
-    for iteration, number in ((0, 1), (1, 2), (0, 3), (2, 4)):
-        local.keep((0, iteration), {"state": number})
-
-    states = [local.before((0, iteration), lambda: None)["state"] for iteration in range(3)]
-    assert states == [3, {"number": 4}, 4]  # the second is that of now
-
-
-def test_a_state_is_noted_where_a_batch_begins_and_does_not_change_later() -> None:
-    class Source(Live):
-        def state_dict(self) -> dict[str, int]:
-            return self.state
-
-        def __iter__(self) -> Iterator[Any]:
-            while True:
-                yield self.count()
-
-    source = Source()
-    stream = Stream(source.__iter__, owner=source)
-    local = LocalSourceState("source", stream, 2)
-
-    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), SampleInfo(6, 0, 2, 0)):
-        stream(info)
-
-    states = [local.before((0, iteration), lambda: None) for iteration in (1, 2, 3)]
-    assert [state["state"] for state in states] == [{"number": 0}, {"number": 6}, {"number": 7}]
 
 
 def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:

@@ -14,7 +14,7 @@ import dali_like
 #: Not imported by a program that only defines a pipeline.
 NOT_FOR_DEFINING = (
     *("cli", "data", "device", "images", "plugin", "testing", "engine.backends", "graph.computation", "graph.executor"),
-    *("graph.lockstep", "graph.placement", "graph.program", "monitor.report", "monitor.statistics", "monitor.trace"),
+    *("feed.lockstep", "graph.placement", "graph.program", "monitor.report", "monitor.statistics", "monitor.trace"),
     *("operators.description", "operators.functions", "pipeline.checkpoints", "pipeline.runtime", "pipeline.serialization"),
     *("engine.pool.dispatch", "engine.pool.pool", "engine.pool.recovery", "engine.worker.runner", "engine.worker.worker"),
     *("sources.by_value", "sources.callback_pickler", "sources.remote_files", "tensors.gpu_tensor_lists"),

@@ -1,7 +1,7 @@
 """Composed datasets as sources of pipelines.
 
 With random access, a dataset is a callable: any worker computes the element at any position. The main process decides at
-which position a batch begins, and how many elements it has (`dali_like.graph.composed_state`).
+which position a batch begins, and how many elements it has (`dali_like.feed.position_plan`).
 
 In logical shards, a dataset is an iterable of batches. One process walks through all shards of its rank, and the state of
 the walk travels as `dali_like.engine.worker.streams` describes.

@@ -19,7 +19,7 @@ from dali_like import get_worker_info
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool, result_of
 from dali_like.engine.pool.batch import Batch, Output
-from dali_like.graph.worker_shards import ShardsPool
+from dali_like.feed.source_feed import SourcePlan, TurnsFeed
 from dali_like.types import SampleInfo
 from tests.batches import BATCH_SIZE, END, Batches, batch_of, batches_in, numbers_in, outcomes, pipeline_of
 from tests.conftest import wait_until
@@ -394,16 +394,21 @@ class Recorder(Pool):
         pass
 
 
+def feed_over(pool: Pool) -> TurnsFeed:
+    """Return a feed of a source in two workers."""
+    return TurnsFeed(SourcePlan(0, BATCH_SIZE), pool, 1, num_workers=2)
+
+
 @pytest.mark.parametrize("first", [0, 3])
 def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> None:
     """When one shard ends, the batches of the others answer its requests, too."""
     recorder = Recorder()
-    shards = ShardsPool(recorder, 2)
+    feed = feed_over(recorder)
     for turn in range(6):
-        shards.submit(BatchKey(0, 0, first + turn, 0, BATCH_SIZE, turn=turn))
+        feed.begin(0, first + turn, turn)
 
     next(batch for batch in recorder.asked if batch.key.worker == 0).outcome = StopIteration()
-    shards.poll()
+    feed.poll()
 
     of_other = [batch.key for batch in recorder.asked if batch.key.worker == 1]
     assert [key.iteration for key in of_other] == list(range(len(of_other)))
@@ -412,13 +417,13 @@ def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> Non
 
 def test_what_was_begun_behind_the_end_of_a_shard_is_cancelled() -> None:
     recorder = Recorder()
-    shards = ShardsPool(recorder, 2)
+    feed = feed_over(recorder)
     for turn in range(6):
-        shards.submit(BatchKey(0, 0, turn, 0, BATCH_SIZE, turn=turn))
+        feed.begin(0, turn, turn)
     of_first = [batch for batch in recorder.asked if batch.key.worker == 0]
 
     of_first[0].outcome = StopIteration()
-    shards.poll()
+    feed.poll()
 
     assert recorder.cancelled == of_first[1:]
 
@@ -426,7 +431,7 @@ def test_what_was_begun_behind_the_end_of_a_shard_is_cancelled() -> None:
 def test_on_the_way_into_an_epoch_each_worker_has_one_batch_to_drop() -> None:
     recorder = Recorder()
 
-    ShardsPool(recorder, 2).submit(BatchKey(0, 0, 100, 0, BATCH_SIZE))
+    feed_over(recorder).begin(0, 100, 0)
 
     assert len(recorder.asked) == 3
 

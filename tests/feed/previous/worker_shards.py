@@ -1,6 +1,6 @@
 """Merges the batches of a sharded source: each worker walks through an iterable of its own.
 
-Runs in the main process. The order of the merged batches is that of `dali_like.engine.pool.turns`.
+Runs in the main process. The order of the merged batches is that of `dali_like.feed.turns`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool, result_of
 from dali_like.engine.pool.batch import Batch, Outcome, Output
-from dali_like.engine.pool.turns import Turns
+from dali_like.feed.turns import Turns
 
 
 class ShardsPool:

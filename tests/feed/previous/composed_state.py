@@ -12,10 +12,10 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.worker.streams import check_saved
-from dali_like.graph.source_states import BatchNumber, SourceState
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import Steps
 from dali_like.sources.composed.states import make_state
+from tests.feed.previous.source_states import BatchNumber, SourceState
 
 #: Fields of the state: the number of the next batch in its epoch, and the state of the dataset.
 _SAVED = {"iteration": int, "state": object}

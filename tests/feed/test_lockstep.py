@@ -6,7 +6,7 @@ import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.lockstep import END_UNKNOWN, ENDS_BEFORE, ENDS_WITHIN, Iteration
+from dali_like.feed.lockstep import END_UNKNOWN, ENDS_BEFORE, ENDS_WITHIN, Iteration
 
 #: States of a batch.
 KINDS = ("missing", "being made", "made", "last", "ended")
@@ -49,7 +49,7 @@ def test_ends_where_the_first_source_does(kinds: tuple[str, ...], end: int) -> N
 def test_beyond_a_known_end_batches_do_not_matter(kind: str) -> None:
     beyond = step(kind, is_beyond=True)
 
-    assert (beyond.end, beyond.may_end(), beyond.is_submitted) == (ENDS_BEFORE, True, True)
+    assert (beyond.end, beyond.may_end(), beyond.is_begun) == (ENDS_BEFORE, True, True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,8 +61,8 @@ def test_is_complete_when_all_outcomes_are_known(kind: str) -> None:
 
 def test_marked_as_beyond_the_end_it_asks_for_no_batches() -> None:
     marked = step("made", "last")
-    assert not marked.is_submitted
+    assert not marked.is_begun
 
     marked.mark_beyond()
 
-    assert (marked.batches, marked.end, marked.is_submitted) == ([None, None], ENDS_BEFORE, True)
+    assert (marked.batches, marked.end, marked.is_begun) == ([None, None], ENDS_BEFORE, True)

@@ -1,0 +1,333 @@
+"""One source of a pipeline: which batches there are, and those in flight.
+
+Runs in the main process. A plan is pure and knows no pool: it gives the key of any batch, and has the state from which
+another process resumes. A feed begins the batches of a plan over a pool, for the iterations of `dali_like.feed.lockstep`.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from dali_like.common.foreign_errors import is_a
+from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey, Sizes
+from dali_like.engine.pool.base import Pool, result_of
+from dali_like.engine.pool.batch import Batch, Outcome, Output
+from dali_like.feed.source_states import SourceState
+from dali_like.feed.turns import Turns
+from dali_like.sources.sharding import ALONE, Shard
+
+
+class SourcePlan:
+    """The batches of one source: any batch of any epoch.
+
+    Args:
+        source: the number of the source in its pool.
+        batch_size: samples in a full batch.
+        worker: the only worker that can compute it, or ANY_WORKER.
+        persists: whether an epoch begins where the previous one stopped. Then batches are counted through all epochs, which
+            are epoch 0 to the source.
+        sizes: the batches of an epoch of known length; None: full batches until StopIteration.
+        shard: this process's share of the batches.
+        batch: whether the source returns whole batches. Those are numbered across all shards.
+        state: the state of the source; None: it has none.
+    """
+
+    def __init__(
+        self,
+        source: int,
+        batch_size: int,
+        *,
+        worker: int = ANY_WORKER,
+        persists: bool = False,
+        sizes: Sizes | None = None,
+        shard: Shard = ALONE,
+        batch: bool = False,
+        state: SourceState | None = None,
+    ) -> None:
+        self.source = source
+        self.batch_size = batch_size
+        self.worker = worker
+        self.persists = persists
+        self.sizes = sizes
+        self.shard = shard
+        self.batch = batch
+        self.state = state
+        self._traveling = state if state is not None and state.travels else None
+
+    def number(self, iteration: int) -> int:
+        """Return the source's own number for the batch of an iteration."""
+        return int(self.shard.batch(iteration)) if self.batch else iteration
+
+    def key(self, epoch: int, iteration: int, turn: int) -> BatchKey:
+        """Return the key of a batch. Size 0: the epoch ends before it.
+
+        Args:
+            turn: order of need among the batches of all sources.
+        """
+        size, sizes, shard = self.batch_size, self.sizes, self.shard
+        if sizes is not None and iteration == sizes.num_batches - 1:
+            size = sizes.last
+        place = iteration * shard.count + shard.id  # as `Shard.batch`, without a call
+        number = place if self.batch else iteration
+        request = b"" if self._traveling is None else self._traveling.request(epoch)
+        return BatchKey(self.source, epoch, number, place * self.batch_size, size, self.worker, turn, request)
+
+    def note(self, batch: Batch) -> None:
+        """Record that a batch has been taken, and the state that came with it."""
+        if self._traveling is not None:
+            self._traveling.note(batch)
+
+
+class SourceFeed:
+    """Begins, hands out, keeps and cancels the batches of one source.
+
+    Args:
+        plan: the batches.
+        pool: computes them.
+        ahead: batches in progress while the user has one.
+        parallel: whether beginning a batch costs the main process next to nothing.
+
+    Attributes:
+        plan, pool, ahead, parallel: as given.
+        kept: batches of a source that persists, begun for an epoch that has ended before them, in order.
+        num_begun: batches begun of a source that persists; 0 for others.
+        num_delivered: batches delivered of a source that persists; 0 for others.
+    """
+
+    # Invariants between calls, for a source that persists
+    # - A batch begun and not delivered is in one place: in an iteration of the lockstep, or in `kept`.
+    # - `kept` is sorted, and used up before another batch is begun. So the user gets each batch once, and in order.
+    # - `num_begun` counts a batch once the pool has taken it: Ctrl-C in a source of the main process begins nothing, and the
+    #   next `begin` asks for the same batch.
+    # For other sources both counts stay 0, and `kept` stays empty.
+
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, parallel: bool) -> None:
+        self.plan = plan
+        self.pool = pool
+        self.ahead = ahead
+        self.parallel = parallel
+        self.kept: list[Batch] = []
+        self.num_begun = self.num_delivered = 0
+
+    def begin(self, epoch: int, iteration: int, turn: int) -> Batch:
+        """Begin the batch of an iteration, or return the first kept one; see `SourcePlan.key`."""
+        plan = self.plan
+        if not plan.persists:
+            return self._submit(plan.key(epoch, iteration, turn))
+        if self.kept:
+            return self.kept.pop(0)
+        batch = self._submit(plan.key(0, self.num_begun, turn))
+        self.num_begun += 1
+        return batch
+
+    def _submit(self, key: BatchKey) -> Batch:
+        if key.size:
+            return self.pool.submit(key)
+        batch = Batch(key)
+        batch.outcome = StopIteration()
+        return batch
+
+    def poll(self) -> None:
+        """Process what the pool has learned in its own `poll`."""
+
+    def take(self, batch: Batch) -> Sequence[Output]:
+        """Wait for a batch and return its outputs.
+
+        Raises:
+            StopIteration: the epoch ends before it.
+            Exception: the exception of the callback, which is the batch's outcome; any other is the pool's.
+        """
+        outputs = self.pool.wait(batch)
+        self.plan.note(batch)
+        return outputs
+
+    def compute(self, batch: Batch) -> None:
+        """Wait for a batch and let the plan note it, without taking it.
+
+        Raises:
+            Exception: of the pool. An exception of the callback becomes the outcome of the batch.
+        """
+        try:
+            self.take(batch)
+        except Exception as error:
+            if batch.outcome is not error and not is_a(error, StopIteration):
+                raise
+
+    def cancel(self, batch: Batch) -> None:
+        """Give a batch up."""
+        if batch.key.size:
+            self.pool.cancel(batch)
+
+    def keep(self, batch: Batch) -> None:
+        """Keep a batch of a source that persists for the next epoch."""
+        insort(self.kept, batch, key=_iteration_of)
+
+    def put_back(self, outputs: Sequence[Output]) -> None:
+        """Undo the last delivery, if the source persists. The batch is delivered again."""
+        if self.plan.persists:
+            self.num_delivered -= 1
+            plan = self.plan
+            batch = Batch(BatchKey(plan.source, 0, plan.number(self.num_delivered), 0, plan.batch_size))
+            batch.outcome = outputs
+            self.kept.insert(0, batch)
+
+    def go_to(self, delivered: int, *, is_restored: bool) -> None:
+        """Let a source that persists continue behind so many batches.
+
+        Args:
+            is_restored: whether the source has restored its own state to that position.
+        """
+        if not self.plan.persists:
+            return
+        first = self.plan.number(delivered)
+        self.kept = [] if is_restored else [batch for batch in self.kept if batch.key.iteration >= first]
+        self.num_begun = delivered if is_restored else max(self.num_begun, delivered)
+        self.num_delivered = delivered
+
+
+class TurnsFeed(SourceFeed):
+    """Feed of a source that is an iterable in each worker: merges their batches, in the order of `dali_like.feed.turns`."""
+
+    # Batches of this feed are requests: the batches of workers answer them. So a request is never submitted to the pool.
+
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int) -> None:
+        super().__init__(plan, pool, ahead, parallel=True)
+        self._num_workers = num_workers
+        self._epochs: dict[int, _Epoch] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a batch has been begun."""
+        return bool(self._epochs)
+
+    def _submit(self, key: BatchKey) -> Batch:
+        epoch = self._epochs.get(key.epoch)
+        if epoch is None:
+            # Earlier epochs have ended. They are kept only while one of their batches is unanswered.
+            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.has_requests}
+            epoch = self._epochs[key.epoch] = _Epoch(self.pool, self._num_workers, key)
+        batch = Batch(key)
+        epoch.add(batch)
+        return batch
+
+    def poll(self) -> None:
+        for epoch in self._epochs.values():
+            epoch.merge()
+
+    def take(self, batch: Batch) -> Sequence[Output]:
+        self.pool.poll()
+        self.poll()
+        while batch.outcome is None:
+            self._epochs[batch.key.epoch].wait_for_next()
+        return result_of(batch)
+
+    def cancel(self, batch: Batch) -> None:
+        if batch.key.epoch in self._epochs:
+            self._epochs[batch.key.epoch].cancel(batch)
+        batch.outcome = None
+
+    def forget(self) -> None:
+        """Return to the initial state. All begun batches must have been cancelled."""
+        self._epochs.clear()
+
+
+class _Epoch:
+    """The batches of one epoch.
+
+    Requested batches are numbered without gaps; shards end anywhere. So each shard batch, in turn, answers the next request,
+    unless it turns out to be the end of its shard. An epoch that begins in the middle also computes the batches before, and
+    drops them: only they show which shards have ended.
+
+    Args:
+        first: the first requested batch.
+    """
+
+    def __init__(self, pool: Pool, num_workers: int, first: BatchKey) -> None:
+        self._pool = pool
+        self._num_workers = num_workers
+        self._ended: list[int] = []
+        self._turns = Turns([0] * num_workers, 0, self._ended)
+        self._shard_batches: deque[Batch] = deque()
+        self._num_dropped = first.iteration
+        self._requests: deque[Batch] = deque(Batch(first) for _ in range(first.iteration))
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a requested batch has no outcome yet."""
+        return bool(self._requests)
+
+    def add(self, batch: Batch) -> None:
+        """Request a batch."""
+        self._requests.append(batch)
+        self._submit_missing()
+        self.merge()
+
+    def merge(self) -> None:
+        """Answer requests with the shard batches that are complete."""
+        while self._requests and (not self._shard_batches or self._shard_batches[0].outcome is not None):
+            if not self._shard_batches:
+                self._requests.popleft().outcome = StopIteration()
+                continue
+            made = self._shard_batches.popleft()
+            if type(made.outcome) is StopIteration:
+                self._end(made.key.worker)
+            else:
+                self._requests.popleft().outcome = self._outcome_of(made)
+                self._num_dropped = max(self._num_dropped - 1, 0)
+            self._submit_missing()
+
+    def wait_for_next(self) -> None:
+        """Wait for the shard whose turn it is.
+
+        Raises:
+            Exception: the pool has failed. An exception of the source becomes the outcome of its batch.
+        """
+        made = self._shard_batches[0]
+        try:
+            self._pool.wait(made)
+        except BaseException as error:
+            if made.outcome is not error:
+                raise
+        self.merge()
+
+    def _outcome_of(self, made: Batch) -> Outcome:
+        try:
+            return self._pool.wait(made)
+        except Exception as error:
+            if made.outcome is not error:
+                raise
+            return error
+
+    def cancel(self, batch: Batch) -> None:
+        """Drop a request."""
+        if batch in self._requests:
+            self._requests.remove(batch)
+            while len(self._shard_batches) > len(self._requests):
+                self._pool.cancel(self._shard_batches.pop())
+
+    def _submit_missing(self) -> None:
+        # Of the batches that will be dropped, one for each worker at a time.
+        wanted = len(self._requests) - max(self._num_dropped - self._num_workers, 0)
+        while len(self._shard_batches) < wanted and (waiting := self._turns.waiting()):
+            self._submit(waiting[0], self._requests[len(self._shard_batches)].key)
+
+    def _submit(self, worker: int, key: BatchKey) -> None:
+        number = self._turns.take(worker)
+        # A shard that ends lets later batches answer earlier requests. Still, a worker's turns must not decrease.
+        turn = max(key.turn, self._shard_batches[-1].key.turn) if self._shard_batches else key.turn
+        shard_key = key._replace(iteration=number, first_sample=number * key.size, worker=worker, turn=turn)
+        self._shard_batches.append(self._pool.submit(shard_key))
+
+    def _end(self, worker: int) -> None:
+        """Leave out a worker whose shard has ended, and drop its batches behind that end."""
+        self._ended.append(worker)
+        for batch in [batch for batch in self._shard_batches if batch.key.worker == worker]:
+            self._shard_batches.remove(batch)
+            self._pool.cancel(batch)
+
+
+def _iteration_of(batch: Batch) -> Any:
+    return batch.key.iteration
