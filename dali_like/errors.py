@@ -23,6 +23,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- IteratorPicklingError(NotImplementedError)
     |-- TrialError(RuntimeError)
     |-- NotRunningError(ProcessLookupError)
+    |-- UnavailableAttributeError(AttributeError)
     |-- MissingExtraError(ImportError)
     |-- DeviceError(RuntimeError)
     |-- PluginError(RuntimeError)
@@ -138,6 +139,7 @@ __all__ = [
     "TraceFileError",
     "TrialError",
     "UnstableWarning",
+    "UnavailableAttributeError",
     "UnsupportedSystemError",
     "WorkerDiedError",
     "WorkerError",
@@ -289,6 +291,10 @@ class TrialError(DaliLikeError, RuntimeError):
 
 class NotRunningError(DaliLikeError, ProcessLookupError):
     """There is no running pipeline to observe, or it does not publish statistics."""
+
+
+class UnavailableAttributeError(DaliLikeError, AttributeError):
+    """This object does not have the attribute or method, for the given reason; ``hasattr`` is false."""
 
 
 class SampleError(DaliLikeError, RuntimeError):

@@ -35,12 +35,12 @@ def pool_of(pipe: Pipeline) -> WorkerPool:
 
 def loader_workers_of(owner: Any) -> Any:
     """The workers of a loader (the kept ones), or of an iterator over one: a `LoaderWorkers`."""
-    return owner._factory.manager.workers if hasattr(owner, "_factory") else owner._loader_workers
+    return owner._dali_like_factory.manager.workers if hasattr(owner, "_dali_like_factory") else owner._loader_workers
 
 
 def drop_workers(loader: Any) -> None:
     """End the kept workers of a loader."""
-    loader._factory.drop_workers()
+    loader._dali_like_factory.drop_workers()
 
 
 def dispatcher_of(pool: WorkerPool) -> Dispatcher:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import copy
 import os
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from dali_like.common.conditional_methods import unavailable_if
 from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
@@ -20,11 +22,11 @@ from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_iterator import LoaderIterator
-from dali_like.data.options import LoaderOptions, check_before_iteration
+from dali_like.data.options import OWN_DEFAULTS, LoaderOptions, check_before_iteration
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.engine.memory.limits import allowed_cpus
-from dali_like.errors import ArgumentError
+from dali_like.errors import CheckpointError
 from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.kinds import is_composed
 
@@ -36,22 +38,41 @@ if TYPE_CHECKING:
     from dali_like.serving.batch_server import Policy, Server
 
 
-class BaseDataLoader:
-    """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own."""
+def _why_no_epoch(loader: Any) -> str | None:
+    """Return why a loader has no ``set_epoch``: PyTorch's has none, and programs call it if it exists."""
+    if is_composed(loader.dataset):
+        return None
+    return "it is for composed datasets; call that of the sampler, or of the dataset"
 
-    _array_backend = ArrayBackend()
-    _serial_iterator_type: type[SerialIterator] = SerialIterator
-    _worker_iterator_type: type[WorkerIterator] = WorkerIterator
-    _loaded_state: dict[str, Any] | None = None
-    _checked_num_workers: Any = 0
+
+def _why_no_state(loader: Any) -> str | None:
+    reason: str | None = loader._dali_like_why_foreign
+    return None if reason is None else f"the position is not known, because {reason}"
+
+
+class BaseDataLoader:
+    """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own.
+
+    All private names begin with ``_dali_like``, except those of PyTorch's loader: subclasses of users have names of their
+    own. Constructors of subclasses may leave out that of the base class; then the class attributes count.
+    """
+
+    _dali_like_array_backend = ArrayBackend()
+    _dali_like_serial_iterator_type: type[SerialIterator] = SerialIterator
+    _dali_like_worker_iterator_type: type[WorkerIterator] = WorkerIterator
+    _dali_like_loaded_state: dict[str, Any] | None = None
+    _dali_like_checked_num_workers: Any = 0
+    _dali_like_auto: Mapping[str, int] = {}
+    _dali_like_foreign_iterator: str | None = None
     num_workers: int
+    persistent_workers: bool
 
     def check_worker_number_rationality(self) -> None:
         """Warn, once for each number of workers, if there are more than CPUs that this process may use."""
         num_workers = self.num_workers
-        if num_workers == self._checked_num_workers:
+        if num_workers == self._dali_like_checked_num_workers:
             return
-        self._checked_num_workers = num_workers
+        self._dali_like_checked_num_workers = num_workers
         suggested = allowed_cpus()
         if num_workers and num_workers > suggested:
             warn(
@@ -70,12 +91,42 @@ class BaseDataLoader:
     @user_frames_first
     def __iter__(self) -> LoaderIterator:
         check_before_iteration(self)
-        self._monitor.publish_if_requested(self)
-        factory = self._factory
+        self._dali_like_monitor.publish_if_requested(self)
+        factory = self._dali_like_factory
         factory.counters.loop.pause()
+        keeps_iterator = bool(self.persistent_workers and self.num_workers)
         with factory.lock:
-            vars(self)["_iterator"] = None  # an unfinished iterator must not get more batches
-            return self._get_iterator()
+            kept: Any = self._iterator
+            if keeps_iterator and kept is not None and not isinstance(kept, LoaderIterator):
+                kept._reset(self)
+                return cast(LoaderIterator, kept)
+            kept = vars(self)["_iterator"] = None  # an unfinished iterator must not get more batches
+            latest = factory.latest_state
+            iterator = self._get_iterator()
+            if isinstance(iterator, LoaderIterator) or factory.latest_state is not latest:
+                self._dali_like_foreign_iterator = None
+                return iterator
+            # A subclass, or a replaced part of PyTorch's loader, has made an iterator of another class.
+            if keeps_iterator and hasattr(iterator, "_reset"):
+                vars(self)["_iterator"] = iterator
+            return self._dali_like_note_foreign(iterator)
+
+    def _dali_like_note_foreign(self, iterator: Any) -> Any:
+        """Note that the batches come from an iterator of another library.
+
+        Raises:
+            CheckpointError: a state has been loaded, from which that iterator cannot continue.
+        """
+        what = f"a {type(iterator).__qualname__} as iterator"
+        self._dali_like_foreign_iterator = f"{type(self).__qualname__}._get_iterator returns {what}"
+        if self._dali_like_loaded_state is not None:
+            raise CheckpointError(f"the loader cannot resume, because {self._dali_like_why_foreign}")
+        return iterator
+
+    @property
+    def _dali_like_why_foreign(self) -> str | None:
+        """Why the batches come from an iterator that is not of this library; None if they do not."""
+        return self._dali_like_foreign_iterator
 
     @property
     def _iterator(self) -> LoaderIterator | None:
@@ -86,15 +137,16 @@ class BaseDataLoader:
     @_iterator.setter
     def _iterator(self, iterator: LoaderIterator | None) -> None:
         vars(self)["_iterator"] = iterator
-        if iterator is None and self._factory.manager.workers is not None:
-            self._factory.drop_workers()
+        factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
+        if iterator is None and factory is not None and factory.manager.workers is not None:
+            factory.drop_workers()
 
     @_iterator.deleter
     def _iterator(self) -> None:
         self._iterator = None
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name != "_iterator_factory"}
+        state = {name: value for name, value in vars(self).items() if name != "_dali_like_iterator_factory"}
         return {**state, "_iterator": None}
 
     def refresh(self) -> None:
@@ -105,8 +157,9 @@ class BaseDataLoader:
         places, and longer or shorter containers. Call this method after changing elements of large lists, dicts or arrays.
         Tensors in shared memory and primitives of `multiprocessing` need no call: workers see their content.
         """
-        self._factory.manager.forget_objects()
+        self._dali_like_factory.manager.forget_objects()
 
+    @unavailable_if(_why_no_state)
     @user_frames_first
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the latest iterator, as numbers and text that JSON can store.
@@ -134,11 +187,11 @@ class BaseDataLoader:
         A sampler of another library is resumed by its own ``state_dict``, which becomes part of this one. A sampler without
         it must yield the same indices again.
         """
-        if (positions := self._positions) is not None:
-            return self._factory.position_state(positions)
-        if self._loaded_state is not None:
-            return copy.deepcopy(self._loaded_state)
-        options, factory = LoaderOptions.of(self), self._factory
+        if (positions := self._dali_like_positions) is not None:
+            return self._dali_like_factory.position_state(positions)
+        if self._dali_like_loaded_state is not None:
+            return copy.deepcopy(self._dali_like_loaded_state)
+        options, factory = LoaderOptions.of(self), self._dali_like_factory
         if (latest := factory.latest) is not None:
             latest.settle()
         state = factory.latest_state
@@ -152,6 +205,7 @@ class BaseDataLoader:
             "iterator": None if state is None else state.copied(),
         }
 
+    @unavailable_if(_why_no_state)
     @user_frames_first
     def load_state_dict(self, state_dict: Any, *, allow_change: Collection[str] = ()) -> None:
         """Let the next iterator continue from a result of `state_dict`. An empty state is ignored, as in ``torchdata``.
@@ -165,14 +219,14 @@ class BaseDataLoader:
         """
         if not state_dict:
             return
-        if (positions := self._positions) is not None:
+        if (positions := self._dali_like_positions) is not None:
             positions.start_from(positions.dataset.checked_state(state_dict, allow_change, positions.owned))
-            self._factory.forget()
+            self._dali_like_factory.forget()
             return
         options = LoaderOptions.of(self)
         loaded = checked_state(state_dict, options.is_iterable, options.num_workers, options.samples_per_batch)
-        self._factory.drop_prepared()
-        self._loaded_state = loaded
+        self._dali_like_factory.drop_prepared()
+        self._dali_like_loaded_state = loaded
 
     @unstable("DataLoader.serve()")
     @user_frames_first
@@ -214,18 +268,16 @@ class BaseDataLoader:
             except TypeError:
                 return None
 
-        served = Served(type(self).__name__, self.__iter__, self.state_dict, length, self._array_backend.reducers)
+        served = Served(type(self).__name__, self.__iter__, self.state_dict, length, self._dali_like_array_backend.reducers)
         return Server(served, path, policy=policy, consumers=consumers, lead=lead, consumer_timeout_s=consumer_timeout_s)
 
+    @unavailable_if(_why_no_epoch)
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next iterator over a `ComposedDataset`. Without it, each iterator is the next epoch.
 
-        Raises:
-            ArgumentError: the dataset is another one; its sampler may have ``set_epoch``.
+        Loaders of other datasets do not have this method; their sampler or dataset may have one.
         """
-        if (positions := self._positions) is None:
-            raise ArgumentError("set_epoch is for composed datasets: call that of the sampler instead")
-        positions.set_epoch(epoch)
+        cast("PositionSampler", self._dali_like_positions).set_epoch(epoch)
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """Return counts and times of all epochs so far. Any thread may call this.
@@ -235,8 +287,10 @@ class BaseDataLoader:
         """
         from dali_like.data.counters import statistics_of  # noqa: PLC0415
 
-        factory = self._factory
-        return statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
+        factory = self._dali_like_factory
+        found = statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
+        foreign = self._dali_like_why_foreign or ""
+        return replace(found, settings=replace(found.settings, foreign=foreign)) if foreign else found
 
     def report(self, since: Statistics | None = None) -> Report:
         """Return a report of bottlenecks, advice and figures, to ``print``.
@@ -244,7 +298,7 @@ class BaseDataLoader:
         Args:
             since: an earlier result of `statistics`; the report covers the time since then. Default: all of it.
         """
-        return self._monitor.report(self.statistics(), since)
+        return self._dali_like_monitor.report(BaseDataLoader.statistics(self), since)
 
     @user_frames_first
     def on_statistics(
@@ -260,7 +314,7 @@ class BaseDataLoader:
             ArgumentClashError: neither is given, or both.
             ArgumentError: the interval is not positive.
         """
-        self._monitor.call_regularly(self, function, batches, seconds)
+        self._dali_like_monitor.call_regularly(self, function, batches, seconds)
 
     def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> LoaderTrace:
         """Record the activity of each worker and of the main thread for the duration of a context.
@@ -279,54 +333,59 @@ class BaseDataLoader:
     @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw the last trace into a file; see `dali_like.Pipeline.plot`."""
-        self._monitor.plot(path)
+        self._dali_like_monitor.plot(path)
 
     @user_frames_first
     def publish(self, name: str = "") -> None:
         """Show the statistics to ``dali-like top`` and ``dali-like view``; see `dali_like.Pipeline.publish`."""
-        self._monitor.publish(self, name)
+        self._dali_like_monitor.publish(self, name)
 
     @property
-    def _positions(self) -> PositionSampler | None:
+    def _dali_like_positions(self) -> PositionSampler | None:
         """The sampler of a composed dataset."""
         options = LoaderOptions.of(self)
         return cast("PositionSampler", options.index_sampler) if is_composed(options.dataset) else None
 
-    def _shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
+    def _dali_like_shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
         """Return the classes of iterators over composed datasets in logical shards."""
         from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator  # noqa: PLC0415
 
         return ShardSerialIterator, ShardWorkerIterator
 
     @property
-    def _monitor(self) -> Monitor:
-        return self._factory.monitor
+    def _dali_like_monitor(self) -> Monitor:
+        return self._dali_like_factory.monitor
 
     @property
-    def _factory(self) -> IteratorFactory:
+    def _dali_like_factory(self) -> IteratorFactory:
         """Made on first use: copies, and instances whose class was changed, have none."""
-        factory: IteratorFactory | None = vars(self).get("_iterator_factory")
+        factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
         if factory is None:
-            types = self._serial_iterator_type, self._worker_iterator_type
-            made = IteratorFactory(*(self._shard_iterator_types() if LoaderOptions.of(self).is_sharded else types))
-            factory = vars(self).setdefault("_iterator_factory", made)
+            types = self._dali_like_serial_iterator_type, self._dali_like_worker_iterator_type
+            made = IteratorFactory(*(self._dali_like_shard_iterator_types() if LoaderOptions.of(self).is_sharded else types))
+            factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory
 
     def _get_iterator(self) -> LoaderIterator:
-        options, factory = LoaderOptions.of(self), self._factory
+        options, factory = LoaderOptions.of(self), self._dali_like_factory
         factory.adapt_workers(options)
-        loaded, self._loaded_state = self._loaded_state, None
-        iterator = factory.next_iterator(options, loaded, self._make_prepare_next())
+        loaded, self._dali_like_loaded_state = self._dali_like_loaded_state, None
+        iterator = factory.next_iterator(options, loaded, _prepare_next_of(self))
         if options.persistent_workers and options.num_workers:
             vars(self)["_iterator"] = iterator
         return iterator
 
-    def _make_prepare_next(self) -> Callable[[], None]:
-        """Return a function that begins the next iterator ahead of time. It does not keep the loader."""
-        reference = weakref.ref(self)
 
-        def prepare_next() -> None:
-            if (loader := reference()) is not None:
-                loader._factory.prepare(lambda: LoaderOptions.of(loader))
+def _prepare_next_of(loader: BaseDataLoader) -> Callable[[], None]:
+    """Return a function that begins the next iterator ahead of time. It does not keep the loader."""
+    reference = weakref.ref(loader)
 
-        return prepare_next
+    def prepare_next() -> None:
+        if (loader := reference()) is not None:
+            loader._dali_like_factory.prepare(lambda: LoaderOptions.of(loader))
+
+    return prepare_next
+
+
+for _name, _default in OWN_DEFAULTS.items():
+    setattr(BaseDataLoader, _name, _default)

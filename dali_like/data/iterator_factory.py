@@ -71,6 +71,10 @@ class IteratorFactory:
         """The latest iterator, while the program keeps it."""
         return None if self._latest is None else self._latest()
 
+    def replace_latest(self, iterator: LoaderIterator) -> None:
+        """Note that another object has taken the place of the latest iterator, with its state."""
+        self._latest = weakref.ref(iterator)
+
     def adapt_workers(self, options: LoaderOptions) -> None:
         """Drop or renew the workers of earlier epochs, if the options or the objects that they copied have changed."""
         manager = self.manager

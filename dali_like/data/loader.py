@@ -112,7 +112,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
     (3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
     """
 
-    _is_complete = False
+    _dali_like_is_complete = False
 
     @suggest_arguments
     def __init__(
@@ -147,7 +147,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         shard_rest: str | None = None,
     ) -> None:
         # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
-        workers, factor, self._auto = resolve_auto(num_workers, prefetch_factor)
+        workers, factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
         check_workers(num_workers=workers, timeout=timeout, prefetch_factor=factor, persistent_workers=persistent_workers)
         self.dataset: Any = dataset
         self.num_workers: int = workers
@@ -170,7 +170,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             batch_size=batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, drop_last=drop_last
         )
         self.generator = as_generator(generator)
-        self.sampler = self._make_sampler(shuffle) if sampler is None else sampler
+        self.sampler = self._dali_like_make_sampler(shuffle) if sampler is None else sampler
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last if batch_sampler is None else False
         if is_composed:
@@ -197,7 +197,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
-        self._is_complete = True
+        self._dali_like_is_complete = True
         self._IterableDataset_len_called: int | None = None
         self._iterator = None
         self.check_worker_number_rationality()
@@ -205,14 +205,14 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
     @property
     def multiprocessing_context(self) -> BaseContext | None:
         """The context that starts workers; None for the default. A start method's name can be assigned."""
-        return self._multiprocessing_context
+        return self._dali_like_context
 
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: str | BaseContext | None) -> None:
-        self._multiprocessing_context = None if context is None else context_of(context, self.num_workers)
+        self._dali_like_context = None if context is None else context_of(context, self.num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._is_complete and name in _LOCKED:
+        if self._dali_like_is_complete and name in _LOCKED:
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
@@ -240,7 +240,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         """Yields lists of indices if the loader makes batches, single indices otherwise."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    def _make_sampler(self, shuffle: bool | None) -> Sampler[Any]:
+    def _dali_like_make_sampler(self, shuffle: bool | None) -> Sampler[Any]:
         if self._dataset_kind is DatasetKind.ITERABLE:
             return _InfiniteConstantSampler()
         return RandomSampler(self.dataset, generator=self.generator) if shuffle else SequentialSampler(self.dataset)

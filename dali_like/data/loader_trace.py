@@ -31,12 +31,12 @@ class LoaderTrace(Trace):
 
     def begin(self) -> None:
         loader = self._loader
-        loader._monitor.begin_trace(self, "loader")
-        if (latest := loader._factory.latest) is not None:
+        loader._dali_like_monitor.begin_trace(self, "loader")
+        if (latest := loader._dali_like_factory.latest) is not None:
             self.follow(latest)
 
     def end(self) -> None:
-        self._loader._monitor.end_trace(self.records)
+        self._loader._dali_like_monitor.end_trace(self.records)
         for iterator in self._iterators:
             iterator.on_next = None
 

@@ -26,6 +26,13 @@ from dali_like.sources.kinds import is_composed
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
 
+#: Defaults of arguments that PyTorch's iterators never read, or not without workers.
+_UNREAD: Mapping[str, Any] = {
+    "worker_init_fn": None,
+    "prefetch_factor": None,
+    "multiprocessing_context": None,
+    "in_order": True,
+}
 #: Default number of batches that each worker computes ahead.
 PREFETCH_FACTOR = 2
 
@@ -72,21 +79,29 @@ class LoaderOptions(NamedTuple):
 
     @classmethod
     def of(cls, loader: Any) -> LoaderOptions:
-        """Read the attributes of a loader, which is this library's or a subclass of PyTorch's."""
+        """Read the attributes of a loader, which is this library's or a subclass of PyTorch's.
+
+        Constructors of subclasses may set the attributes themselves, and then leave out those that PyTorch's iterators do
+        not read.
+        """
+        batch_size = getattr(loader, "batch_size", None)
         renamed = {
             "is_iterable": int(loader._dataset_kind) == 1,
             "batched": loader._auto_collation,
             # Programs replace the batch sampler by one of their own, which may have no such attribute.
-            "samples_per_batch": None
-            if loader.batch_size is None
-            else getattr(loader.batch_sampler, "batch_size", loader.batch_size),
+            "samples_per_batch": None if batch_size is None else getattr(loader.batch_sampler, "batch_size", batch_size),
+            "batch_size": batch_size,
             "index_sampler": loader._index_sampler,
-            "auto": loader._auto,
+            "auto": loader._dali_like_auto,
             "timeout_s": loader.timeout,
             "announced_length": loader._IterableDataset_len_called,
-            "array_backend": loader._array_backend,
+            "array_backend": loader._dali_like_array_backend,
         }
-        named = {name: getattr(loader, name) for name in cls._fields if name not in renamed}
+        named = {
+            name: getattr(loader, name, _UNREAD[name]) if name in _UNREAD else getattr(loader, name)
+            for name in cls._fields
+            if name not in renamed
+        }
         return cls(**named, **renamed)
 
     @property
@@ -188,6 +203,8 @@ _OWN_CHECKS: dict[str, Check] = {
 RANK_NAMES = ("shard_id", "num_shards", "shard_rest")
 #: The names of the arguments that PyTorch's loader does not have.
 OWN_NAMES = (*_OWN_CHECKS, *RANK_NAMES)
+#: Their defaults.
+OWN_DEFAULTS: Mapping[str, Any] = {**OwnOptions()._asdict(), **dict.fromkeys(RANK_NAMES)}
 
 
 class ThreadContext(BaseContext):
@@ -420,7 +437,7 @@ def _warn_about_pinning(loader: Any) -> None:
             f"ignore pin_memory_device='{loader.pin_memory_device}'.",
             UserWarning,
         )
-    if not (is_cpu_only() or loader._array_backend.has_accelerator()):
+    if not (is_cpu_only() or loader._dali_like_array_backend.has_accelerator()):
         warn(
             "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
             UserWarning,

@@ -119,6 +119,8 @@ def diagnose(statistics: Statistics) -> Diagnosis:
         )
     if statistics.loop.wait_share < _LITTLE_WAITING:
         return _of_loop(per_batch)
+    if statistics.settings.foreign:
+        return _of_foreign(per_batch)
     causes = {
         _of_serial_callbacks: per_batch.serial_s,
         _of_operators: per_batch.waited_for_operators_s,
@@ -158,6 +160,15 @@ def _of_loop(batch: PerBatch) -> Diagnosis:
         f"{', or free CPUs with fewer workers' if batch.settings.num_workers > 1 else ''}.",
         batch.speedup(0),
         provided="if loading takes no time",
+    )
+
+
+def _of_foreign(batch: PerBatch) -> Diagnosis:
+    workers = batch.settings.num_workers
+    return Diagnosis(
+        Bottleneck.WORKERS if workers else Bottleneck.CALLBACK,
+        f"{batch.waiting_text()} for PyTorch's iterator, whose parts are not measured.",
+        "Try more workers." if workers else f"Let workers load the samples: {batch.workers_name}=2.",
     )
 
 

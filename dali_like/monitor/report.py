@@ -60,6 +60,8 @@ class Report:
         size = f" of {now.settings.batch_size}" if now.settings.batch_size else ""
         first = f"; the first after {seconds_text(now.loop.first_batch_s)}" if now.loop.first_batch_s else ""
         yield f"{now.settings.kind.capitalize()}: {now.loop.batches:,} batches{size}: {per_s}{first}"
+        if now.settings.foreign:
+            yield from _paragraph(f"PyTorch's iterator: {now.settings.foreign}")
 
     def _verdict(self) -> Iterator[str]:
         found = self.diagnosis

@@ -61,6 +61,7 @@ class Settings:
         prefetch: batches computed ahead, for each source.
         num_cpus: number of CPUs available to this process.
         chosen: for arguments that are "auto": the current choice and its reason; else None.
+        foreign: why the batches come from PyTorch's iterator, which measures no workers; "" for this library's.
     """
 
     kind: str = "pipeline"
@@ -71,6 +72,7 @@ class Settings:
     prefetch: int = 0
     num_cpus: int = 1
     chosen: ChosenSettings | None = None
+    foreign: str = ""
 
 
 @dataclass(frozen=True)

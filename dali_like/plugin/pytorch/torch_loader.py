@@ -4,36 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
 from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, check_composed, resolve_auto
-from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from dali_like.data.loader_iterator import LoaderIterator
+    from dali_like.data.serial_iterator import SerialIterator
+    from dali_like.data.worker_iterator import WorkerIterator
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
-import torch.utils.data as torch_data  # noqa: E402
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
+from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader, is_original, reason_of, replaced_part, warn_of_part  # noqa: E402
 from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
+from dali_like.plugin.pytorch.torch_iterators import TorchSerialIterator, TorchWorkerIterator, is_advanced  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class _SerialIterator(SerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
-    """An instance of PyTorch's class: Lightning checks the class before it pickles or ends an iterator."""
-
-
-class _WorkerIterator(WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
-    """The same, with workers."""
-
-
-class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
+class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
@@ -51,9 +47,9 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         Exception: PyTorch's error about the others.
     """
 
-    _array_backend = TorchBackend()
-    _serial_iterator_type = _SerialIterator
-    _worker_iterator_type = _WorkerIterator
+    _dali_like_array_backend = TorchBackend()
+    _dali_like_serial_iterator_type = TorchSerialIterator
+    _dali_like_worker_iterator_type = TorchWorkerIterator
 
     @suggest_arguments
     def __init__(
@@ -102,8 +98,8 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
-        num_workers, prefetch_factor, self._auto = resolve_auto(num_workers, prefetch_factor)
-        self._checked_num_workers = num_workers  # PyTorch's constructor would warn with a line of its own
+        num_workers, prefetch_factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
+        self._dali_like_checked_num_workers = num_workers  # PyTorch's constructor would warn with a line of its own
         super().__init__(
             dataset,
             batch_size,
@@ -134,7 +130,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
                 sampler=positions,
                 batch_sampler=None if batch_size is None else positions,
             )
-        self._checked_num_workers = 0
+        self._dali_like_checked_num_workers = 0
         self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -144,7 +140,36 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             value = ThreadContext()
         super().__setattr__(name, value)
 
-    def _shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
+    def __iter__(self) -> LoaderIterator:
+        if is_original(TorchDataLoader.__iter__):
+            return super().__iter__()
+        return cast("LoaderIterator", TorchDataLoader.__iter__(self))
+
+    def _get_iterator(self) -> LoaderIterator:
+        if (part := replaced_part(self)) is None:
+            return super()._get_iterator()
+        warn_of_part(part)
+        return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
+
+    def _dali_like_note_foreign(self, iterator: Any) -> Any:
+        from dali_like.plugin.pytorch.metered_iterators import count_batches, metered  # noqa: PLC0415  # few programs need it
+
+        super()._dali_like_note_foreign(iterator)
+        if isinstance(iterator, torch_dataloader._BaseDataLoaderIter):
+            counters = self._dali_like_factory.counters
+            metered(iterator, counters.loop, count_batches(counters, self.batch_size))
+        return iterator
+
+    @property
+    def _dali_like_why_foreign(self) -> str | None:
+        if (part := replaced_part(self)) is not None:
+            return reason_of(part)
+        factory = vars(self).get("_dali_like_iterator_factory")
+        if factory is not None and factory.latest_state is not None and is_advanced(factory.latest_state):
+            return "the program advances _sampler_iter of the iterator"
+        return super()._dali_like_why_foreign
+
+    def _dali_like_shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
         from dali_like.plugin.pytorch.torch_shard_iterators import (  # noqa: PLC0415
             TorchShardSerialIterator,
             TorchShardWorkerIterator,

@@ -12,6 +12,7 @@ from dali_like.data import samplers as own_samplers
 from dali_like.data.generators import TorchRandomness
 from dali_like.data.index_iterators import BatchIterator
 from dali_like.data.sampler_iterators import resumable
+from dali_like.plugin.pytorch.replaced_parts import is_original
 
 
 class _RandomSampler(own_samplers.RandomSampler):
@@ -28,9 +29,14 @@ class _DistributedSampler(own_samplers.DistributedSampler):
 
 
 def own_sampler(sampler: Any) -> Any:
-    """Return this library's counterpart of one of PyTorch's samplers; other samplers and subclasses stay the same."""
+    """Return this library's counterpart of one of PyTorch's samplers.
+
+    Other samplers and subclasses stay the same, and so do those whose ``__iter__`` the program has replaced.
+    """
     translate = _TRANSLATIONS.get(type(sampler))
-    return sampler if translate is None else translate(sampler)
+    if translate is None or not is_original(type(sampler).__iter__):
+        return sampler
+    return translate(sampler)
 
 
 def _distributed(sampler: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch.utils.data.dataloader as torch_dataloader
 
 from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator
+from dali_like.plugin.pytorch.torch_iterators import TorchParts
 
 __all__ = ["TorchShardSerialIterator", "TorchShardWorkerIterator"]
 
 
-class TorchShardSerialIterator(ShardSerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
-    """An instance of PyTorch's class: Lightning checks the class before it pickles or ends an iterator."""
+class TorchShardSerialIterator(TorchParts, ShardSerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
+    """An iterator without workers."""
 
 
-class TorchShardWorkerIterator(ShardWorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
-    """The same, with workers."""
+class TorchShardWorkerIterator(TorchParts, ShardWorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
+    """An iterator with workers."""

@@ -1,0 +1,82 @@
+"""Measures loops over PyTorch's own iterators, with the meter of this library's.
+
+An iterator keeps its identity and stays an instance of its class: it gets a subclass of that class with a `__next__` that
+reads the clock twice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+
+from dali_like.data.counters import LoaderCounters
+from dali_like.monitor.loops import LoopMeter
+
+__all__ = ["count_batches", "metered"]
+
+
+def metered(iterator: Any, loop: LoopMeter, note: Callable[[Any], Any]) -> Any:
+    """Let an iterator measure the loop over it.
+
+    Args:
+        iterator: one of PyTorch's, or of a subclass.
+        loop: the meter.
+        note: called with each batch.
+
+    Returns:
+        `iterator`.
+    """
+    if not isinstance(iterator, _Metered):
+        iterator.__class__ = _metered_class(cast(Any, type(iterator)))
+    iterator._dali_like_meter = loop, note
+    return iterator
+
+
+def count_batches(counters: LoaderCounters, batch_size: int | None) -> Callable[[Any], None]:
+    """Return a function that counts a batch and its samples.
+
+    Args:
+        batch_size: the number of samples of a batch whose length is not known.
+    """
+
+    def count(batch: Any) -> None:
+        counters.batches += 1
+        counters.samples += 1 if batch_size is None else _length_of(batch) or batch_size
+
+    return count
+
+
+def _length_of(batch: Any) -> int:
+    """Return the number of samples of a batch, as far as its first tensor tells; 0 if there is none."""
+    while isinstance(batch, (dict, list, tuple)) and batch:
+        batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
+    return len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0
+
+
+class _Metered:
+    """Mark of the classes below."""
+
+    _dali_like_meter: tuple[LoopMeter, Callable[[Any], Any]]
+
+
+@functools.cache
+def _metered_class(kind: Any) -> type:
+    class Metered(kind, _Metered):
+        def __next__(self) -> Any:
+            loop, note = self._dali_like_meter
+            loop.begin()
+            try:
+                batch = super().__next__()
+            except BaseException as error:
+                loop.fail(error)
+                raise
+            loop.end()
+            note(batch)
+            return batch
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(Metered, name, getattr(kind, name))
+    return Metered

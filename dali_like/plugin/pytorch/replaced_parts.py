@@ -1,0 +1,143 @@
+"""Finds the parts of PyTorch's loader that the program has replaced, and that this library's iterators would not call.
+
+Libraries patch PyTorch's classes, for example to skip batches when they resume, and expect that each loader obeys. Such a
+loader gets PyTorch's own iterator instead. Each iterator looks anew, because programs patch at any time.
+
+An original function has the globals of one of PyTorch's modules. That needs no copy of the originals, so parts that were
+replaced before this module was imported are found, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing.context
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch.multiprocessing
+from torch.utils.data import dataloader as torch_dataloader
+from torch.utils.data._utils import fetch, pin_memory
+from torch.utils.data._utils import worker as torch_worker
+
+from dali_like.common.notices import warn
+from dali_like.data.options import ThreadContext
+
+#: PyTorch's class itself. The name in its module may be this library's class meanwhile.
+TorchDataLoader = next(kind for kind in torch_dataloader.DataLoader.__mro__ if kind.__module__ == torch_dataloader.__name__)
+
+#: Modules whose functions wrap PyTorch's in decorators.
+_DECORATORS = ("typing_extensions", "warnings", "functools", "contextlib")
+#: Start methods of contexts that this library's workers can replace.
+_PROCESSES = {getattr(multiprocessing.context, f"{name}Process", None) for name in ("Fork", "Spawn", "ForkServer")} | {
+    multiprocessing.context.Process
+}
+
+
+def replaced_part(loader: Any) -> str | None:
+    """Return the name of a part of PyTorch's loader that the program has replaced; None if there is none.
+
+    Args:
+        loader: a loader that is about to begin an iterator.
+    """
+    has_workers, pins = bool(loader.num_workers), bool(loader.pin_memory)
+    if (part := _PARTS.first_replaced(has_workers, pins)) is not None or not has_workers:
+        return part
+    return next(_replaced_in_context(getattr(loader, "multiprocessing_context", None)), None)
+
+
+@functools.cache
+def warn_of_part(part: str) -> None:
+    """Warn, once for each part, that a loader gets PyTorch's own iterator."""
+    warn(
+        f"{reason_of(part)}. It has PyTorch's speed and random numbers, and no state_dict. To avoid this warning, make the "
+        "loader with torch.utils.data.DataLoader",
+        UserWarning,
+    )
+
+
+def reason_of(part: str) -> str:
+    """Return the reason for PyTorch's iterator, for warnings, errors and reports."""
+    return f"this loader uses PyTorch's iterator, because the program replaces {part}"
+
+
+def is_original(value: Any) -> bool:
+    """Return whether an attribute of one of PyTorch's classes or modules is PyTorch's."""
+    function = getattr(value, "__func__", value)
+    if not callable(function):
+        return True
+    if isinstance(function, type):
+        return function.__module__.partition(".")[0] == "torch"
+    module = str(getattr(function, "__globals__", {}).get("__name__"))
+    if module in _DECORATORS and hasattr(function, "__wrapped__"):
+        return is_original(function.__wrapped__)
+    return module.partition(".")[0] == "torch"
+
+
+class _Parts:
+    """The parts that all loaders share. Looks at them again only if one is another object than before."""
+
+    def __init__(self) -> None:
+        self._seen: list[Any] = []
+        self._found: dict[tuple[bool, bool], str | None] = {}
+
+    def first_replaced(self, has_workers: bool, pins: bool) -> str | None:
+        seen = [*_PLACES, *(value for place in _PLACES for value in vars(place).values())]
+        seen += (getattr(module, name) for module, name in _CLASSES)
+        if len(seen) != len(self._seen) or not all(map(operator.is_, seen, self._seen)):
+            self._seen, self._found = seen, {}
+        if (has_workers, pins) not in self._found:
+            self._found[has_workers, pins] = next(_replaced(has_workers, pins), None)
+        return self._found[has_workers, pins]
+
+
+_CLASSES = (
+    (torch_dataloader, "_BaseDataLoaderIter"),
+    (torch_dataloader, "_MultiProcessingDataLoaderIter"),
+    (torch_dataloader, "_SingleProcessDataLoaderIter"),
+    (torch_dataloader, "_DatasetKind"),
+    (fetch, "_MapDatasetFetcher"),
+    (fetch, "_IterableDatasetFetcher"),
+)
+_PLACES = (TorchDataLoader, torch_worker, pin_memory, *(getattr(module, name) for module, name in _CLASSES))
+_PARTS = _Parts()
+
+
+def _replaced(has_workers: bool, pins: bool) -> Iterator[str]:
+    yield from _replaced_in(TorchDataLoader, "DataLoader", ("__iter__", "_get_iterator"))
+    unused = "_SingleProcessDataLoaderIter" if has_workers else "_MultiProcessingDataLoaderIter"
+    for module, name in _CLASSES:
+        kind = getattr(module, name)
+        if kind.__module__ != module.__name__:
+            yield name
+        elif name != unused:
+            # `__del__` is replaced to silence it, and does not concern batches.
+            yield from _replaced_in(kind, name, tuple(vars(kind).keys() - {"__del__"}))
+    if has_workers:
+        yield from _replaced_in(torch_worker, "_utils.worker", ("_worker_loop",))
+    if pins:
+        yield from _replaced_in(pin_memory, "_utils.pin_memory", ("pin_memory", "_pin_memory_loop"))
+
+
+def _replaced_in(owner: Any, shown: str, names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the names of replaced functions of a class or module."""
+    values = vars(owner)
+    for name in names:
+        if not is_original(values[name]):
+            yield f"{shown}.{name}"
+
+
+def _replaced_in_context(context: Any) -> Iterator[str]:
+    """Yield what is special about a multiprocessing context: this library would start workers otherwise than it says."""
+    if isinstance(context, ThreadContext):
+        return
+    if context is None:
+        if torch.multiprocessing.Process is not multiprocessing.context.Process:
+            yield "torch.multiprocessing.Process"
+        return
+    name = f"multiprocessing_context={type(context).__name__}"
+    if context.Process not in _PROCESSES:
+        yield f"{name}.Process"
+    for part in ("Queue", "Event"):
+        if getattr(getattr(context, part), "__func__", None) is not vars(multiprocessing.context.BaseContext)[part]:
+            yield f"{name}.{part}"
