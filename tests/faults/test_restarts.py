@@ -281,20 +281,6 @@ class TestAnIdleWorkerThatIsKilled:
         assert [pipe.run()[0].as_array().tolist() for _ in range(2)] == [[8, 9, 10, 11], [12, 13, 14, 15]]
 
 
-def test_workers_that_have_ended_cost_who_starts_them_no_descriptor(make_pipeline: MakePipeline, start_method: str) -> None:
-    pipe = make_pipeline(Noise(length=10**6), start_method, workers=1, py_worker_restarts=None)
-    batches_of(pipe, 1)
-    forkserver = psutil.Process(workers_of(pipe)[0]).ppid()
-    before = psutil.Process(forkserver).num_fds()
-
-    for num_restarts in range(1, 4):
-        kill_and_wait(workers_of(pipe))
-        while pipe.statistics().worker_restarts < num_restarts:
-            batches_of(pipe, 1)
-
-    wait_until(lambda: psutil.Process(forkserver).num_fds() == before, "as few descriptors as before")
-
-
 class TestTheNumberOfRestarts:
     def test_is_three_a_minute_for_each_worker(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         at = {(0, index) for index in (5, 10, 15, 20)}

@@ -58,7 +58,10 @@ def make_program(seed: int) -> Callable[..., Any]:
 
 
 def of_batch(data: Any) -> Any:
-    return fn.python_function(data, function=lambda batch: [2 * sample + 1 for sample in batch], batch_processing=True)
+    def function(batch: Any) -> Any:
+        return [(2 * sample + 1).astype(np.int32) for sample in batch]  # NumPy 1 returns int64 for numbers
+
+    return fn.python_function(data, function=function, batch_processing=True)
 
 
 def of_sample(data: Any) -> Any:

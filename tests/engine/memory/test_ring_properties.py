@@ -305,6 +305,8 @@ def _part(array: NDArray[Any], part: str) -> Any:
     """Return the part of an array that the user keeps; all of it if there is no such part."""
     if part == "memoryview" and not array.flags.c_contiguous:
         part = "all"
+    if part == "DLPack" and not array.flags.writeable and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        part = "all"  # earlier versions export no read-only arrays
     return PARTS[part](array)
 
 
