@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["for_each"]
+__all__ = ["for_each", "one_by_one"]
 
 
 def for_each(
@@ -48,3 +48,13 @@ def for_each(
             future.result()
     if errors:
         raise errors[min(errors)]
+
+
+def one_by_one(count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None] = call) -> None:
+    """Call a function for each index in this thread."""
+
+    def work() -> None:
+        for i in range(count):
+            function(i)
+
+    around(work)

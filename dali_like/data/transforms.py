@@ -28,9 +28,9 @@ from dali_like.images.array_images import InterpolationMode, as_image, as_interp
 from dali_like.operators.description import Description
 from dali_like.operators.geometry import flip
 from dali_like.operators.geometry import slice as slice_part
-from dali_like.operators.immediate import LaidOut, compute, prepare
+from dali_like.operators.immediate import prepare
 from dali_like.operators.resizing import resize
-from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN, SampleInfo
+from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN
 
 __all__ = [
     "CenterCrop",
@@ -53,7 +53,6 @@ _FILTERS = {
     InterpolationMode.BOX: INTERP_NN,
     InterpolationMode.LANCZOS: INTERP_LANCZOS3,
 }
-_FIRST = SampleInfo(0, 0, 0, 0)
 
 
 class Compose:
@@ -376,8 +375,7 @@ class RandomResizedCrop:
 def _computed(description: Description, image: NDArray[Any], arguments: Mapping[str, Any]) -> NDArray[Any]:
     """Return the result of an operator for one image."""
     pixels = image[..., np.newaxis] if image.ndim == 2 else image
-    (result,) = compute(prepare(description, ("HWC",), arguments, ()), [LaidOut(pixels, "HWC")], {}, _FIRST)
-    made: NDArray[Any] = result.array
+    made: NDArray[Any] = prepare(description, ("HWC",), arguments, {}).apply((pixels,))[0]
     return made[..., 0] if image.ndim == 2 else made
 
 

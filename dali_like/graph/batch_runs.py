@@ -1,7 +1,8 @@
-"""Apply programs, and operators on batches, to the samples of a batch, for pipelines, debug mode and dynamic mode.
+"""Apply programs to the samples of a batch, for pipelines, debug mode, dynamic mode and operators in datasets.
 
-Runs in the main process, in the calling thread and in others. Where the samples of a batch have equal shapes, a program runs
-over stacks of `STACK_BYTES`, and threads share the stacks; otherwise they share the samples.
+Runs in the process of the caller, in the calling thread and in others. Where the samples of a batch have equal shapes, a
+program runs over stacks of `STACK_BYTES`, and threads share the stacks; otherwise they share the samples. Operators on
+batches get all samples at once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.work_sharing import one_by_one
 from dali_like.engine.worker.staging import STACK_BYTES
 from dali_like.graph.operator_interface import Array
-from dali_like.graph.program import Program, ProgramStep
+from dali_like.graph.program import Program
 from dali_like.types import SampleInfo
 
 
@@ -50,35 +52,15 @@ class Results(Protocol):
         """Store a stack of samples, from sample `begin` on."""
 
 
-class CollectedResults:
-    """Results in memory of their own.
-
-    Attributes:
-        samples: the samples; None for those without a result.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.samples: list[Any] = [None] * size
-
-    def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        return None
-
-    def put(self, i: int, sample: Array) -> None:
-        self.samples[i] = sample
-
-    def rows_of(self, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        return None
-
-    def put_all(self, begin: int, samples: Array) -> None:
-        # Each keeps its own memory only, and not that of the stack.
-        self.samples[begin : begin + len(samples)] = [samples[i, ...].copy() for i in range(len(samples))]
-
-
 #: Calls a function for each index below a number, within a second function, in one thread or several; see
 #: `dali_like.common.work_sharing.for_each`.
 ForEach = Callable[[int, Callable[[int], None], Callable[[Callable[[], None]], None]], None]
 #: Takes the nanoseconds of each step of a program in one thread, and when they began.
 NoteTimes = Callable[[Sequence[int], int], None]
+
+
+def _raise(i: int, error: Exception) -> None:
+    raise error
 
 
 def run_program(
@@ -88,9 +70,9 @@ def run_program(
     batch_id: BatchId,
     results: Sequence[Results],
     *,
-    for_each: ForEach,
-    fail: Callable[[int, Exception], None],
-    note_times: NoteTimes,
+    for_each: ForEach = one_by_one,
+    fail: Callable[[int, Exception], None] = _raise,
+    note_times: NoteTimes | None = None,
 ) -> None:
     """Run a program over a batch.
 
@@ -99,8 +81,11 @@ def run_program(
         results: for each export of the program.
         for_each: shares the work among threads.
         fail: called within the handling of the exception of a sample, which it may raise again.
-        note_times: called once for each thread.
+        note_times: called once for each thread. None: nothing is measured.
     """
+    if not program.per_sample:
+        _run_on_batch(program, inputs, size, batch_id, results, note_times)
+        return
     local = threading.local()
     count = _stack_size(inputs, size) if program.stacks else 1
 
@@ -138,6 +123,10 @@ def run_program(
                 output.put(i, result)
 
     def measured(work: Callable[[], None]) -> None:
+        if note_times is None:
+            local.times_ns = None
+            work()
+            return
         local.times_ns, begin_ns = [0] * len(program.steps), monotonic_ns()
         work()
         note_times(local.times_ns, begin_ns)
@@ -148,25 +137,27 @@ def run_program(
         for_each(size, run, measured)
 
 
-def run_on_batch(
-    step: ProgramStep,
+def _run_on_batch(
+    program: Program,
     inputs: Sequence[Any],
     size: int,
     batch_id: BatchId,
     results: Sequence[Results],
-    note_times: NoteTimes,
+    note_times: NoteTimes | None,
 ) -> None:
     """Compute an operator that needs a whole batch: the samples that take its branch. See `run_program`."""
+    (step,) = program.steps
+    columns = [*inputs, *[[array] * size for array in program.constants]]
     chosen: Sequence[int] = range(size)
     if step.scope:
-        rows = [[sample_of(samples, i) for samples in inputs] for i in range(size)]
+        rows = [[sample_of(samples, i) for samples in columns] for i in range(size)]
         chosen = [i for i, row in enumerate(rows) if step.applies(row)]
         if not chosen:
             return
-        registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(inputs))]
+        registers: list[Any] = [[rows[i][column] for i in chosen] for column in range(len(columns))]
     else:
-        registers = [[*map(np.asarray, data)] if isinstance(data, np.ndarray) else data for data in inputs]
-    registers += [None] * len(results)
+        registers = [[*map(np.asarray, data)] if isinstance(data, np.ndarray) else data for data in columns]
+    registers += [None] * (program.num_registers - len(registers))
     times_ns, begin_ns = [0], monotonic_ns()
     try:
         step.run_timed(
@@ -177,8 +168,10 @@ def run_on_batch(
             times_ns,
         )
     finally:
-        note_times(times_ns, begin_ns)
-    for output, made in zip(results, registers[len(inputs) :], strict=True):
+        if note_times is not None:
+            note_times(times_ns, begin_ns)
+    for output, register in zip(results, program.exports, strict=True):
+        made = registers[register]
         if isinstance(made, np.ndarray) and not step.scope:
             output.put_all(0, made)
             continue

@@ -1,4 +1,4 @@
-"""Memory for the results of operators, in the shared space of the main process.
+"""Memory for the results of operators: in the shared space of the main process, or of one process alone.
 
 A batch takes its memory when operators compute it. The memory is reused when no array over it is alive.
 """
@@ -11,14 +11,14 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import SAMPLE_ALIGNMENT, align
 from dali_like.engine.memory.ring import Lease, leased_array
-from dali_like.engine.memory.space import Fence, SharedSpace
+from dali_like.engine.memory.space import Fence, Keeper
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
 from dali_like.graph.operator_interface import Array, SampleShape
 
@@ -44,13 +44,67 @@ class _Free(NamedTuple):
     fence: Fence | None
 
 
+class Space(Protocol):
+    """Where buffers lie; see `dali_like.engine.memory.space.SharedSpace`."""
+
+    @property
+    def address(self) -> int: ...
+
+    def take(self, nbytes: int, committed: int) -> int: ...
+
+    def free(self, offset: int, nbytes: int) -> None: ...
+
+    def discard(self, offset: int, nbytes: int) -> Any: ...
+
+    def fence(self) -> Fence | None: ...
+
+    def register(self, keeper: Keeper) -> None: ...
+
+    def drop_free(self) -> None: ...
+
+    def reclaim(self) -> None: ...
+
+
+class PrivateSpace:
+    """Memory that no other process needs. Its offsets are addresses."""
+
+    address = 0
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Array] = {}
+        self._keepers: list[Keeper] = []
+
+    def take(self, nbytes: int, committed: int) -> int:
+        block = np.empty(nbytes + SAMPLE_ALIGNMENT, np.uint8)
+        address = align(block.__array_interface__["data"][0], SAMPLE_ALIGNMENT)
+        self._blocks[address] = block
+        return address
+
+    def free(self, offset: int, nbytes: int) -> None:
+        del self._blocks[offset]
+
+    discard = free
+
+    def fence(self) -> None:
+        """Return None: no GPU reads the memory."""
+
+    def register(self, keeper: Keeper) -> None:
+        self._keepers.append(keeper)
+
+    def drop_free(self) -> None:
+        for keeper in self._keepers:
+            keeper.drop_free()
+
+    reclaim = drop_free
+
+
 class BufferPool:
-    """Reusable buffers in a shared space. Warm memory is written several times faster than fresh memory.
+    """Reusable buffers in a space. Warm memory is written several times faster than fresh memory.
 
     Thread-safe, except for `close`.
     """
 
-    def __init__(self, space: SharedSpace) -> None:
+    def __init__(self, space: Space) -> None:
         self._space = space
         self._free: defaultdict[int, deque[_Free]] = defaultdict(deque)
         self._requests = 0

@@ -29,13 +29,13 @@ from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
-from dali_like.graph.batch_runs import BatchId, run_on_batch, run_program
+from dali_like.graph.batch_runs import BatchId, run_program
 from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode, origin_of
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, SampleShape, choose_layout
-from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
-from dali_like.graph.program import Key, Program, key, note_origins
+from dali_like.graph.placement import Placement, Stage
+from dali_like.graph.program import Key, key, note_origins
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -209,62 +209,39 @@ class Computation:
             data |= {output: [] for output in stage.outputs}
             return
         inputs: list[Any] = [_on_host(data[given]) for given in stage.inputs]
-        if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
+        if hasattr(stage.batch_operator, "compute_on_gpu"):
             begin_ns = monotonic_ns()
-            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], batch_id)
+            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.program.steps[0].inputs[0]], batch_id)
             self._note_times(stage.names, [monotonic_ns() - begin_ns], begin_ns, batch_id)
             return
         memory = [BatchMemory(self._buffers, size, self._previous[output]) for output in stage.outputs]
-        if isinstance(stage, ProgramStage):
-            errors: dict[int, Exception] = {}
-            self._run_program(stage.program, inputs, memory, size, batch_id, None if stage.behind is None else errors)
-            if errors:
-                self._replace_rows(stage, data, memory, size, batch_id, errors)
-        else:
-            names = stage.names
-            run_on_batch(
-                stage.step,
-                inputs,
-                size,
-                batch_id,
-                memory,
-                lambda times_ns, begin_ns: self._note_times(names, times_ns, begin_ns, batch_id),
-            )
-        for (producer, i), batch in zip(stage.outputs, memory, strict=True):
-            assert isinstance(producer, OperatorNode)
-            data[producer, i] = batch.finish(label_of(producer.operator))
-
-    def _run_program(
-        self,
-        program: Program,
-        inputs: Sequence[Any],
-        memory: Sequence[BatchMemory],
-        size: int,
-        batch_id: BatchId,
-        errors: dict[int, Exception] | None,
-    ) -> None:
-        """Run a program over a batch. Errors of samples are raised, or put into `errors` if that is given."""
+        errors: dict[int, Exception] = {}
 
         def fail(i: int, error: Exception) -> None:
             note_origins(error, self._origins, batch_id.info(i))
-            if errors is None:
+            if stage.behind is None:
                 raise error
             errors[i] = error
 
         run_program(
-            program,
+            stage.program,
             inputs,
             size,
             batch_id,
             memory,
             for_each=self._for_each,
             fail=fail,
-            note_times=lambda times_ns, begin_ns: self._note_times(program.names, times_ns, begin_ns, batch_id),
+            note_times=lambda times_ns, begin_ns: self._note_times(stage.names, times_ns, begin_ns, batch_id),
         )
+        if errors:
+            self._replace_rows(stage, data, memory, size, batch_id, errors)
+        for (producer, i), batch in zip(stage.outputs, memory, strict=True):
+            assert isinstance(producer, OperatorNode)
+            data[producer, i] = batch.finish(label_of(producer.operator))
 
     def _replace_rows(
         self,
-        stage: ProgramStage,
+        stage: Stage,
         data: dict[Key, _Samples],
         memory: Sequence[BatchMemory],
         size: int,
@@ -291,8 +268,8 @@ class Computation:
         with self._adding:
             self.num_replaced += num_replaced
 
-    def _run_on_gpu(self, stage: BatchStage, samples: Any, batch_id: BatchId) -> DeviceSamples:
-        operator: Any = stage.step.operator
+    def _run_on_gpu(self, stage: Stage, samples: Any, batch_id: BatchId) -> DeviceSamples:
+        operator: Any = stage.batch_operator
         assert self._copier is not None
 
         def work(count: int, function: Callable[[int], None]) -> None:
@@ -305,7 +282,7 @@ class Computation:
 
             self._for_each(count, call)
 
-        call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
+        call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.program.steps[0].image_limit_bytes)
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, work)
         return made
 
@@ -399,7 +376,7 @@ def _list_on_gpu() -> type[TensorListGPU]:
 
 
 def _is_in_order(stage: Stage) -> bool:
-    operator = stage.step.operator if isinstance(stage, BatchStage) else None
+    operator = stage.batch_operator
     return isinstance(operator, OrderedOperator) and operator.in_order
 
 

@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.errors import BatchSizeError, ChangedCallError
-from dali_like.graph.batch_runs import BatchId, CollectedResults, run_on_batch, run_program
+from dali_like.graph.batch_runs import BatchId, run_program
+from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples, PrivateSpace
+from dali_like.graph.conditions import label_of
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode, refuse_objects
 from dali_like.graph.operator_interface import Operator, choose_layout
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
-from dali_like.graph.program import ProgramContext, key, make_program, make_step
+from dali_like.graph.program import ProgramContext, key, make_program
 from dali_like.graph.stepping import Computed, computed_by, record, stepping
 from dali_like.sources.external_source import ExternalSource, default_options
 from dali_like.sources.source_checks import make_external_source
@@ -186,6 +188,7 @@ class DebugRun:
         self._entropy = entropy
         self._image_limit_bytes = image_limit_bytes
         self._fetch = fetch
+        self._buffers = BufferPool(PrivateSpace())
         self._size: int | None = None
         self._sources: list[ExternalSource] = []
         self._random_numbers: dict[int, int] = {}
@@ -229,23 +232,15 @@ class DebugRun:
         self._log.add(self._call(node))
         self._size = self.size
         operator: Operator = getattr(node.operator, "on_cpu", node.operator)
-        columns = {key(data): self._column(data) for data in node.needs}
+        columns = {key(data): self._column(data) for data in node.needs if not isinstance(data.producer, ConstantNode)}
         outputs = [(node, i) for i in range(len(operator.layouts))]
         operators = {data.producer: data.producer.operator for data in node.needs if isinstance(data.producer, OperatorNode)}
         keys = {} if operator.seed is None else {node: self._random_key(node, operator.seed)}
         context = ProgramContext({**operators, node: operator}, {}, keys, self._image_limit_bytes, {node: operator.name})
-        batch_id, results = self._batch_id(self._sources), [CollectedResults(self._size) for _ in outputs]
-        inputs = [*columns.values()]
-        if operator.per_sample:
-            program = make_program([*columns], [node], outputs, context)
-            run_program(
-                program, inputs, self._size, batch_id, results, for_each=_one_by_one, fail=_fail, note_times=_no_times
-            )
-        else:
-            registers = {data: i for i, data in enumerate([*columns, *outputs])}
-            step = make_step(node, registers, [], context)
-            run_on_batch(step, inputs, self._size, batch_id, results, _no_times)
-        made = [output.samples for output in results]
+        program = make_program([*columns], [node], outputs, context)
+        results = [BatchMemory(self._buffers, self._size, PreviousSamples()) for _ in outputs]
+        run_program(program, [*columns.values()], self._size, self._batch_id(self._sources), results)
+        made = [result.finish(label_of(operator)) for result in results]
         record(node, Computed(tuple(made), tuple(operator.layouts)))
 
     def _random_key(self, node: OperatorNode, seed: int) -> RandomKey:
@@ -285,25 +280,8 @@ def column_of(producer: Producer, output: int, size: int) -> Sequence[Any]:
     computed = computed_by(producer)
     if computed is None:
         raise ChangedCallError("a DataNode of another pipeline, or of its definition without debug mode, has no batch here")
-    return computed.columns[output]
-
-
-def _one_by_one(count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None]) -> None:
-    """Call a function for each index in this thread, so that a debugger sees it."""
-
-    def work() -> None:
-        for i in range(count):
-            function(i)
-
-    around(work)
-
-
-def _fail(i: int, error: Exception) -> None:
-    raise error
-
-
-def _no_times(times_ns: Sequence[int], begin_ns: int) -> None:
-    """Nothing reads the times of operators in debug mode."""
+    column: Sequence[Any] = computed.columns[output]
+    return column
 
 
 def _is_batch(value: Any) -> bool:

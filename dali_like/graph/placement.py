@@ -16,8 +16,8 @@ Where the program wants a result ("cpu" or "gpu") is another question. Operators
 in workers or threads in any case, and only the outputs of the pipeline are copied to the GPU. A decoder that has one (see
 `GpuOperator`) runs on the CPU, too, if operators need its images there, or if the GPU cannot decode.
 
-All other operators run in threads, in stages. A program stage runs as many operators as possible on one sample before
-the next sample. Between programs, batch stages run the operators that need a whole batch.
+All other operators run in threads, in stages. The program of a stage has as many operators as possible, or one that needs a
+whole batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, allowed_cpus, available_bytes
 from dali_like.engine.memory.protocol import UNKNOWN
@@ -53,11 +53,9 @@ from dali_like.graph.program import (
     Key,
     Program,
     ProgramContext,
-    ProgramStep,
     Recalled,
     key,
     make_program,
-    make_step,
     memories_of,
     note_files,
     note_origins,
@@ -66,8 +64,8 @@ from dali_like.sources.external_source import ExternalSource
 from dali_like.types import CallContext, SampleInfo, current_call
 
 
-class ProgramStage(NamedTuple):
-    """A program that threads run sample by sample, with its inputs and outputs.
+class Stage(NamedTuple):
+    """A program that runs over a batch in threads, with its inputs and outputs.
 
     Attributes:
         behind: the source whose `on_error` replaces samples for which the program fails. Its inputs are from this source
@@ -84,21 +82,10 @@ class ProgramStage(NamedTuple):
         """The names of the operators."""
         return self.program.names
 
-
-class BatchStage(NamedTuple):
-    """An operator that needs a whole batch."""
-
-    inputs: tuple[Key, ...]
-    step: ProgramStep
-    outputs: tuple[Key, ...]
-
     @property
-    def names(self) -> tuple[str, ...]:
-        """The name of the operator."""
-        return (self.step.name,)
-
-
-Stage: TypeAlias = ProgramStage | BatchStage
+    def batch_operator(self) -> Operator | None:
+        """The operator on batches; None for operators on samples."""
+        return None if self.program.per_sample else self.program.steps[0].operator
 
 
 class Fusion(NamedTuple):
@@ -311,9 +298,9 @@ def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: Program
         for behind, group in _by_policy(now, needed):
             rest = [node for node in now if node not in group]
             now = rest
-            yield _program_stage(group, [*rest, *pending], wanted, context, behind)
+            yield _stage(group, [*rest, *pending], wanted, context, behind)
         if pending:  # the first does not depend on the others
-            yield _batch_stage(pending.pop(0), context)
+            yield _stage([pending.pop(0)], pending, wanted, context)
 
 
 def _by_policy(
@@ -347,13 +334,13 @@ def _after_batch_operators(nodes: Sequence[OperatorNode], context: ProgramContex
     return {node for node in nodes if node in found}
 
 
-def _program_stage(
+def _stage(
     nodes: Sequence[OperatorNode],
     later: Sequence[OperatorNode],
     wanted: set[Key],
     context: ProgramContext,
-    behind: SourceNode | None,
-) -> ProgramStage:
+    behind: SourceNode | None = None,
+) -> Stage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
         key(data)
@@ -363,15 +350,7 @@ def _program_stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind)
-
-
-def _batch_stage(node: OperatorNode, context: ProgramContext) -> BatchStage:
-    inputs = tuple(dict.fromkeys(map(key, node.needs)))
-    registers = {data: i for i, data in enumerate(inputs)}
-    outputs = tuple(_outputs(node))
-    registers |= {output: len(inputs) + i for i, output in enumerate(outputs)}
-    return BatchStage(inputs, make_step(node, registers, outputs, context), outputs)
+    return Stage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind)
 
 
 def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]]:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
+from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES
 from dali_like.engine.pool.batch import describe_info
 from dali_like.errors import SampleError
 from dali_like.graph.cache_operator import CacheOperator
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
 Key = tuple[Producer, int]
 #: Given the number of an export, a shape and a dtype, returns memory for the result; None if it has no fixed place.
 Empty = Callable[[int, tuple[int, ...], np.dtype[Any]], Array | None]
+
+
+_FIRST = SampleInfo(0, 0, 0, 0)
+_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
+
+
+def _no_place(export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+    """Let an operator return memory of its own: not that of its inputs, nor memory that is used again."""
+    return None
 
 
 def key(node: DataNode) -> Key:
@@ -84,7 +94,7 @@ class ProgramStep(NamedTuple):
         export: number of the export that is its only output; None if there is none.
         is_between: whether the output is one array that only other steps use, so its memory is reused.
         scope: registers of conditions, with the values that they must have for the step to run.
-        name: of the node, for statistics and traces.
+        name: of the node, for statistics and traces; empty for operators of no graph.
         number: position in the program.
         stacks: whether it also computes stacks.
     """
@@ -108,51 +118,56 @@ class ProgramStep(NamedTuple):
         """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
         return all(bool(registers[i]) is value for i, value in self.scope)
 
-    def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
-        """Compute the outputs of one sample; for an operator on batches, sequences of those of all `count` samples."""
+    def compute(
+        self,
+        inputs: Sequence[Any],
+        arguments: Mapping[str, Any],
+        info: SampleInfo,
+        empty: Empty | None = None,
+        count: int = 1,
+        positions: Sequence[int] | None = None,
+    ) -> Sequence[Any]:
+        """Return the outputs of one sample, of a stack, or of a whole batch for an operator on batches.
+
+        Args:
+            inputs, arguments: a sample of each, a stack of each, or a sequence of all samples of each.
+            info: of the first sample.
+            empty: as for `Program.run`.
+            count: the number of samples.
+            positions: the ``idx_in_epoch`` of each sample of a stack.
+        """
         # Unpacking all fields takes less time than looking up a few.
-        operator, numbers, named, words_of, output, key, limit_bytes, framed_words, export, is_between, *_ = self
-        inputs = [registers[i] for i in numbers]
+        operator, _, _, words_of, _, key, limit_bytes, framed_words, export, is_between, *_ = self
         place = None if export is None or empty is None else functools.partial(empty, export)
         owner = id(self) if is_between else None
-        layouts = [*map(_layout_of, words_of, inputs)]
-        arguments = {name: registers[i] for name, i in named.items()} if named else _NO_ARGUMENTS
-        framed = framed_words and [
-            name
-            for name, words in framed_words.items()
-            if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
-        ]
-        call = OperatorCall(info, layouts, key, place, owner, count, limit_bytes, framed)
-        try:
-            outputs = operator.compute(call, inputs, arguments)
-        except Exception as error:
-            where = describe_info(info) if operator.per_sample else f"iteration {info.iteration} in epoch {info.epoch_idx}"
-            add_note(error, f"raised by {operator.name} for {where}{_files_of(registers)}")
-            raise
-        registers[output : output + len(outputs)] = outputs
+        framed: Any = framed_words
+        if positions is not None:
+            layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(words_of, inputs, strict=True)]
+        else:
+            layouts = [*map(_layout_of, words_of, inputs)]
+            framed = framed_words and [
+                name
+                for name, words in framed_words.items()
+                if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
+            ]
+        call = OperatorCall(info, layouts, key, place, owner, count, limit_bytes, framed, positions)
+        return operator.compute(call, inputs, arguments)
 
-    def run_stack(
-        self,
-        inputs: Sequence[Array],
-        arguments: Mapping[str, Array],
-        info: SampleInfo,
-        positions: Sequence[int],
-        empty: Empty | None,
-    ) -> Sequence[Array]:
-        """Return the outputs of a stack of samples, given their ``idx_in_epoch``; `info` is the first one."""
-        place = None if self.export is None or empty is None else functools.partial(empty, self.export)
-        layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(self.layouts, inputs, strict=True)]
-        call = OperatorCall(
-            info,
-            layouts,
-            self.random_key,
-            place,
-            id(self) if self.is_between else None,
-            len(positions),
-            self.image_limit_bytes,
-            positions=positions,
-        )
-        return self.operator.compute(call, inputs, arguments)
+    def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
+        """Compute the outputs of one sample; for an operator on batches, sequences of those of all `count` samples."""
+        inputs = [registers[i] for i in self.inputs]
+        arguments = {name: registers[i] for name, i in self.arguments.items()} if self.arguments else _NO_ARGUMENTS
+        try:
+            outputs = self.compute(inputs, arguments, info, empty, count)
+        except Exception as error:
+            add_note(error, f"raised by {self.operator.name} for {self._describe(info)}{_files_of(registers)}")
+            raise
+        registers[self.output : self.output + len(outputs)] = outputs
+
+    def _describe(self, info: SampleInfo) -> str:
+        if not self.name:
+            return f"sample {info.idx_in_batch} of the batch" if self.operator.per_sample else "the batch"
+        return describe_info(info) if self.operator.per_sample else f"iteration {info.iteration} in epoch {info.epoch_idx}"
 
     def run_timed(
         self, registers: list[Any], info: SampleInfo, empty: Empty | None, count: int, times_ns: list[int]
@@ -176,6 +191,7 @@ class Program(NamedTuple):
         producers: the step that computes each register, if the program has branches or caches; otherwise empty.
         caches: steps whose results suffice for all exports, without the input samples. Empty: the samples are needed.
         stacks: whether all steps compute stacks, and all samples have all results.
+        per_sample: whether it computes a sample from a sample. Otherwise its only step is an operator on batches.
     """
 
     constants: tuple[Array, ...]
@@ -185,11 +201,24 @@ class Program(NamedTuple):
     producers: Mapping[int, ProgramStep]
     caches: tuple[ProgramStep, ...] = ()
     stacks: bool = False
+    per_sample: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the steps."""
         return tuple(step.name for step in self.steps)
+
+    def with_key(self, random_key: RandomKey) -> Program:
+        """Return the program of one operator with a key for its random numbers."""
+        return self._replace(steps=(self.steps[0]._replace(random_key=random_key),))
+
+    def apply(self, arrays: Sequence[Any], info: SampleInfo = _FIRST, empty: Empty = _no_place) -> Sequence[Any]:
+        """Return the outputs of one operator for a sample: arrays with memory of their own. For `operator_program`."""
+        step = self.steps[0]
+        if not step.arguments:
+            return step.compute(arrays, _NO_ARGUMENTS, info, empty)
+        count = len(step.inputs)
+        return step.compute(arrays[:count], dict(zip(step.arguments, arrays[count:], strict=True)), info, empty)
 
     def recall(self, info: SampleInfo) -> Recalled:
         """Return the results for one sample that are in caches."""
@@ -294,7 +323,7 @@ def _run_on_stack(
 ) -> None:
     inputs = [registers[i] for i in step.inputs]
     arguments = {name: registers[i] for name, i in step.arguments.items()}
-    outputs = step.run_stack(inputs, arguments, info, positions, empty)
+    outputs = step.compute(inputs, arguments, info, empty, len(positions), positions)
     registers[step.output : step.output + len(outputs)] = outputs
 
 
@@ -337,7 +366,7 @@ def _run_on_parts(
     inputs = [_chosen(registers[i], samples) for i in step.inputs]
     arguments = {name: _chosen(registers[i], samples) for name, i in step.arguments.items()}
     chosen = [positions[i] for i in samples.tolist()]
-    for number, output in enumerate(step.run_stack(inputs, arguments, info, chosen, None), step.output):
+    for number, output in enumerate(step.compute(inputs, arguments, info, None, len(chosen), chosen), step.output):
         registers[number] = _Part(output, samples)
 
 
@@ -413,7 +442,7 @@ def make_program(
     for node in nodes:
         first = len(registers)
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
-        steps.append(make_step(node, registers, exports, context, len(steps)))
+        steps.append(_make_step(node, registers, exports, context, len(steps)))
     used = tuple(registers[data] for data in exports)
     producers = {}
     if any(step.scope or isinstance(step.operator, (Merge, CacheOperator)) for step in steps):
@@ -421,7 +450,39 @@ def make_program(
     caches = _sufficient_caches(used, producers, len(inputs)) if producers else ()
     is_whole = not any(producers[i].scope for i in used if i in producers)
     stacks = is_whole and all(step.stacks for step in steps)
-    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks)
+    per_sample = all(step.operator.per_sample for step in steps)
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks, per_sample)
+
+
+def operator_program(
+    operator: Operator,
+    layouts: Sequence[str],
+    arguments: Mapping[str, str],
+    image_limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
+) -> Program:
+    """Return the program that applies one operator to arrays, without a graph. Results lie in memory of their own.
+
+    Args:
+        layouts: of the inputs.
+        arguments: the layouts of the arguments that differ from sample to sample. They are inputs after the others.
+    """
+    count = len(layouts)
+    others: list[tuple[str | int, str]] = [*[*enumerate(layouts)][1:], *arguments.items()]
+    framed = {name: words for name, words in others if "F" in words}
+    step = ProgramStep(
+        operator,
+        inputs=tuple(range(count)),
+        arguments={name: count + i for i, name in enumerate(arguments)},
+        layouts=tuple(layouts),
+        output=count + len(arguments),
+        random_key=None,
+        image_limit_bytes=image_limit_bytes,
+        framed=framed,
+        export=0,
+        stacks=operator.per_sample and not framed and operator.stacks(count, arguments),
+    )
+    exports = tuple(range(step.output, step.output + len(operator.layouts)))
+    return Program((), step.output + len(exports), (step,), exports, {}, (), step.stacks, operator.per_sample)
 
 
 def _sufficient_caches(
@@ -451,7 +512,7 @@ def memories_of(program: Program) -> list[CacheMemory]:
     return [memory for cache in caches if cache is not None for memory in cache.memories()]
 
 
-def make_step(
+def _make_step(
     node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], context: ProgramContext, number: int = 0
 ) -> ProgramStep:
     """Return the step of one operator, given the registers of all data and its position in the program."""
@@ -495,14 +556,10 @@ def _files_of(samples: Sequence[Any]) -> str:
     return f", from {' and '.join(files)}" if files else ""
 
 
-_NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
-
-
 def _layout_of(layouts: str, samples: Any) -> str:
     if not layouts or samples is None:
         return ""
-    sample = samples if isinstance(samples, np.ndarray) else samples[0]
-    return choose_layout(layouts, sample.ndim)
+    return choose_layout(layouts, samples.ndim if isinstance(samples, np.ndarray) else samples[0].ndim)
 
 
 def _stacked_layout(layouts: str, ndim: int) -> str:

@@ -7,7 +7,7 @@ nodes only define a graph.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
@@ -38,11 +38,12 @@ class Computed(NamedTuple):
     """The outputs of a producer.
 
     Attributes:
-        columns: the samples of each output; None for a sample that does not take the branch of the producer.
+        columns: the samples of each output, as one array or a sequence; None for a sample that does not take the branch of
+            the producer.
         layouts: of each output.
     """
 
-    columns: tuple[Sequence[Any], ...]
+    columns: tuple[Any, ...]
     layouts: tuple[str, ...]
 
 

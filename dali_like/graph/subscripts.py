@@ -129,7 +129,7 @@ def subscription(layout: str, subscripts: Sequence[Any]) -> Subscription:
 
     Args:
         layout: of the data; "" if it has none.
-        subscripts: the indices.
+        subscripts: the indices; a `Ref` for each that differs from sample to sample.
 
     Raises:
         ArgumentTypeError: an index has an unsupported type.
@@ -179,6 +179,8 @@ def _bound(value: Any, values: list[DataNode]) -> Bound:
     if isinstance(value, Expression):
         values += output_nodes([value])
         return Ref(len(values) - 1)
+    if isinstance(value, Ref):
+        return value
     try:
         return None if value is None else operator.index(_no_flag(value))
     except TypeError:

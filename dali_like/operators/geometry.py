@@ -59,8 +59,6 @@ def flip(
         vertical: whether to exchange top and bottom.
         depthwise: whether to exchange front and back.
     """
-    wanted = {"W": horizontal, "H": vertical, "D": depthwise}
-    steps = tuple(np.s_[::-1] if wanted.get(letter) else np.s_[:] for letter in call.layout)
     out = call.empty(image.shape, image.dtype)
     is_image = call.layout == "HWC" or (call.layout == "NHWC" and not vertical and image.flags.c_contiguous)
     backwards = is_image and horizontal and image.shape[-1] in _PIXELS and image.dtype == np.uint8 and image.size
@@ -68,7 +66,8 @@ def flip(
         rows = (-1, *image.shape[-2:])  # of all images of a stack
         cv2.flip(image.reshape(rows), -1 if vertical else 1, dst=out.reshape(rows))
     else:
-        np.copyto(out, image[steps])
+        wanted = {"W": horizontal, "H": vertical, "D": depthwise}
+        np.copyto(out, image[tuple(np.s_[::-1] if wanted.get(letter) else np.s_[:] for letter in call.layout)])
     return out
 
 

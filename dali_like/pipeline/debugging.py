@@ -26,6 +26,7 @@ from dali_like.pipeline.pipeline import Pipeline
 from dali_like.pipeline.runtime import Runtime
 from dali_like.sources.external_source import ExternalSource
 from dali_like.sources.sharding import ALONE
+from dali_like.tensors import TensorListCPU
 
 
 class DebugPipeline(Pipeline):
@@ -211,7 +212,7 @@ class _DebugSource:
             self._num_taken += 1
             outputs: Any = self.pipe.run()
         lists = [batch if isinstance(batch, list) else batch.as_cpu() for batch in outputs]
-        columns = [batch if isinstance(batch, list) else [batch.at(i) for i in range(len(batch))] for batch in lists]
+        columns = [batch if isinstance(batch, list) else _column(batch) for batch in lists]
         return Computed(tuple(columns), tuple("" if isinstance(batch, list) else batch.layout() for batch in lists))
 
     def reset(self) -> None:
@@ -222,3 +223,8 @@ class _DebugSource:
 
 def _refusal(what: str) -> PipelineStateError:
     return PipelineStateError(f"a pipeline with debug=True {what}: pass debug=False")
+
+
+def _column(batch: TensorListCPU) -> Any:
+    """Return the samples of a batch: one array if it is dense."""
+    return batch.as_array() if len(batch) and batch.is_dense_tensor() else [batch.at(i) for i in range(len(batch))]

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import enum
+import math
+import operator
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from dali_like.common.work_sharing import for_each
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.common.work_sharing import for_each, one_by_one
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.errors import ArgumentError
 from dali_like.experimental.dynamic.placing import Device
+from dali_like.graph.buffers import BufferPool, PrivateSpace
+from dali_like.graph.operator_interface import SampleShape
 
 #: As DALI's default.
 _MOST_THREADS = 4
+#: From this size on, fresh memory takes longer than memory that is used again: a page fault for each 4 KiB.
+_LARGE_BYTES = 1 << 16
 
 
 class _Stacks(threading.local):
@@ -52,6 +61,9 @@ class EvalContext:
 
     The threads start with the first batch, and end with the outermost ``with context:``.
 
+    Attributes:
+        buffers: memory for large results and batches. It is used again when no array over it is alive.
+
     Args:
         num_threads: the number of threads. Default: the usable CPUs, at most 4; in a worker 1.
         device_id: the GPU of this context. Default: none.
@@ -69,6 +81,7 @@ class EvalContext:
         self._cuda_stream = cuda_stream
         self._threads: ThreadPoolExecutor | None = None
         self._pid = 0
+        self.buffers = BufferPool(PrivateSpace())
 
     @staticmethod
     def current() -> EvalContext:
@@ -92,7 +105,8 @@ class EvalContext:
             self.close()
 
     def close(self) -> None:
-        """End the threads. The next batch starts them again."""
+        """End the threads, and free unused memory. The next batch starts them again."""
+        self.buffers.drop_free()
         threads, self._threads = self._threads, None
         if threads is not None and self._pid == os.getpid():
             threads.shutdown()
@@ -122,16 +136,24 @@ class EvalContext:
             self._num_threads = 1 if get_worker_info() is not None else min(_MOST_THREADS, allowed_cpus())
         return self._num_threads
 
-    def for_each(self, count: int, function: Callable[[int], None]) -> None:
-        """Call `function` for each index, in this thread and in the others. Raises the error of the lowest index."""
+    def empty(self, export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return memory for a large result; see `dali_like.graph.program.Empty`."""
+        if math.prod(shape) * dtype.itemsize < _LARGE_BYTES:
+            return None
+        made: NDArray[Any] = self.buffers.rows(SampleShape(shape, dtype), 1)[0]
+        return made
+
+    def for_each(
+        self, count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None] = operator.call
+    ) -> None:
+        """Call `function` for each index, in this thread and in the others; see `for_each`."""
         helpers = min(self.num_threads, count) - 1
         if helpers < 1:
-            for i in range(count):
-                function(i)
+            one_by_one(count, function, around)
             return
         if self._threads is None or self._pid != os.getpid():  # threads do not survive a fork
             self._threads, self._pid = ThreadPoolExecutor(self.num_threads - 1, "dali_like"), os.getpid()
-        for_each(count, function, self._threads, helpers)
+        for_each(count, function, self._threads, helpers, around)
 
 
 _stacks = _Stacks()

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.random_keys import key_from
-from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, common_batch_size, device_of, laid_out
+from dali_like.experimental.dynamic.values import Batch, Tensor, apply_to_batch, apply_to_one, as_operands, device_of
+from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of_seed
-from dali_like.operators.description import BoundOperator, Description
-from dali_like.operators.immediate import LaidOut, compute, prepare
+from dali_like.operators.description import Description
+from dali_like.operators.immediate import prepare
 from dali_like.tensors import TensorListCPU
 from dali_like.types import NO_TYPE, SampleInfo
 
@@ -62,20 +62,24 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
     data = [value for value in inputs if value is not None]
     if not description.min_inputs <= len(data) <= (len(data) if description.max_inputs is None else description.max_inputs):
         raise _wrong_count(description, len(data))
-    values = [_checked(value) for value in data]
-    arguments = {name: _checked(value) for name, value in others.items()} if others else others
-    if Batch in map(type, (*values, *arguments.values())):
-        size = common_batch_size(description.name, [*values, *arguments.values()])
-    layouts = [(value.layout or "") for value in values]
-    bound = prepare(description, layouts, constants, [*arguments])
-    key, first = _random_position(bound, rng)
-    if size is None:
-        made: list[Any] = _compute_one(bound, values, arguments, key, first)
-    else:
-        made = _compute_batch(bound, values, arguments, key, first, size)
-    wanted = _wanted_gpu(description, device, data)
-    results = tuple(made) if wanted is None else tuple([value.to_device(wanted) for value in made])
-    return results[0] if len(results) == 1 else results
+    operands, layouts, common = as_operands(description.name, (*data, *others.values()) if others else data)
+    program = prepare(
+        description, layouts[: len(data)], constants, dict(zip(others, layouts[len(data) :], strict=True)) if others else {}
+    )
+    info = _FIRST
+    if program.steps[0].operator.seed is not None:
+        key, info = _random_position(program.steps[0].operator, rng)
+        program = program.with_key(key)
+    size = size if common is None else common
+    made: Any = apply_to_one(program, operands, info) if size is None else apply_to_batch(program, operands, size, info)
+    if device is not None or not data or any(map(_is_remote, data)):
+        wanted = _wanted_gpu(description, device, data)
+        made = made if wanted is None else [value.to_device(wanted) for value in made]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _is_remote(value: Any) -> bool:
+    return getattr(value, "_remote", None) is not None
 
 
 def _varies(value: Any) -> bool:
@@ -86,15 +90,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.item() if not value.ndim else np.asarray(value).tolist()
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _checked(value: Any) -> Batch | LaidOut:
-    """Return an input as a batch or as one sample."""
-    if isinstance(value, Tensor):
-        return LaidOut(value._array, value._layout)
-    if isinstance(value, (Batch, TensorListCPU)):
-        return as_batch(value)
-    return LaidOut(*laid_out(value))
 
 
 def _wrong_count(description: Description, count: int) -> ArgumentTypeError:
@@ -119,63 +114,16 @@ def _wanted_gpu(description: Description, device: Any, data: Sequence[Any]) -> D
     return None if wanted.device_type == "cpu" else Device("gpu", wanted.device_id)
 
 
-def _random_position(bound: BoundOperator, rng: Any) -> tuple[RandomKey | None, SampleInfo]:
+def _random_position(operator: Operator, rng: Any) -> tuple[RandomKey, SampleInfo]:
     """Return the key of the random numbers, and the sample that they are for.
 
     Raises:
         ArgumentError: `rng` is a sample, and the operator has no seed.
     """
-    if bound.seed is None:
-        return None, _FIRST
+    seed = operator.seed
+    assert seed is not None
     if isinstance(rng, SampleInfo):
-        if bound.seed < 0:
-            raise ArgumentError(f"{bound.name}: rng=SampleInfo(...) says which sample of a pipeline; pass seed=, too")
-        return key_of_seed(bound.seed), rng
-    return (key_of_seed(bound.seed) if bound.seed >= 0 else key_from(rng)), _FIRST
-
-
-def _compute_one(
-    bound: BoundOperator, values: Sequence[Any], arguments: Mapping[str, Any], key: RandomKey | None, info: SampleInfo
-) -> list[Tensor]:
-    if bound.per_sample:
-        return [Tensor.of(*output) for output in compute(bound, values, arguments, info, key)]
-    inputs = [LaidOut([value.array], value.layout) for value in values]
-    others = {name: LaidOut([value.array], value.layout) for name, value in arguments.items()}
-    return [Tensor.of(np.asarray(output.array[0]), output.layout) for output in compute(bound, inputs, others, info, key)]
-
-
-def _compute_batch(
-    bound: BoundOperator,
-    values: Sequence[Any],
-    arguments: Mapping[str, Any],
-    key: RandomKey | None,
-    first: SampleInfo,
-    size: int,
-) -> list[Batch]:
-    if not bound.per_sample:
-        everything = [LaidOut([_sample(value, i).array for i in range(size)], value.layout or "") for value in values]
-        others = {
-            name: LaidOut([_sample(value, i).array for i in range(size)], value.layout or "")
-            for name, value in arguments.items()
-        }
-        outputs = compute(bound, everything, others, first, key, size)
-        return [Batch.of([np.asarray(sample) for sample in output.array], output.layout) for output in outputs]
-    results: list[Any] = [None] * size
-
-    def compute_sample(i: int) -> None:
-        samples = [_sample(value, i) for value in values]
-        others = {name: _sample(value, i) for name, value in arguments.items()}
-        try:
-            info = SampleInfo(first.idx_in_epoch + i, first.idx_in_batch + i, first.iteration, first.epoch_idx)
-            results[i] = compute(bound, samples, others, info, key)
-        except Exception as error:
-            add_note(error, f"raised by {bound.name} for sample {i} of the batch")
-            raise
-
-    EvalContext.current().for_each(size, compute_sample)
-    columns = zip(*results, strict=True) if results else [()] * len(bound.layouts)
-    return [Batch.of([one.array for one in column], column[0].layout if column else "") for column in columns]
-
-
-def _sample(value: Batch | LaidOut, i: int) -> LaidOut:
-    return LaidOut(value._list.at(i), value._list.layout()) if isinstance(value, Batch) else value
+        if seed < 0:
+            raise ArgumentError(f"{operator.name}: rng=SampleInfo(...) says which sample of a pipeline; pass seed=, too")
+        return key_of_seed(seed), rng
+    return (key_of_seed(seed) if seed >= 0 else key_from(rng)), _FIRST

@@ -5,9 +5,10 @@ A value is on the CPU, or a copy of it is on a GPU. Operators work on the CPU.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,12 @@ from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.placing import device as to_device
 from dali_like.graph.arithmetic import elementwise
+from dali_like.graph.batch_runs import BatchId, run_program
+from dali_like.graph.buffers import BatchMemory, PreviousSamples
 from dali_like.graph.constants import Constant
-from dali_like.graph.operator_interface import OperatorCall, choose_layout
-from dali_like.graph.subscripts import subscription
+from dali_like.graph.operator_interface import choose_layout
+from dali_like.graph.program import Program, operator_program
+from dali_like.graph.subscripts import Ref, subscription
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.tensor_arguments import checked_layout
 from dali_like.types import SampleInfo, numpy_dtype, to_dali_type
@@ -29,10 +33,6 @@ from dali_like.types import SampleInfo, numpy_dtype, to_dali_type
 _CPU = Device("cpu")
 _FIRST = SampleInfo(0, 0, 0, 0)
 _MOST_INT32, _MOST_FLOAT32 = (1 << 31) - 1, 3.4e38
-
-
-def _no_place(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    return None
 
 
 def _binary(operation: str) -> Callable[[Any, Any], Any]:
@@ -194,11 +194,8 @@ class Tensor(_Operand):
         return torch.from_dlpack(self)
 
     def __getitem__(self, subscripts: Any) -> Tensor:
-        subscripts = subscripts if isinstance(subscripts, tuple) else (subscripts,)
-        part = subscription(self._layout, subscripts)
-        call = OperatorCall(_FIRST, [self._layout])
-        (array,) = part.compute(call, [self._array], {})
-        return Tensor.of(array, choose_layout(part.layouts[0], array.ndim))
+        subscripts = subscripts if type(subscripts) is tuple else (subscripts,)
+        return apply_to_one(_subscription(self._layout, tuple(map(_plain_part, subscripts))), (self._array,))[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self._array, dtype) if copy else np.asarray(self._array, dtype)
@@ -460,19 +457,50 @@ class _BatchSlice:
         self._batch = batch
 
     def __getitem__(self, subscripts: Any) -> Batch:
-        parts = subscripts if isinstance(subscripts, tuple) else (subscripts,)
-        made = [tensor[tuple([_part_of(part, i) for part in parts])] for i, tensor in enumerate(self._batch)]
-        return Batch.of([tensor._array for tensor in made], made[0]._layout if made else "")
+        subscripts = subscripts if type(subscripts) is tuple else (subscripts,)
+        bounds: list[Batch] = []
+        parts = tuple([_plain_part(part, bounds) for part in subscripts])
+        program = _subscription(self._batch._list.layout(), parts)
+        return apply_to_batch(program, (self._batch, *bounds), self._batch.batch_size)[0]
 
 
 def _is_slice(part: Any) -> bool:
     return isinstance(part, slice)
 
 
-def _part_of(part: Any, i: int) -> Any:
+class _Slice(NamedTuple):
+    """A slice as a key of the programs that are kept; slices have no hash before Python 3.12."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+def _plain_part(part: Any, bounds: list[Batch] | None = None) -> Any:
+    """Return an index without tensors. Batches are added to `bounds`, and a `Ref` stands for each."""
     if isinstance(part, slice):
-        return slice(_part_of(part.start, i), _part_of(part.stop, i), _part_of(part.step, i))
-    return part.sample(i) if isinstance(part, Batch) else part
+        return _Slice(*[_plain_part(bound, bounds) for bound in (part.start, part.stop, part.step)])
+    if isinstance(part, Batch) and bounds is not None:
+        bounds.append(part)
+        return Ref(len(bounds) - 1)
+    if isinstance(part, Tensor):
+        return operator.index(part)
+    return _Flag(part) if isinstance(part, bool) else part
+
+
+class _Flag(NamedTuple):
+    """A Boolean, which is no index: True and 1 are equal keys."""
+
+    value: bool
+
+
+@functools.lru_cache(1024)
+def _subscription(layout: str, parts: tuple[Any, ...]) -> Program:
+    subscripts = [
+        slice(*part) if isinstance(part, _Slice) else part.value if isinstance(part, _Flag) else part for part in parts
+    ]
+    taken = sum(isinstance(bound, Ref) for part in parts for bound in (part if isinstance(part, _Slice) else (part,)))
+    return operator_program(subscription(layout, subscripts), (layout, *[""] * taken), {})
 
 
 def _numpy_type(dtype: Any) -> np.dtype[Any]:
@@ -629,29 +657,105 @@ def operate(operation: str, *operands: Any) -> Any:
     Returns:
         A batch if an operand is one, otherwise a tensor.
     """
-    size = common_batch_size(f"math.{operation}", operands)
-    values = [as_batch(value) if isinstance(value, TensorListCPU) else value for value in operands]
-    single = [None if isinstance(value, Batch) else laid_out(value) for value in values]
-    layouts = [value._list.layout() if one is None else one[1] for value, one in zip(values, single, strict=True)]
-    computes = elementwise(operation, layouts)
+    values, layouts, size = as_operands(f"math.{operation}", operands)
+    program = _elementwise(operation, tuple(layouts))
+    made: Any = apply_to_one(program, values) if size is None else apply_to_batch(program, values, size)
+    device = device_of(operands)
+    return made[0] if device is None else made[0].to_device(device)
 
-    def compute(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        (result,) = computes.compute(OperatorCall(_FIRST, layouts, place=_no_place), arrays, {})
-        made: NDArray[Any] = result
-        return made
 
-    if size is None:
-        array = compute([one[0] for one in single if one is not None])
-        made: Any = Tensor.of(array, choose_layout(computes.layouts[0], array.ndim))
-    else:
-        results: list[Any] = [None] * size
+@functools.lru_cache(1024)
+def _elementwise(operation: str, layouts: tuple[str, ...]) -> Program:
+    return operator_program(elementwise(operation, layouts), layouts, {})
 
-        def compute_sample(i: int) -> None:
-            pairs = zip(values, single, strict=True)
-            results[i] = compute([value._list.at(i) if one is None else one[0] for value, one in pairs])
 
-        EvalContext.current().for_each(size, compute_sample)
-        ndim = results[0].ndim if results else 0
-        made = Batch.of(results, choose_layout(computes.layouts[0], ndim))
-    device = device_of(values)
-    return made if device is None else made.to_device(device)
+@functools.lru_cache(256, typed=True)
+def _array_of_number(number: float) -> NDArray[Any]:
+    """Return a number as an array; it must not be changed."""
+    return laid_out(number)[0]
+
+
+#: An input or argument of an operator: one array, or a batch.
+Operand: TypeAlias = "NDArray[Any] | Batch"
+
+
+def as_operands(name: str, values: Sequence[Any]) -> tuple[list[Operand], list[str], int | None]:
+    """Return inputs of an operator as arrays and batches, their layouts, and the size of the batches; None without any.
+
+    Raises:
+        BatchSizeError: the sizes of batches differ.
+        ArgumentTypeError: a value is not numeric.
+    """
+    operands: list[Operand] = []
+    layouts, size = [], None
+    for value in values:
+        kind = type(value)
+        if kind is Tensor:
+            operands.append(value._array)
+            layouts.append(value._layout)
+        elif kind is np.ndarray:
+            operands.append(value)
+            layouts.append("")
+        elif kind is int or kind is float:
+            operands.append(_array_of_number(value))
+            layouts.append("")
+        elif isinstance(value, (Batch, TensorListCPU)):
+            batch = as_batch(value)
+            operands.append(batch)
+            layouts.append(batch._list.layout())
+            if size not in (None, len(batch._list)):
+                common_batch_size(name, [value for value in values if isinstance(value, (Batch, TensorListCPU))])
+            size = len(batch._list)
+        else:
+            array, layout = laid_out(value)
+            operands.append(array)
+            layouts.append(layout)
+    return operands, layouts, size
+
+
+def apply_to_one(program: Program, arrays: Sequence[Any], info: SampleInfo = _FIRST) -> list[Tensor]:
+    """Return the outputs of a program of one operator for one sample."""
+    if not program.per_sample:
+        batches = apply_to_batch(program, [Batch.of([array], "") for array in arrays], 1, info)
+        return [batch.sample(0) for batch in batches]
+    outputs = program.apply(arrays, info, EvalContext.current().empty)
+    words = program.steps[0].operator.layouts
+    if len(words) == 1:  # without a loop, a call takes a tenth less time
+        array, layout = outputs[0], words[0]
+        return [Tensor.of(array, layout and choose_layout(layout, array.ndim))]
+    return [Tensor.of(array, _layout_of(each, array.ndim)) for array, each in zip(outputs, words, strict=True)]
+
+
+def apply_to_batch(program: Program, operands: Sequence[Operand], size: int, info: SampleInfo = _FIRST) -> list[Batch]:
+    """Return the outputs of a program of one operator for a batch.
+
+    Args:
+        operands: its inputs; arrays are the same for all samples.
+        size: the number of samples.
+        info: of the first sample.
+    """
+    batch_id = BatchId(info.epoch_idx, info.iteration, info.idx_in_epoch, 1, info.idx_in_batch)
+    context = EvalContext.current()
+    results = [BatchMemory(context.buffers, size, PreviousSamples()) for _ in program.exports]
+    columns = [_column(operand, size, program.stacks) for operand in operands]
+    if size:
+        run_program(program, columns, size, batch_id, results, for_each=context.for_each)
+    operator = program.steps[0].operator
+    made = []
+    for result, words in zip(results, operator.layouts, strict=True):
+        samples = result.finish(operator.name)
+        ndim = samples.ndim - 1 if isinstance(samples, np.ndarray) else samples[0].ndim if samples else 0
+        made.append(Batch.of(samples, _layout_of(words, ndim)))
+    return made
+
+
+def _column(operand: Operand, size: int, stacks: bool) -> Any:
+    """Return the samples of an operand: one array if they are alike, and a stack of them is of use."""
+    if isinstance(operand, Batch):
+        samples = operand._list
+        return samples.as_array() if samples._dense is not None else [samples.at(i) for i in range(size)]
+    return np.broadcast_to(operand, (size, *operand.shape)) if stacks else [operand] * size
+
+
+def _layout_of(words: str, ndim: int) -> str:
+    return words and choose_layout(words, ndim)
