@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
 import shutil
 import signal
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.processes import cpu_s
 from dali_like import Pipeline, fn, pipeline_def
-from dali_like.engine.pool.pool import WorkerPool
+from dali_like.engine.pool.backend_traits import BACKENDS
 from dali_like.types import OBJECT, SampleInfo
 
 __all__ = ["KINDS", "Cost", "fit", "main", "measure"]
@@ -76,9 +75,8 @@ def measure(kind: str, batch_size: int, tasks: int, *, batches: int = BATCHES) -
     def pipeline() -> Any:
         return fn.external_source(callback, num_outputs=2, batch=False, parallel=True, **options)
 
-    make_pool = functools.partial(WorkerPool, tasks_per_worker=tasks)
     with (
-        mock.patch("dali_like.engine.backends.pools.WorkerPool", make_pool),
+        mock.patch.dict(BACKENDS, fork=BACKENDS["fork"]._replace(tasks_per_worker=tasks)),
         contextlib.closing(_built(pipeline())) as pipe,
     ):
         _run(pipe, WARM_UP_BATCHES)

@@ -75,7 +75,7 @@ def shape_of(root: Path) -> Shape:
                 classes[node.name.lstrip("_")].append(place)
             elif isinstance(node, _Function) and _is_private(node.name):
                 helpers[node.name].append(place)
-        shape.comparisons += [f"{place}:{line}" for line in sorted(_start_methods_compared(tree))]
+        shape.comparisons += [f"{place}:{line}" for line in sorted(start_methods_compared(tree))]
     shape.classes = {name: places for name, places in classes.items() if len(places) > 1}
     shape.helpers = {name: places for name, places in helpers.items() if len(places) > 1}
     shape.circles = _circles(root, trees)
@@ -115,7 +115,7 @@ def _users_by_name(tree: ast.Module) -> dict[str, set[str]]:
     return users
 
 
-def _start_methods_compared(tree: ast.AST) -> Iterator[int]:
+def start_methods_compared(tree: ast.AST) -> Iterator[int]:
     """Yield the lines of comparisons with names of start methods, also in collections, and of `match` cases."""
     named = {name for node in ast.walk(tree) for name in _tuples_of_methods(node)}
     for node in ast.walk(tree):

@@ -21,6 +21,7 @@ from dali_like.cli.factories import Factory, add_factory_arguments, factory_of, 
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus, available_bytes
+from dali_like.engine.pool.backend_traits import BACKENDS
 from dali_like.errors import ArgumentError, TrialError
 
 __all__ = ["add_arguments", "run"]
@@ -32,8 +33,6 @@ _CLOSE = 0.3
 #: Number of measurements of these values.
 _REPEATS = 3
 _DEPTHS = (1, 2, 4, 8)
-#: Interchangeable start methods. Others have further requirements.
-_PROCESSES = ("fork", "spawn")
 #: More workers than CPUs are tried while doubling them gains at least this much: such callbacks mostly wait.
 _WORTH = 0.1
 _MOST_WORKERS_PER_CPU = 16
@@ -237,9 +236,15 @@ def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
         "py_num_workers": sorted({*counts, settings.get("py_num_workers", 1)}),
         "num_threads": sorted({*counts, settings.get("num_threads", 1)}),
         "prefetch_queue_depth": sorted({*_DEPTHS, settings["prefetch_queue_depth"]}),
-        "py_start_method": list(_PROCESSES) if start_method in _PROCESSES else [start_method],
+        "py_start_method": _like(start_method),
     }
     return [(name, values) for name, values in tried.items() if name in settings]
+
+
+def _like(start_method: str | None) -> list[str | None]:
+    """Return the start methods that may replace one: backends of processes. Others have further requirements."""
+    processes = [each.name for each in BACKENDS.values() if each.has_processes]
+    return [*processes] if start_method in processes else [start_method]
 
 
 def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], list[list[str]]]:

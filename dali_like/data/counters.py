@@ -169,7 +169,7 @@ def _shards_of_one_worker(options: LoaderOptions) -> int | None:
 
 
 def _has_processes(options: LoaderOptions) -> bool:
-    return options.num_workers != 0 and options.start_method != "thread"
+    return options.num_workers != 0 and options.backend.has_processes
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:

@@ -62,7 +62,7 @@ class LoaderWorkers:
 
     Attributes:
         fetcher: the copy of the main process.
-        start_method: "thread", "fork" or "spawn".
+        start_method: the name of their backend.
         is_bound: whether each batch must come from one particular worker.
         is_resting: whether the workers have ended while their forkserver still runs.
         capacity: samples in the largest batch that is made sample by sample.
@@ -88,7 +88,8 @@ class LoaderWorkers:
         self.failure: BaseException | None = None
         self._is_sharded = options.is_sharded
         self._is_kept = options.keeps_workers
-        self._can_rest = self.start_method == "spawn"
+        self._can_rest = options.backend.can_rest
+        self._has_pids = options.backend.has_pids
         self._has_new_fetcher = False
         self._is_counted = False
         self._has_warned = False
@@ -101,7 +102,7 @@ class LoaderWorkers:
         pins = options.pins_memory and options.pin_memory != "copy"
         pinning = fetcher.array_backend.pinning() if pins else None
         with self._lock, enough_descriptors("a loader"):
-            if self.start_method == "fork":
+            if options.backend.forks:
                 is_default = fetcher.array_backend.is_default(fetcher.collate_fn)
                 announce_local_classes_of(fetcher.dataset if is_default else (fetcher.dataset, fetcher.collate_fn))
             self._space = make_space(options.start_method, options.max_held_bytes)
@@ -122,7 +123,7 @@ class LoaderWorkers:
     @property
     def handles(self) -> list[WorkerHandle]:
         """The worker processes, as PyTorch's iterators have them. Threads have no handles."""
-        if self._pid != os.getpid() or self.start_method == "thread":
+        if self._pid != os.getpid() or not self._has_pids:
             return []
         pids = self._pool.worker_pids
         if len(pids) < self._pool.num_workers:
@@ -508,7 +509,7 @@ def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> 
         "worker_init_fn": fetcher.worker_init_fn,
         "on_error": fetcher.on_error,
     }
-    main = find_main(options.import_main) if options.start_method == "spawn" else None
+    main = find_main(options.import_main) if options.backend.imports_main else None
     return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY, main=main)
 
 

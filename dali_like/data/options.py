@@ -19,6 +19,7 @@ from dali_like.common.notices import warn
 from dali_like.common.user_objects import method_of
 from dali_like.data.datasets import IterableDataset
 from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.pool.backend_traits import BACKENDS, BackendTraits, backend_named
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
 from dali_like.sources.kinds import is_composed
@@ -123,10 +124,14 @@ class LoaderOptions(NamedTuple):
 
     @property
     def start_method(self) -> str:
-        """ "thread", "fork" or "spawn". A forkserver starts workers of the last two, so "forkserver" counts as "spawn"."""
+        """The name of the workers' backend."""
+        return self.backend.name
+
+    @property
+    def backend(self) -> BackendTraits:
+        """The properties of the workers' backend."""
         context = self.multiprocessing_context
-        method = multiprocessing.get_start_method() if context is None else context.get_start_method()
-        return method if method in ("fork", "thread") else "spawn"
+        return _backend_of(multiprocessing.get_start_method() if context is None else context.get_start_method())
 
     @property
     def keeps_workers(self) -> bool:
@@ -136,7 +141,7 @@ class LoaderOptions(NamedTuple):
     @property
     def can_reuse_workers(self) -> bool:
         """Whether a later iterator can use the workers, or at least the forkserver that started them."""
-        return self.keeps_workers or self.start_method == "spawn"
+        return self.keeps_workers or self.backend.can_rest
 
     @property
     def seeds_by_task(self) -> bool:
@@ -207,13 +212,28 @@ OWN_NAMES = (*_OWN_CHECKS, *RANK_NAMES)
 OWN_DEFAULTS: Mapping[str, Any] = {**OwnOptions()._asdict(), **dict.fromkeys(RANK_NAMES)}
 
 
-class ThreadContext(BaseContext):
-    """The context for ``multiprocessing_context="thread"``: workers are threads of this process."""
+class OwnContext(BaseContext):
+    """The context for a backend that `multiprocessing` does not have, such as ``multiprocessing_context="thread"``."""
 
-    _name = "thread"
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def get_start_method(self, allow_none: bool = False) -> str:  # the signature of multiprocessing
         return self._name
+
+
+def own_context(context: Any) -> OwnContext | None:
+    """Return the context for the name of a backend that `multiprocessing` does not have; None for other arguments."""
+    if not isinstance(context, str) or context in multiprocessing.get_all_start_methods():
+        return None
+    backend = backend_named(context)
+    return OwnContext(backend.name) if backend is not None and backend.serves_loaders else None
+
+
+def _backend_of(method: str) -> BackendTraits:
+    """Return the backend for a start method. Contexts that a program defines itself count as spawn."""
+    backend = backend_named(method)
+    return backend if backend is not None and backend.serves_loaders else BACKENDS["spawn"]
 
 
 def resolve_auto(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
@@ -275,8 +295,8 @@ def context_of(context: Any, num_workers: int) -> BaseContext:
             "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
             f"num_workers={num_workers}"
         )
-    if context == "thread":
-        return ThreadContext()
+    if (own := own_context(context)) is not None:
+        return own
     if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()
         if context not in methods:
@@ -370,7 +390,8 @@ def check_before_iteration(loader: Any) -> None:
                 f"Set num_workers > 0, or timeout=0 instead of {loader.timeout}"
             )
         return
-    if isinstance(loader.multiprocessing_context, ThreadContext):
+    context = loader.multiprocessing_context
+    if context is not None and _backend_of(context.get_start_method()).shares_objects:
         _check_threads(loader)
     for name in ("num_workers", "prefetch_factor"):
         if _index(name, getattr(loader, name)) <= 0:

@@ -53,7 +53,7 @@ class WorkerManager:
         from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # few loaders reuse workers
 
         main = None
-        if options.start_method == "spawn":
+        if options.backend.imports_main:
             from dali_like.sources.main_module import find_main  # noqa: PLC0415  # few programs spawn workers
 
             main = find_main(options.import_main)
@@ -71,7 +71,7 @@ class WorkerManager:
         are_alike = (workers.num_workers, workers.start_method) == (options.num_workers, options.start_method)
         if not are_alike or not workers.can_serve_another(options.keeps_workers):
             return False
-        return not has_changed or (options.start_method == "spawn" and not workers.is_in_use)
+        return not has_changed or (options.backend.can_rest and not workers.is_in_use)
 
     def renew(self, options: LoaderOptions) -> None:
         """End the workers. The next ones start with copies of the current objects."""
@@ -118,7 +118,7 @@ class WorkerManager:
                 num_workers=None if "num_workers" in auto and not options.binds_batches else options.num_workers,
                 depth=None if "prefetch_factor" in auto else options.prefetch_factor,
                 per_worker="prefetch_factor" not in auto,
-                are_threads=options.start_method == "thread",
+                are_threads=options.backend.shares_objects,
             )
         self._tuner.begin()
         return self._tuner

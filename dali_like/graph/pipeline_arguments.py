@@ -13,6 +13,7 @@ import numpy as np
 from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive, queue_depth
 from dali_like.common.stability import warn_deprecated
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
+from dali_like.engine.pool.backend_traits import BACKENDS, BackendTraits, backend_named, start_methods
 from dali_like.engine.pool.settings import AUTO, FIRST_DEPTH, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from dali_like.sources.callback_pickler import CallbackPickler
     from dali_like.sources.external_source import ExternalSource
 
-__all__ = ["START_METHODS", "Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
-
-START_METHODS = ("fork", "spawn", "forkserver", "thread", "ray")
+__all__ = ["Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
 
 
 class DefaultInt(int):
@@ -92,11 +91,10 @@ def _number_of_workers(name: str, value: Any) -> int | str:
 
 
 def _start_method(name: str, value: Any) -> str:
-    if value not in START_METHODS:
-        raise ArgumentError(f"{name} must be one of {', '.join(START_METHODS)}, not {value!r}")
-    if value == "forkserver":  # starts the workers in any case; DALI's sources are pickled with it, as with "spawn"
-        return "spawn"
-    return value if isinstance(value, DefaultText) else str(value)
+    backend = backend_named(value)
+    if backend is None:
+        raise ArgumentError(f"{name} must be one of {', '.join(start_methods())}, not {value!r}")
+    return value if isinstance(value, DefaultText) else backend.name
 
 
 def _callback_pickler(name: str, value: Any) -> CallbackPickler:
@@ -213,16 +211,17 @@ class Arguments:
 
     def _check_start_method(self) -> None:
         """Refuse combinations of arguments that the start method of the workers does not allow."""
-        if self.py_callback_pickler is not None and self.py_start_method in ("fork", "thread"):
+        backend = self.backend
+        if self.py_callback_pickler is not None and backend.inherits:
             raise ArgumentClashError(
                 f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
                 "workers have the sources already, and nothing is pickled"
             )
-        if self.py_import_main and self.py_start_method == "ray":
+        if self.py_import_main and backend.is_remote:
             raise ArgumentClashError(
                 "py_import_main is for spawned processes: Ray's workers run on nodes that may not have the program"
             )
-        if self.py_start_method != "ray":
+        if not backend.is_remote:
             if self.py_worker_options is not None:
                 raise ArgumentClashError("py_worker_options are options of Ray actors: they need py_start_method='ray'")
             return
@@ -241,6 +240,11 @@ class Arguments:
     def saved(cls) -> list[str]:
         """Return the names of the arguments that a serialized pipeline keeps."""
         return [each.name for each in fields(cls) if each.metadata["saved"]]
+
+    @property
+    def backend(self) -> BackendTraits:
+        """The properties of the workers' backend."""
+        return BACKENDS[self.py_start_method]
 
     @property
     def exec_separated(self) -> bool:

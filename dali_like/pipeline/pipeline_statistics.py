@@ -50,7 +50,7 @@ def statistics_of(runtime: Runtime | None, meter: LoopMeter, batch_size: int, *,
     statistics = _measured(runtime, meter)
     if not memory:
         return statistics
-    pool = runtime.process_pool if runtime.arguments.py_start_method != "ray" else None  # its workers run on other nodes
+    pool = None if runtime.arguments.backend.is_remote else runtime.process_pool  # its workers run on other nodes
     return replace(statistics, memory=memory_of(pool.worker_pids if pool is not None else ()))
 
 
@@ -120,7 +120,7 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
             bare = source_statistics(pool.assemblers[index], "workers", pool, index)
             large = (
                 ()
-                if runtime.arguments.py_start_method == "thread"
+                if runtime.arguments.backend.shares_objects
                 else large_containers(external.kind and external.kind.callback, "source")
             )
             known = replace(bare, is_bound=is_bound, large_containers=large)

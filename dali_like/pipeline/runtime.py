@@ -296,7 +296,7 @@ class Runtime:
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
                 f"processes: `py_num_workers` must be a positive integer, not {given.py_num_workers!r}"
             )
-        if given.py_start_method == "fork":
+        if given.backend.forks:
             if cuda_is_initialized():
                 raise CudaForkError(
                     "cannot fork worker processes: CUDA is initialized in this process, and does not work in a fork. "
@@ -304,7 +304,7 @@ class Runtime:
                 )
             announce_local_classes([node.external for node in parallel])
         warn_of_hazards([node.external for node in parallel], given.py_start_method, self._num_workers)
-        if given.py_start_method == "thread":
+        if given.backend.shares_objects:
             check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
@@ -333,7 +333,7 @@ class Runtime:
             available_cpus(),
             num_workers=None if given.py_num_workers == AUTO and not divides else self._num_workers,
             depth=None if given.prefetch_queue_depth == AUTO else self._depth,
-            are_threads=given.py_start_method == "thread",
+            are_threads=given.backend.shares_objects,
         )
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
@@ -508,8 +508,8 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
-    main = find_main(given.py_import_main) if given.py_start_method == "spawn" else None
-    inherits = given.py_start_method != "ray"
+    main = find_main(given.py_import_main) if given.backend.imports_main else None
+    inherits = not given.backend.is_remote
     return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
 
 

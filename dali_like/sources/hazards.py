@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.notices import warn
+from dali_like.engine.pool.backend_traits import BACKENDS
 from dali_like.sources.introspection import parts_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Place(NamedTuple):
     """Where and how workers use an object, for the choice of hazards and of advice.
 
     Attributes:
-        start_method: "fork", "spawn", "thread" or "ray".
+        start_method: the name of the workers' backend.
         are_several: whether several workers use the object.
         repeats: whether copies of a random generator draw the same numbers: nothing can have seeded them.
         setup: the argument for a function that each worker calls at its start.
@@ -56,7 +57,7 @@ class Place(NamedTuple):
 
     @property
     def are_threads(self) -> bool:
-        return self.start_method == "thread"
+        return BACKENDS[self.start_method].shares_objects
 
     @property
     def opening(self) -> str:
@@ -172,7 +173,7 @@ def _is_of_library(kind: type) -> bool:
 
 
 def _problem(value: Any, place: Place) -> str | None:
-    is_forked = place.start_method == "fork"
+    is_forked = BACKENDS[place.start_method].forks
     if is_forked and isinstance(value, type(threading.Lock())) and value.locked():  # a free lock is harmless
         return f"a locked lock, which stays locked in the workers. Release it first, or create it in {place.setup}"
     if is_forked and isinstance(value, threading.Thread) and value.is_alive():

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from dali_like import fn
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure, ok
+from dali_like.engine.pool.backend_traits import BACKENDS
 from dali_like.errors import UnsupportedSystemError
 from dali_like.pipeline import pipeline_def
 from dali_like.types import SampleInfo
 
 _BATCH_SIZE = 4
 _DEADLINE_S = 60.0
-_OTHER_METHOD = {"fork": "spawn", "spawn": "fork", "thread": "fork"}
 _SUBJECT = "workers by "
 
 
@@ -37,7 +37,7 @@ def start_method(method: str) -> Finding:
         return fn.external_source(source=square, batch=False, parallel=True)
 
     subject = f"{_SUBJECT}{method}"
-    remedy = f"try py_start_method={_OTHER_METHOD[method]!r}; docs/reliability.md explains the errors"
+    remedy = f"try py_start_method={_other(method)!r}; docs/reliability.md explains the errors"
     try:
         with squares() as pipe:
             batch = [int(np.asarray(sample)) for sample in pipe.run()[0]]
@@ -51,7 +51,12 @@ def start_method(method: str) -> Finding:
     return ok(subject, "2 workers have computed a batch")
 
 
-CHECKS: tuple[Check, ...] = tuple(partial(start_method, method) for method in _OTHER_METHOD)
+def _other(method: str) -> str:
+    return next(each.name for each in BACKENDS.values() if each.has_processes and each.name != method)
+
+
+#: A check of each backend of this machine.
+CHECKS: tuple[Check, ...] = tuple(partial(start_method, each.name) for each in BACKENDS.values() if not each.is_remote)
 
 
 def headline(found: Iterable[Finding]) -> str:

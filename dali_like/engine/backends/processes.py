@@ -64,7 +64,7 @@ class ProcessWorkers:
         self.has_waiting_tasks = False  # a worker moves a task from the pipe to its cell at once
         self._options = options
         self._space = space
-        self._is_forked = options.start_method == "fork"
+        self._is_forked = options.backend.forks
         self._processes = processes = ProcessGroup(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self._finalizer = weakref.finalize(self, processes.stop)

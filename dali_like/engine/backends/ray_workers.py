@@ -23,6 +23,21 @@ from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
 
 
+def start_actors(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, **pipes: Any) -> RayWorkers:
+    """Enter a cluster, and start the actors of a pool there: the `dali_like.engine.pool.workers.StartWorkers` of Ray.
+
+    Raises:
+        MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
+        PicklingError: a source cannot be pickled, or holds something that cannot leave this machine.
+    """
+    cluster = Cluster(options.num_workers, options.resources)
+    try:
+        return RayWorkers(sources, options, space, cluster=cluster, **pipes)
+    except BaseException:
+        cluster.leave()
+        raise
+
+
 class RayWorkers:
     """The actors of a pool. Implements `dali_like.engine.pool.workers.Workers`.
 

@@ -24,16 +24,19 @@ from dali_like.errors import UnsupportedSystemError
 _PR_GET_PDEATHSIG = 2
 
 
-def check_patches(start_method: str) -> None:
+def check_patches(*, has_threads: bool) -> None:
     """Check that gevent has not replaced the modules by which workers run and wait: its versions wait for each other.
+
+    Args:
+        has_threads: whether workers are threads.
 
     Raises:
         UnsupportedSystemError: it has.
     """
     monkey = sys.modules.get("gevent.monkey")
-    needed = ("select", "threading") if start_method == "thread" else ("select",)
+    needed = ("select", "threading") if has_threads else ("select",)
     if monkey is not None and any(map(monkey.is_module_patched, needed)):
-        arguments = "select=False, thread=False" if start_method == "thread" else "select=False"
+        arguments = "select=False, thread=False" if has_threads else "select=False"
         raise UnsupportedSystemError(
             f"gevent.monkey has replaced parts of Python that workers need; call gevent.monkey.patch_all({arguments}), or "
             f"{USE_NO_WORKERS}"

@@ -77,13 +77,17 @@ class required:  # noqa: N801  # it is used like those of contextlib
             ) from error
 
 
-def check_platform(start_method: str) -> None:
+def check_platform(start_method: str, *, needs_linux: bool) -> None:
     """Check that this operating system can run workers.
+
+    Args:
+        start_method: the name of their backend.
+        needs_linux: whether the backend runs on Linux only. No backend runs on Windows.
 
     Raises:
         UnsupportedSystemError: it cannot.
     """
-    if sys.platform == "linux" or (sys.platform != "win32" and start_method == "thread"):
+    if sys.platform == "linux" or (sys.platform != "win32" and not needs_linux):
         return
     serial = USE_NO_WORKERS.removeprefix("use ")
     remedy = serial if sys.platform == "win32" else f"{serial}, or {USE_THREADS.removeprefix('use ')}"

@@ -77,10 +77,11 @@ class Dispatcher:
         self._assemblers = assemblers
         self._space = space
         self._num_workers = options.num_workers
-        self._unit = options.unit
-        self._is_spawned = options.start_method == "spawn"
+        backend = options.backend
+        self._unit = backend.unit
+        self._imports_main = backend.imports_main
         # Threads write into caches themselves, and actors of Ray cannot.
-        self._shares_caches = options.start_method in ("fork", "spawn")
+        self._shares_caches = backend.has_processes
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self.backlog: deque[Batch] = deque()
@@ -99,8 +100,7 @@ class Dispatcher:
         self.num_completed = 0
         self.hooks = PoolHooks()
 
-        # Ray's dispatcher has one thread, which reads records without losing any.
-        are_read = options.start_method != "ray" and not (space.has_file and can_splice())
+        are_read = backend.splices and not (space.has_file and can_splice())
         own = any(assembler.source.in_order for assembler in assemblers)
         self.pipes = Pipes(options.num_workers, own=own, are_read=are_read)
         self._assignments: Assignments | None = None
@@ -360,7 +360,7 @@ class Dispatcher:
         return Failure(
             message,
             lambda: f"{name} for {assembler.describe(batch.key, sample)}, {where}",
-            advice if self._is_spawned else lambda _: None,
+            advice if self._imports_main else lambda _: None,
         )
 
     def _recompute(self, batch: Batch, slot: Slot, assembler: Assembler) -> DaliLikeError | None:

@@ -41,7 +41,7 @@ from dali_like.common.hooks import PoolHooks
 from dali_like.common.interrupts import POLL_INTERVAL_S, interruptible
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, control_bytes, start_message_offset
-from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema
+from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler, Assembler, StreamAssembler
 from dali_like.engine.pool.base import result_of
@@ -69,7 +69,6 @@ class WorkerPool:
         options: the options of the workers.
         start_workers: starts the workers of the backend.
         start_message: bytes that workers can read when they start; request sources get their seed this way.
-        tasks_per_worker: tasks of a batch for each worker, at most.
         tuner: chooses the number of workers. Then `options` has the first number, and turns on measurements.
 
     Attributes:
@@ -90,7 +89,6 @@ class WorkerPool:
         start_workers: StartWorkers,
         start_message: bytes = b"",
         tuner: Tuner | None = None,
-        tasks_per_worker: int = TASKS_PER_WORKER,
     ) -> None:
         self._options = options
         self._tuner = tuner
@@ -108,7 +106,7 @@ class WorkerPool:
                 capacity,
                 declared=declared,
                 num_workers=options.num_workers,
-                tasks_per_worker=tasks_per_worker,
+                tasks_per_worker=options.backend.tasks_per_worker,
             )
             for source, declared in sources
         ]
@@ -166,7 +164,7 @@ class WorkerPool:
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that are known to have started; empty for threads."""
-        return [] if self._options.start_method == "thread" else [pid for pid in self.pid_of_each if pid]
+        return [pid for pid in self.pid_of_each if pid] if self._options.backend.has_pids else []
 
     @property
     def slot_bytes(self) -> list[int]:

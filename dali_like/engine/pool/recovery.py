@@ -222,7 +222,8 @@ class Recovery:
         self._dispatcher = dispatcher
         self._cells = Cells(space, options.num_workers)
         self._options = options
-        self._unit = options.unit
+        self._unit = options.backend.unit
+        self._can_kill = not options.backend.shares_objects
         self._restart_policy = RestartPolicy(options.restarts, options.num_workers)
         self._failures: defaultdict[tuple[BatchKey, int], FailureCount] = defaultdict(FailureCount)
         self._states = [
@@ -235,7 +236,7 @@ class Recovery:
         self._hang_errors: dict[int, WorkerTimeoutError] = {}
         self._suspects: deque[UnfinishedTask] = deque()
         self.num_restarts = self.num_oom_kills = 0
-        self._memory_watch = OutOfMemoryWatch() if options.start_method in ("fork", "spawn") else None
+        self._memory_watch = OutOfMemoryWatch() if options.backend.has_processes else None
         self.num_workers = options.num_first
         self._watch: HangWatch | None = None
         if options.timeout_s is not None:
@@ -380,7 +381,7 @@ class Recovery:
     def _replace_forkserver(self, end: End) -> None:
         """Handle the end of the forkserver and of its workers: start all of them again."""
         lost = [worker for worker, state in enumerate(self._states) if state in _ALIVE]
-        name = self._options.forkserver_name + (f" (pid {end.pid})" if end.pid else "")
+        name = self._options.backend.starter + (f" (pid {end.pid})" if end.pid else "")
         error = self._death_by(end, name, "; its workers ended with it")
         self._restart_policy.note_start(FORKSERVER, succeeded=any(map(self._cells.has_started, lost)))
         if not self._restart_policy.take(FORKSERVER):
@@ -571,7 +572,7 @@ class Recovery:
                 doing = _START_TEXT if starting else "although there was work"
                 if unfinished is not None:
                     doing = f"while {self._dispatcher.describe(unfinished)}"
-                stays = "" if self._unit == "pid" else _STAYS_TEXT
+                stays = "" if self._can_kill else _STAYS_TEXT
                 self._hang_errors[worker] = WorkerTimeoutError(
                     f"worker {worker} ({self._unit} {self._workers.pids[worker]}) has shown no progress for "
                     f"{watch.limit_s(starting=starting)} s {doing}{stays}:\n{watch.stack_of(worker)}"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.backend_traits import BACKENDS, BackendTraits
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 
 
@@ -21,7 +22,7 @@ class WorkerOptions(NamedTuple):
 
     Attributes:
         num_workers: the maximum number of workers.
-        start_method: "fork", "spawn", "thread" or "ray".
+        start_method: the name of the backend.
         threads: threads of the numerical libraries in each worker; None: the libraries' default.
         timeout_s: the longest time for one sample; None: no limit.
         restarts: replacements of each worker within a minute; None: no limit.
@@ -48,14 +49,9 @@ class WorkerOptions(NamedTuple):
         return self.num_workers if self.first_workers is None else self.first_workers
 
     @property
-    def unit(self) -> str:
-        """The kind of the workers' ids, for messages: "pid" or "thread"."""
-        return "thread" if self.start_method == "thread" else "pid"
-
-    @property
-    def forkserver_name(self) -> str:
-        """Name of `FORKSERVER` in messages."""
-        return "the thread that serves Ray actors" if self.start_method == "ray" else "the process that starts the workers"
+    def backend(self) -> BackendTraits:
+        """The properties of the backend."""
+        return BACKENDS[self.start_method]
 
 
 class End(NamedTuple):

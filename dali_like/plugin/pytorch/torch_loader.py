@@ -10,7 +10,7 @@ from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
-from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, check_composed, resolve_auto
+from dali_like.data.options import OWN_NAMES, OwnOptions, check_composed, own_context, resolve_auto
 from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -136,8 +136,8 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in OWN_NAMES and "_iterator" in vars(self):
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
-        if name == "multiprocessing_context" and value == "thread":
-            value = ThreadContext()
+        if name == "multiprocessing_context":
+            value = own_context(value) or value
         super().__setattr__(name, value)
 
     def __iter__(self) -> LoaderIterator:

@@ -82,7 +82,7 @@ def test_failure_of_the_thread_is_the_reason_of_its_end(monkeypatch: pytest.Monk
 
     assert (end.worker, end.pid, end.exitcode) == (FORKSERVER, 0, None)
     assert dispatcher.reasons[FORKSERVER] == "LookupError('it fails')"
-    assert OPTIONS.forkserver_name == "the thread that serves Ray actors"
+    assert OPTIONS.backend.starter == "the thread that serves Ray actors"
     with pytest.raises(WorkerStartError, match="another one would fail in the same way") as caught:
         end.restart()
     assert isinstance(caught.value.__cause__, LookupError)
