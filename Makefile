@@ -15,7 +15,7 @@
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers; 10,000 damaged texts, states and indexes
 #   make docs                 build the documentation site in build/docs
-#   make described            write the type stubs, pages and pictures of operators from their descriptions; diagrams and plots
+#   make described            write the stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
 #                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped processes; see docs/reliability.md
@@ -116,6 +116,7 @@ parity-full: .venv/peers/.ready
 	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py tests/parity/test_loader_batches.py $(ARGS)
 
 lint: $(TEST_ENV)/.ready
+	$(TEST_ENV)/bin/python -m tools.stubs
 	$(TEST_ENV)/bin/ruff check .
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
@@ -125,7 +126,7 @@ docs: .venv/docs/.ready
 	.venv/docs/bin/python -m sphinx -q -n -W --keep-going -b html docs build/docs
 
 described: $(TEST_ENV)/.ready
-	$(TEST_ENV)/bin/python -m tools.operator_stubs
+	$(TEST_ENV)/bin/python -m tools.stubs
 	$(TEST_ENV)/bin/python -m tools.operator_pages
 	$(TEST_ENV)/bin/python -m tools.reader_pages
 	$(TEST_ENV)/bin/python -m tools.dali_functions

@@ -1,20 +1,33 @@
-"""Metadata that depends on where the project is published; see `[tool.hatch.metadata.hooks.custom]` in pyproject.toml.
+"""Type stubs, and metadata that depends on where the project is published.
 
-While no repository is set, the package has no URLs, and README has no links to other files. With one, they are absolute, so
-that they work on a package index.
+The stubs are written into the package when a wheel is built, and when the package is installed for development.
+
+See `[tool.hatch.metadata.hooks.custom]` in pyproject.toml for the metadata. While no repository is set, the package has no
+URLs, and README has no links to other files. With one, they are absolute, so that they work on a package index.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _BRANCH = "main"
 #: A link or a picture whose target is a file of the repository.
 _LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>(?![a-z]+:|#)[^)\s]+)\)")
+
+
+class Stubs(BuildHookInterface[Any]):
+    """Writes the stubs of operators into the package, as ``python -m tools.stubs`` does."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Write them before the files of the wheel are collected; called by hatchling."""
+        subprocess.run([sys.executable, "-m", "tools.stubs"], cwd=self.root, check=True)
 
 
 class PublishedMetadata(MetadataHookInterface):

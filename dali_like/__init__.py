@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dali_like.common.lazy_names import importer
+from dali_like.common.lazy_names import add_module, alias, importer
 
 if TYPE_CHECKING:
     from dali_like import (  # noqa: F401
@@ -66,34 +66,70 @@ __all__ = [
     "use_cpu",
 ]
 
-#: Modules with the names that they provide. All are imported on first use: spawned workers import this package too.
+#: Modules for programs written for DALI, which no file defines: docstring, defining module, and names. Without names, those
+#: of the defining module's ``__all__``.
+ALIASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "backend": (
+        "The classes of batches and tensors, and what programs ask of DALI's backend, as in ``nvidia.dali.backend``.",
+        "dali_like.compat.backend",
+        (),
+    ),
+    "backend_impl": (
+        "The names of `dali_like.backend`, as in ``nvidia.dali.backend_impl``.",
+        "dali_like.compat.backend",
+        (),
+    ),
+    "data_node": ("`DataNode`, as in ``nvidia.dali.data_node``.", "dali_like.graph.nodes", ("DataNode",)),
+    "external_source": (
+        "`external_source`, as in ``nvidia.dali.external_source``; see `dali_like.fn`.",
+        "dali_like.fn",
+        ("external_source",),
+    ),
+    "math": (
+        "Mathematical functions of data nodes, as in ``nvidia.dali.math``; see `dali_like.graph.math_functions`.",
+        "dali_like.graph.math_functions",
+        (),
+    ),
+    "pickling": (
+        "`pickle_by_value`, as in ``nvidia.dali.pickling``; see `dali_like.sources.callback_pickler`.",
+        "dali_like.sources.callback_pickler",
+        ("pickle_by_value",),
+    ),
+    "plugin_manager": (
+        "Libraries of operators, as in ``nvidia.dali.plugin_manager``: operators are Python functions here.",
+        "dali_like.compat.plugin_manager",
+        (),
+    ),
+    "tfrecord": (
+        "Features of ``fn.readers.tfrecord``, as in ``nvidia.dali.tfrecord``.",
+        "dali_like.sources.readers.tfrecord_features",
+        ("Feature", "FixedLenFeature", "VarLenFeature", "float32", "int64", "string"),
+    ),
+}
+
+#: Other modules with the names that they provide. All are imported on first use: spawned workers import this package too.
 _PLACES = {
-    "dali_like.backend": (),
-    "dali_like.backend_impl": (),
     "dali_like.common.cpu_only": ("use_cpu",),
     "dali_like.data": (),
-    "dali_like.data_node": (),
     "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
     "dali_like.errors": (),
-    "dali_like.external_source": (),
     "dali_like.fn": (),
     "dali_like.fn._custom_operator": ("operator",),
     "dali_like.graph.expressions": ("newaxis",),
     "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
-    "dali_like.math": (),
     "dali_like.ops": (),
-    "dali_like.pickling": (),
     "dali_like.pipeline": (),
     "dali_like.pipeline.definition": ("pipeline_def",),
     "dali_like.pipeline.pipeline": ("Pipeline",),
     "dali_like.plugin": (),
-    "dali_like.plugin_manager": (),
     "dali_like.remote": (),
     "dali_like.serving.consumer": ("connect",),
     "dali_like.tensors": (),
-    "dali_like.tfrecord": (),
     "dali_like.types": (),
 }
+
+for _name, (_doc, _source, _names) in ALIASES.items():
+    add_module(f"{__name__}.{_name}", _doc, alias(f"{__name__}.{_name}", _source, _names))
 
 __getattr__, _ = importer(__name__, _PLACES)
 

@@ -1,7 +1,7 @@
 """Write the table of DALI's functions: which exist here, and why the others do not.
 
 ``python -m tools.dali_functions [folder]`` writes the page, to ``docs/operators`` by default. The file
-``dali_like/operators/dali_functions.txt`` lists the functions and the reasons; whether a function exists is looked up.
+``dali_like/compat/dali_functions.txt`` lists the functions and the reasons; whether a function exists is looked up.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dali_like import fn
+from dali_like.compat.missing_names import dali_functions
 from dali_like.operators.deprecations import OPERATORS
 from dali_like.operators.description import own_descriptions
-from dali_like.operators.missing_names import dali_functions
 from dali_like.operators.reader_functions import older_reader_names, own_reader_descriptions
 from tools.operator_pages import link_to, write_pages
 from tools.reader_pages import page_of
 
-_NOTE = "<!-- Written by tools.dali_functions from dali_like/operators/dali_functions.txt; do not edit. -->"
+_NOTE = "<!-- Written by tools.dali_functions from dali_like/compat/dali_functions.txt; do not edit. -->"
 _PAGE = "dali_functions.md"
 
 

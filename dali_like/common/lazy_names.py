@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first access.
+"""Names of a package that are imported on first access, and modules without files, whose names are.
 
 Importing any module imports its package first. Spawned workers import many modules, so packages stay cheap to import.
 """
@@ -8,10 +8,15 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
+
+#: ``__getattr__`` and ``__dir__`` of a module.
+Members: TypeAlias = tuple[Callable[[str], Any], Callable[[], list[str]]]
+_ModuleSpec: Any = type(__spec__)  # importing it from importlib.machinery takes as long as importing this file
 
 
-def importer(package: str, places: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def importer(package: str, places: Mapping[str, Sequence[str]]) -> Members:
     """Return the functions ``__getattr__`` and ``__dir__`` of a package or module.
 
     Args:
@@ -38,3 +43,43 @@ def importer(package: str, places: Mapping[str, Sequence[str]]) -> tuple[Callabl
         return sorted({*vars(sys.modules[package]), *where})
 
     return get, names
+
+
+def alias(module: str, source: str, names: Sequence[str]) -> Members:
+    """Return the functions ``__getattr__`` and ``__dir__`` of a module with names of another one.
+
+    Args:
+        module: its full name.
+        source: the full name of the module that defines the names.
+        names: the names; empty: all of the source's ``__all__``.
+    """
+
+    def get(name: str) -> Any:
+        if name.startswith("_") and name != "__all__":  # many tools look for special names, in every module
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        defining = importlib.import_module(source)
+        known = names or defining.__all__
+        if name == "__all__":
+            return list(known)
+        if name not in known:
+            from dali_like.common.suggestions import with_suggestion  # noqa: PLC0415  # packages stay cheap to import
+
+            raise AttributeError(with_suggestion(f"module {module!r} has no attribute {name!r}", name, known))
+        value = vars(sys.modules[module])[name] = getattr(defining, name)
+        return value
+
+    return get, lambda: list(get("__all__"))
+
+
+def add_module(name: str, doc: str, members: Members) -> None:
+    """Make a module that no file defines, below a package that is being imported: ``import package.name`` finds it.
+
+    Args:
+        name: its full name.
+        doc: its docstring.
+        members: its functions ``__getattr__`` and ``__dir__``.
+    """
+    module = sys.modules[name] = ModuleType(name, doc)
+    package, _, last = name.rpartition(".")
+    vars(module).update(__spec__=_ModuleSpec(name, None), __package__=package, __getattr__=members[0], __dir__=members[1])
+    setattr(sys.modules[package], last, module)

@@ -1,25 +1,18 @@
 """The functional API: each function adds a node to the pipeline's graph. Names and arguments follow ``nvidia.dali.fn``.
 
-Operator functions are made from their descriptions in `dali_like.operators`; type checkers read the ``.pyi`` files.
+Operator functions are made from their descriptions in `dali_like.operators`; type checkers read stubs made from these.
 """
 
 from __future__ import annotations
 
-from dali_like.fn._cache import cache  # noqa: F401
-from dali_like.fn._external_source import external_source  # noqa: F401
-from dali_like.fn._lazy_operators import lazy_operators
+from typing import Any
 
-__getattr__, __dir__ = lazy_operators(
-    __name__,
-    "cache",
-    "decoders",
-    "experimental",
-    "external_source",
-    "io",
-    "noise",
-    "random",
-    "readers",
-    "reductions",
-    "segmentation",
-    "transforms",
-)
+from dali_like.compat.operator_modules import add_modules
+from dali_like.fn._cache import cache as cache
+from dali_like.fn._external_source import external_source as external_source
+
+_member, __dir__ = add_modules(__name__, "cache", "external_source")
+
+
+def __getattr__(name: str) -> Any:  # a definition, for type checkers without stubs
+    return _member(name)

@@ -31,7 +31,6 @@ from dali_like.types import DALIImageType
 from tests.operators.running import WAYS, batches, pipeline, run
 from tools.operator_pages import pages, parts_of
 from tools.operator_pictures import EXAMPLES, name_of
-from tools.operator_stubs import stubs
 from tools.reader_pages import pages as reader_pages
 
 NUMBERS = [np.arange(6, dtype=np.int32).reshape(2, 3) + 10 * i for i in range(4)]
@@ -341,13 +340,6 @@ class TestFromOneDescription:
         assert [*parameters][:4] == ["image", "horizontal", "vertical", "depthwise"]
         assert parameters["image"].kind is inspect.Parameter.POSITIONAL_ONLY
         assert parameters["horizontal"].default == 1
-
-    def test_stubs_are_those_of_the_descriptions(self):
-        """If this fails, run ``python -m tools.operator_stubs``."""
-        package = Path(dali_like.__file__).parent
-
-        for path, text in stubs().items():
-            assert (package / path).read_text(encoding="utf-8") == text, path
 
     def test_pages_are_those_of_the_descriptions(self):
         """If this fails, run ``python -m tools.operator_pages``."""

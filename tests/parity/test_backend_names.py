@@ -14,7 +14,7 @@ import nvidia.dali.pipeline.experimental as their_experimental
 import nvidia.dali.plugin_manager as their_plugin_manager
 
 from dali_like import backend, ops, plugin_manager
-from dali_like.operators.op_schemas import schemas
+from dali_like.compat.op_schemas import schemas
 from dali_like.pipeline import experimental
 
 pytestmark = pytest.mark.peers

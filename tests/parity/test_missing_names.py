@@ -15,7 +15,7 @@ import nvidia.dali.fn
 import nvidia.dali.ops
 
 from dali_like import fn, ops
-from dali_like.operators.missing_names import Missing, dali_functions
+from dali_like.compat.missing_names import Missing, dali_functions
 
 pytestmark = pytest.mark.peers
 

@@ -1,8 +1,8 @@
 """The public surface: the names of each public module, and the signatures of its functions and classes.
 
-``python -m tests.project.public_surface`` writes it to ``public_surface.txt``, which `test_public_surface` compares: a change
-of a public name or signature shows in the diff of a commit. Operators stand there by name; `tests/operators` has their
-arguments. Modules that need PyTorch or JAX are left out.
+``python -m tests.project.public_surface`` writes it to ``public_surface.txt``, which `test_public_surface` compares: a
+change of a public name or signature shows in the diff of a commit. Operators stand there by name; `tests/operators` has
+their arguments. Modules that need PyTorch or JAX are left out.
 """
 
 from __future__ import annotations
@@ -53,7 +53,16 @@ def surface() -> Iterator[str]:
 
 
 def _names(module: Any) -> list[str]:
-    return sorted(name for name in getattr(module, "__all__", dir(module)) if not name.startswith("_"))
+    """Return the names of ``__all__``, or without it the names that the package defines."""
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [name for name in dir(module) if _is_public_part(getattr(module, name))]
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _is_public_part(value: Any) -> bool:
+    place = str(getattr(value, "__module__", ""))
+    return place.startswith("dali_like") and not place.startswith("dali_like.common")
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
@@ -62,7 +71,7 @@ def _described(name: str, value: Any) -> Iterator[str]:
         return
     yield name + _signature(value)
     if isinstance(value, type) and value.__module__.startswith("dali_like."):
-        for member, own in sorted(vars(value).items()):
+        for member in sorted(vars(value)):
             if not member.startswith("_"):
                 yield f"    {member}" + (_signature(getattr(value, member)) if callable(getattr(value, member)) else "")
 

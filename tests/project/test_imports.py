@@ -87,8 +87,9 @@ def of_numpy() -> set[str]:
 
 
 def parts(modules: set[str]) -> set[str]:
-    """Return the modules of this package, without its name."""
-    return {name.removeprefix("dali_like.") for name in modules if name.startswith("dali_like.")}
+    """Return the modules of this package that files define, without its name."""
+    names = {name.removeprefix("dali_like.") for name in modules if name.startswith("dali_like.")}
+    return names - {*dali_like.ALIASES}
 
 
 def within(modules: set[str], places: tuple[str, ...]) -> set[str]:

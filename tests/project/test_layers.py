@@ -16,25 +16,18 @@ import dali_like
 PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: `types` has names of DALI's that `graph` defines. `operators` fills the modules `fn` and `ops`, whose names it knows. The
-#: last one is the name of a logger.
-UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote")}
-#: Names that DALI gives to several modules.
-SHARED_NAMES = {
-    *("__init__", "__main__", "_external_source", "external_source"),
-    *(
-        "decoders",
-        "file",
-        "inputs",
-        "noise",
-        "random",
-        "readers",
-        "reductions",
-        "segmentation",
-        "transforms",
-    ),  # of `fn` and `ops`
-    *("fn", "experimental"),  # of plugins
+#: `types` has names of DALI's that `graph` defines. `compat` and `operators` fill the modules `fn` and `ops`, whose names
+#: they know. The last one is the name of a logger.
+UPWARDS = {
+    ("compat", "fn"),
+    ("compat", "ops"),
+    ("types", "graph"),
+    ("operators", "fn"),
+    ("operators", "ops"),
+    ("sources", "remote"),
 }
+#: Names that DALI gives to several modules: of `fn` and `ops`, and of plugins. `inputs` are fed ones, and those of datasets.
+SHARED_NAMES = {"__init__", "__main__", "_external_source", "_video_input", "fn", "experimental", "inputs"}
 
 
 def layers() -> dict[str, int]:

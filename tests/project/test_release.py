@@ -49,6 +49,8 @@ def test_programs_can_be_compiled() -> None:
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module that completes the metadata. Hatchling is only there while the package is built."""
+    interface = "hatchling.builders.hooks.plugin.interface"
+    monkeypatch.setitem(sys.modules, interface, SimpleNamespace(BuildHookInterface=list))
     monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", SimpleNamespace(MetadataHookInterface=object))
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     assert spec is not None

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import DOCS, README, program_of
+from tools import stubs
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
@@ -31,6 +32,7 @@ if importlib.util.find_spec("mypy") is None:
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that the package is installed in, as checkers see it."""
+    stubs.write(ROOT / "dali_like")
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder)
     # Beside the package itself, mypy would show the errors of its modules, too.

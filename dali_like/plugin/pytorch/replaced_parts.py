@@ -21,7 +21,7 @@ from torch.utils.data._utils import fetch, pin_memory
 from torch.utils.data._utils import worker as torch_worker
 
 from dali_like.common.notices import warn
-from dali_like.data.options import ThreadContext
+from dali_like.data.options import OwnContext
 
 #: PyTorch's class itself. The name in its module may be this library's class meanwhile.
 TorchDataLoader = next(kind for kind in torch_dataloader.DataLoader.__mro__ if kind.__module__ == torch_dataloader.__name__)
@@ -129,7 +129,7 @@ def _replaced_in(owner: Any, shown: str, names: tuple[str, ...]) -> Iterator[str
 
 def _replaced_in_context(context: Any) -> Iterator[str]:
     """Yield what is special about a multiprocessing context: this library would start workers otherwise than it says."""
-    if isinstance(context, ThreadContext):
+    if isinstance(context, OwnContext):
         return
     if context is None:
         if torch.multiprocessing.Process is not multiprocessing.context.Process:

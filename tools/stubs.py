@@ -1,16 +1,19 @@
-"""Write the type stubs of ``fn`` and ``ops`` from the operator descriptions.
+"""Write the type stubs of the modules that no file defines, and of ``fn`` and ``ops``, into the package.
 
-``python -m tools.operator_stubs`` writes all stubs; a test compares them with the descriptions.
+The stubs are made from the descriptions of the operators and from the tables of modules, and are not in the repository. The
+build hook in ``hatch_build.py`` writes them when the package is built, or installed for development; ``make lint`` and
+``python -m tools.stubs`` write them again.
 """
 
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import textwrap
 import typing
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +21,13 @@ from typing import Any, Literal
 import numpy as np
 
 import dali_like
+from dali_like.compat.operator_modules import GROUPS, OTHERS, submodules
 from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from dali_like.operators.reader_functions import own_reader_descriptions
 
 _HEAD = '''\
-"""{title} Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
+"""{title} Written by tools.stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable
 from collections.abc import Sequence as _Sequence
@@ -53,8 +57,6 @@ _OURS = {
         "mixed_ops": "_registry",
     },
 }
-#: Modules without operators.
-_OWN_MODULES = {"experimental": ("inputs",)}
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
     Floats: "_Floats",
@@ -67,36 +69,43 @@ _NAMES: dict[Any, str] = {
 
 def stubs() -> dict[str, str]:
     """Return the text of each stub by its path in the package."""
-    texts = {}
+    texts = {f"{name}.pyi": _alias(doc, source, names) for name, (doc, source, names) in dali_like.ALIASES.items()}
     for root in ("fn", "ops"):
-        modules: dict[str, list[Description]] = defaultdict(list)
+        members: dict[str, list[Description]] = defaultdict(list)
         for description in (*own_descriptions().values(), *own_reader_descriptions().values()):
-            modules[description.path.rpartition(".")[0]].append(description)
-        for module, members in modules.items():
-            write = _function if root == "fn" else _class
-            title = f"``nvidia.dali.{root}{'.' + module if module else ''}``."
-            imports = _imports(root, module, modules)
-            parts = [_HEAD.format(title=title, imports=imports), *map(write, members)]
-            path = f"{root}/{module.replace('.', '/')}".rstrip("/")
-            texts[f"{path}/__init__.pyi" if _submodules(module, modules) else f"{path}.pyi"] = "\n".join(parts)
+            members[description.path.rpartition(".")[0]].append(description)
+        for group in ("", *GROUPS):
+            path = "/".join([root, *filter(None, group.split("."))])
+            texts[f"{path}/__init__.pyi" if submodules(group) else f"{path}.pyi"] = _stub(root, group, members[group])
     return texts
 
 
-def _submodules(module: str, modules: Iterable[str]) -> list[str]:
-    """Return the names of the modules in a module of ``fn`` or ``ops``; "" is ``fn`` or ``ops`` itself."""
-    parents = f"{module}." if module else ""
-    inner = (name.removeprefix(parents).partition(".")[0] for name in modules if name.startswith(parents) and name != module)
-    return sorted({*inner, *_OWN_MODULES.get(module, ())})
+def _alias(doc: str, source: str, names: Sequence[str]) -> str:
+    names = names or importlib.import_module(source).__all__
+    return "\n".join(
+        [
+            f'"""{doc} Written by tools.stubs; do not edit."""\n',
+            *(f"from {source} import {name} as {name}" for name in names),
+            "",
+        ]
+    )
 
 
-def _imports(root: str, module: str, modules: Iterable[str]) -> str:
-    if not (submodules := _submodules(module, modules)):
-        return ""
-    package = f"dali_like.{root}.{module}".rstrip(".")
-    lines = [f"from {package} import {name} as {name}" for name in submodules]
-    if not module:
+def _stub(root: str, group: str, members: list[Description]) -> str:
+    module = f"{root}.{group}".rstrip(".")
+    if (source := OTHERS.get(f"dali_like.{module}")) is not None:
+        return _alias(f"``nvidia.dali.{module}``.", *source)
+    write = _function if root == "fn" else _class
+    head = _HEAD.format(title=f"``nvidia.dali.{module}``.", imports=_imports(root, group))
+    return "\n".join([head, *map(write, members)])
+
+
+def _imports(root: str, group: str) -> str:
+    package = f"dali_like.{root}.{group}".rstrip(".")
+    lines = [f"from {package} import {name} as {name}" for name in submodules(group)]
+    if not group:
         lines += [f"from {package}.{own} import {name} as {name}" for name, own in _OURS[root].items()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""]) if lines else ""
 
 
 def _function(description: Description) -> str:
@@ -224,11 +233,18 @@ def _literal(value: Any) -> str:
     return repr(value).replace("'", '"')
 
 
-def write() -> None:
-    """Write all stubs."""
-    for path, text in stubs().items():
-        (Path(dali_like.__file__).parent / path).write_text(text, encoding="utf-8")
+def write(package: Path) -> None:
+    """Write the stubs that have changed into the folder of the package, and remove the ones of former modules."""
+    texts = stubs()
+    for path, text in texts.items():
+        place = package / path
+        place.parent.mkdir(exist_ok=True)
+        if not place.exists() or place.read_text("utf-8") != text:
+            place.write_text(text, "utf-8")
+    for place in package.rglob("*.pyi"):
+        if str(place.relative_to(package)) not in texts:
+            place.unlink()
 
 
 if __name__ == "__main__":
-    write()
+    write(Path(dali_like.__file__).parent)

@@ -1,4 +1,4 @@
-"""Inputs, as in ``nvidia.dali.fn.experimental.inputs``."""
+"""`video`, as in ``nvidia.dali.fn.experimental.inputs``."""
 
 from __future__ import annotations
 

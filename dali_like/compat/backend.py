@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.lazy_names import importer
+from dali_like.compat.plugin_manager import load_directory as LoadDirectory  # noqa: N812  # DALI's names
+from dali_like.compat.plugin_manager import load_library as LoadLibrary  # noqa: N812
 from dali_like.tensors import TensorCPU, TensorListCPU
 
 if TYPE_CHECKING:
-    from dali_like.operators.op_schemas import OpSchema
-    from dali_like.plugin_manager import load_directory as LoadDirectory  # noqa: N812
-    from dali_like.plugin_manager import load_library as LoadLibrary  # noqa: N812
+    from dali_like.compat.op_schemas import OpSchema
     from dali_like.tensors import TensorGPU, TensorListGPU
 
 __all__ = [
@@ -42,18 +42,10 @@ __all__ = [
     "check_cuda_runtime",
 ]
 
-_import, _ = importer(
+__getattr__, __dir__ = importer(
     __name__,
-    {"dali_like.tensors": ("TensorGPU", "TensorListGPU"), "dali_like.operators.op_schemas": ("OpSchema",)},
+    {"dali_like.tensors": ("TensorGPU", "TensorListGPU"), "dali_like.compat.op_schemas": ("OpSchema",)},
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("LoadLibrary", "LoadDirectory"):
-        from dali_like import plugin_manager  # noqa: PLC0415  # imports this module
-
-        return plugin_manager.load_library if name == "LoadLibrary" else plugin_manager.load_directory
-    return _import(name)
 
 
 def GetSchema(name: str) -> OpSchema:  # noqa: N802  # DALI's names, here and below
@@ -73,7 +65,7 @@ def GetSchema(name: str) -> OpSchema:  # noqa: N802  # DALI's names, here and be
 
 def TryGetSchema(name: str) -> OpSchema | None:  # noqa: N802
     """Return the schema of an operator, or None; see `GetSchema`."""
-    from dali_like.operators.op_schemas import schemas  # noqa: PLC0415  # imports all operators
+    from dali_like.compat.op_schemas import schemas  # noqa: PLC0415  # imports all operators
 
     return schemas().get(name)
 
@@ -94,7 +86,7 @@ def RegisteredGPUOps() -> list[str]:  # noqa: N802
 
 
 def _names(device: str) -> list[str]:
-    from dali_like.operators.op_schemas import operator_names  # noqa: PLC0415  # imports all operators
+    from dali_like.compat.op_schemas import operator_names  # noqa: PLC0415  # imports all operators
 
     return operator_names(device)
 

@@ -1,10 +1,10 @@
-"""Inputs, as in ``nvidia.dali.ops.experimental.inputs``."""
+"""`Video`, as in ``nvidia.dali.ops.experimental.inputs``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dali_like.fn.experimental import inputs
+from dali_like.fn._video_input import video
 from dali_like.graph.nodes import DataNode
 
 __all__ = ["Video"]
@@ -22,4 +22,4 @@ class Video:
 
     def __call__(self, **arguments: Any) -> DataNode:
         """Add the node."""
-        return inputs.video(**{**self._arguments, **arguments})
+        return video(**{**self._arguments, **arguments})

@@ -1,7 +1,0 @@
-"""Experimental operators and readers, as in ``nvidia.dali.fn.experimental``."""
-
-from __future__ import annotations
-
-from dali_like.fn._lazy_operators import lazy_operators
-
-__getattr__, __dir__ = lazy_operators(__name__, "decoders", "inputs", "readers")

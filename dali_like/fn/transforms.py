@@ -1,7 +1,0 @@
-"""Matrices of affine transforms, as in ``nvidia.dali.fn.transforms``."""
-
-from __future__ import annotations
-
-from dali_like.fn._lazy_operators import lazy_operators
-
-__getattr__, __dir__ = lazy_operators(__name__)

@@ -1,7 +1,0 @@
-"""Decoders, as in ``nvidia.dali.ops.experimental.decoders``."""
-
-from __future__ import annotations
-
-from dali_like.fn._lazy_operators import lazy_operators
-
-__getattr__, __dir__ = lazy_operators(__name__)

@@ -1,7 +1,0 @@
-"""Readers, as in ``nvidia.dali.ops.experimental.readers``."""
-
-from __future__ import annotations
-
-from dali_like.fn._lazy_operators import lazy_readers
-
-__getattr__, __dir__ = lazy_readers(__name__)
