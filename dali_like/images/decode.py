@@ -20,6 +20,7 @@ import numpy as np
 from dali_like.common.extras import optional
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleTypeError
+from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.images.header import (
     FileFacts,
     ImageHeader,
@@ -435,20 +436,20 @@ def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: 
 def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int, itemsize: int) -> None:
     """Check the declared size before allocating memory, because a small file can declare any size."""
     nbytes = header.height * header.width * max(_PIXEL_SAMPLES, header.channels) * itemsize
+    limit = DecodingLimit.of_pipeline(limit_bytes)
     if nbytes > limit_bytes:
         raise _error(
             encoded,
             facts,
             f"its header declares {header.height}x{header.width} pixels, which take {nbytes >> 20} MiB; the limit for an "
-            f"image is {limit_bytes >> 20} MiB. In a pipeline the limit is max_held_bytes / (py_num_workers + num_threads), "
-            f"but at least {LEAST_IMAGE_LIMIT_BYTES >> 20} MiB. If the image is really so large, raise max_held_bytes",
+            f"image is {limit_bytes >> 20} MiB. {limit.remedy}",
         )
     if facts.format == "jpeg" and has_more_scans(encoded.data, scans := most_scans(header.height, header.width)):
         raise _error(
             encoded,
             facts,
             f"it has more than {scans} scans of {header.height}x{header.width} pixels, which would take very long. If it is "
-            "no attack, write it with fewer scans: jpegtran -copy all -progressive old.jpg > new.jpg",
+            "no attack, write it with fewer scans: jpegtran -copy all -progressive old.jpg > new.jpg.",
         )
     if nbytes > _MUCH_BYTES and nbytes > (available := available_bytes()):
         raise OutOfMemoryError(

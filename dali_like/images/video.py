@@ -7,6 +7,7 @@ chroma samples centered between pixels. Frames are numbered in the order of pres
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentClashError, ArgumentError, DecodeError
+from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.types import RGB, DALIImageType, YCbCr
 
 #: Treatment of frames behind the end of a video.
@@ -117,6 +119,16 @@ class VideoDecoder:
             else:
                 self._convert(self._frame(number), number, out[place])
                 places[number] = place
+
+    def shape(self, num_frames: int, limit: DecodingLimit) -> tuple[int, int, int, int]:
+        """Return the shape of decoded frames: (frames, height, width, 3).
+
+        Raises:
+            DecodeError: they exceed the limit.
+        """
+        shape = num_frames, self.height, self.width, 3
+        limit.check(math.prod(shape), f"{num_frames} frames of {self.height}x{self.width} pixels")
+        return shape
 
     def close(self) -> None:
         """Close the file. Happens by itself when nothing refers to the decoder."""

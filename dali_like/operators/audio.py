@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import PerSample, Rule, above, at_least, between, one_of_types
@@ -56,7 +57,7 @@ def decode(
             "pass the bytes of the file"
         )
     options = AudioOptions(sample_rate=sample_rate, quality=quality, downmix=downmix, dtype=dtype)
-    decoded = decode_audio(data, options, call.empty)
+    decoded = decode_audio(data, options, DecodingLimit.of_pipeline(call.image_limit_bytes), call.empty)
     return decoded.samples, np.array(sample_rate if sample_rate > 0 else decoded.file_rate, np.float32)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, DecodeError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.images.video import PadMode, VideoDecoder, check_fill_value, padded_numbers
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
@@ -82,7 +83,8 @@ def video(
         else:
             numbers = _numbers(size, start_frame or 0, end_frame, sequence_length, stride or 1)
         numbers = padded_numbers(numbers, size, pad_mode)
-        out = call.empty((len(numbers), decoder.height, decoder.width, 3), np.uint8)
+        limit = DecodingLimit.of_pipeline(call.image_limit_bytes)
+        out = call.empty(decoder.shape(len(numbers), limit), np.uint8)
         decoder.decode(numbers, out, fill_value)
     finally:
         decoder.close()

@@ -211,7 +211,7 @@ class _Session:
     It ends with the loop, which closes the asynchronous generator behind it.
     """
 
-    def __init__(self, kind: type, options: dict[str, Any], cache: Any, sessions: dict[Any, _Session]) -> None:
+    def __init__(self, kind: Any, options: dict[str, Any], cache: Any, sessions: dict[Any, _Session]) -> None:
         self._kind = kind
         self._options = options
         self._cache = cache
@@ -224,7 +224,7 @@ class _Session:
     async def read(self, url: str, start: int | None, stop: int | None) -> bytes:
         """Return a file, or a part of it, from the store."""
         system = await self._system()
-        data: bytes = await system._cat_file(system._strip_protocol(url), start=start, end=stop)
+        data: bytes = await system._cat_file(self._path_of(url), start=start, end=stop)
         if stop is not None and len(data) != stop - (start or 0):
             raise IncompleteReadError(f"{url}: asked for bytes {start or 0} to {stop}, the store sent {len(data)} bytes")
         return data
@@ -232,15 +232,20 @@ class _Session:
     async def names(self, url: str, pattern: str) -> list[str]:
         """Return the names of files."""
         system = await self._system()
-        root = system._strip_protocol(url)
+        root = self._path_of(url)
         found = await system._glob(f"{root}/{pattern}", detail=True)
         return sorted(name[len(root) + 1 :] for name, about in found.items() if about["type"] == "file")
 
     async def size(self, url: str) -> int:
         """Return the size of a file in the store, in bytes."""
         system = await self._system()
-        about = await system._info(system._strip_protocol(url))
+        about = await system._info(self._path_of(url))
         return int(about["size"])
+
+    def _path_of(self, url: str) -> str:
+        """Return the path in the store, by its own class: fsspec's wrapper for local files keeps ``file://`` before 2025."""
+        path: str = self._kind._strip_protocol(url)
+        return path
 
     async def cached(self, key: str) -> bytes | None:
         """Return the cached contents of a file; None if missing or damaged, for example by a power failure."""

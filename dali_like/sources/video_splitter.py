@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.images.decoding_limit import READER_LIMIT_BYTES, DecodingLimit
 from dali_like.images.video import VideoDecoder
+
+#: Of a sequence. The user cannot raise it.
+_LIMIT = DecodingLimit(READER_LIMIT_BYTES, "Pass a smaller sequence_length")
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class VideoSplitter:
             batch_size: sequences in a batch.
 
         Raises:
-            DecodeError: it is no video, or a frame is damaged.
+            DecodeError: it is not a video, a frame is damaged, or a sequence takes more than 1 GiB.
         """
         decoder = VideoDecoder(io.BytesIO(encoded.tobytes()))
         try:
@@ -48,6 +52,6 @@ class VideoSplitter:
         numbers = [number if number < count else -1 for number in range(first, first + self.sequence_length)]
         if not self.pads:
             numbers = [number for number in numbers if number >= 0]
-        frames = np.empty((len(numbers), decoder.height, decoder.width, 3), np.uint8)
+        frames = np.empty(decoder.shape(len(numbers), _LIMIT), np.uint8)
         decoder.decode(numbers, frames)
         return frames

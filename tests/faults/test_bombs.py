@@ -6,6 +6,7 @@ import bz2
 import functools
 import gzip
 import io
+import json
 import lzma
 import tarfile
 import tracemalloc
@@ -23,7 +24,9 @@ from dali_like.errors import BrokenFileError, DecodeError
 from dali_like.images.decode import decode_image, may_be_decoded_smaller
 from dali_like.images.header import has_more_scans, most_scans
 from dali_like.types import RGB
+from tests.audio_files import encoded
 from tests.image_files import as_file, image_file, jpeg_promising
+from tests.sources.readers.videos import make_video
 
 LARGE = 1 << 24
 LIMIT = 1 << 20
@@ -151,6 +154,108 @@ class TestFits:
         with pytest.raises(BrokenFileError, match=r"HDU 2 of shape \(1500, 1500\) is larger than max_file_bytes=1048576"):
             self.run(path, max_file_bytes=LIMIT)
         self.run(path, max_file_bytes=3 * LIMIT // 2 * 3)
+
+
+class TestParquet:
+    @staticmethod
+    def write(path: Path, columns: dict[str, Any], **options: Any) -> None:
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq  # noqa: PLC0415  # optional
+
+        pq.write_table(pa.table(columns), path, compression="zstd", **options)
+
+    @staticmethod
+    def refused(path: Path, **options: Any) -> None:
+        rows = iter(ComposedDataset.from_parquet(path, max_row_group_bytes=LIMIT, **options).with_options(shards=1))
+
+        with pytest.raises(BrokenFileError, match="row group 0 is larger than max_row_group_bytes=1048576 after decomp"):
+            next(rows)
+
+    @pytest.mark.parametrize(
+        ("column", "options"),
+        [
+            (np.zeros(LARGE // 8), {}),
+            (np.zeros(LARGE // 8), {"use_dictionary": False}),
+            (["x" * 10_000] * 1000, {}),
+            (["x" * 10_000] * 1000, {"use_dictionary": False}),
+            (["x" * 10_000] * 1000, {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
+            ([[0.0] * (LARGE // 8)], {}),
+        ],
+        ids=["numbers", "plain numbers", "texts of a dictionary", "texts", "texts with prefixes", "list"],
+    )
+    def test_a_row_group_is_no_larger_than_it_may_be(self, column: Any, options: dict[str, Any], tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        self.write(path, {"bomb": column}, **options)
+        assert path.stat().st_size < LIMIT // 4
+
+        self.refused(path)
+
+    def test_other_columns_do_not_count(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        self.write(path, {"bomb": ["x" * 10_000] * 1000, "small": np.arange(1000)})
+
+        rows = ComposedDataset.from_parquet(path, columns=["small"], max_row_group_bytes=LIMIT).with_options(shards=1)
+
+        assert [row["small"] for row in rows] == list(range(1000))
+
+    def test_texts_below_the_limit_are_read_in_parts(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        texts = [str(i % 50) * 500 for i in range(1000)]
+        self.write(path, {"text": texts, "n": [[i] for i in range(1000)]})
+
+        rows = list(ComposedDataset.from_parquet(path, max_row_group_bytes=LIMIT).with_options(shards=1))
+
+        assert [row["text"] for row in rows] == texts
+        assert [row["n"].tolist() for row in rows] == [[i] for i in range(1000)]
+
+
+class TestSoundsAndVideos:
+    """Operators have the limit of images, readers have an argument."""
+
+    @staticmethod
+    def run(output: Callable[[], Any]) -> None:
+        pipe = Pipeline(1, 1, None, py_num_workers=0, max_held_bytes=1 << 28)
+        with pipe:
+            pipe.set_outputs(output())
+        with closing(pipe):
+            pipe.run()
+
+    def test_audio_is_no_larger_than_an_image_may_be(self) -> None:
+        pytest.importorskip("soundfile")
+        data = encoded(np.zeros((120_000, 1), np.float32), 8000, "FLAC")
+
+        with pytest.raises(DecodeError, match=r"take 572 MiB; the limit is 512 MiB.*raise max_held_bytes"):
+            self.run(lambda: fn.decoders.audio(data, sample_rate=10_000_000)[0])
+
+    def test_audio_of_a_reader_is_no_larger_than_its_argument_says(self, tmp_path: Path) -> None:
+        pytest.importorskip("soundfile")
+        (tmp_path / "a.flac").write_bytes(encoded(np.zeros((LARGE // 4, 1), np.float32), 8000, "FLAC").tobytes())
+        (tmp_path / "a.json").write_text(json.dumps({"audio_filepath": str(tmp_path / "a.flac")}))
+        reader = functools.partial(fn.readers.nemo_asr, manifest_filepaths=[str(tmp_path / "a.json")], read_text=False)
+
+        with pytest.raises(BrokenFileError, match=r"take 16 MiB; the limit is 1 MiB.*larger max_sample_bytes than 1048576"):
+            self.run(lambda: reader(max_sample_bytes=LIMIT)[0])
+        self.run(lambda: reader(max_sample_bytes=LARGE)[0])
+
+    def test_a_video_is_no_larger_than_an_image_may_be(self, tmp_path: Path) -> None:
+        pytest.importorskip("av")
+        make_video(tmp_path / "a.mp4", 3)
+        data = np.fromfile(tmp_path / "a.mp4", np.uint8)
+
+        with pytest.raises(DecodeError, match=r"1000000 frames of \d+x\d+ pixels take .*the limit is 512 MiB"):
+            self.run(lambda: fn.experimental.decoders.video(data, sequence_length=1_000_000, pad_mode="edge"))
+
+    @pytest.mark.parametrize("reader", [fn.readers.video, fn.experimental.readers.video, fn.readers.video_resize])
+    def test_a_sequence_is_no_larger_than_the_argument_of_the_reader_says(self, reader: Any, tmp_path: Path) -> None:
+        pytest.importorskip("av")
+        make_video(tmp_path / "a.mp4", 3)
+        options: dict[str, Any] = {"filenames": [str(tmp_path / "a.mp4")], "sequence_length": 3}
+        if reader is fn.readers.video_resize:
+            options["resize_x"] = 8
+
+        with pytest.raises(BrokenFileError, match=r"3 frames of .* take .*the limit is 1000 bytes.*max_sample_bytes"):
+            self.run(lambda: reader(**options, max_sample_bytes=1000))
+        self.run(lambda: reader(**options))
 
 
 class TestInflate:

@@ -30,6 +30,10 @@ LEFT_OUT: dict[tuple[str, str], str] = {
 ADDED: dict[tuple[str, str], str] = {
     ("experimental.readers.fits", "max_file_bytes"): "a limit for files of strangers",
     **{
+        (path, "max_sample_bytes"): "a limit for files of strangers"
+        for path in ("readers.video", "readers.video_resize", "experimental.readers.video", "readers.nemo_asr")
+    },
+    **{
         (path, "decoder_cache_bytes"): "bounds the memory of open videos"
         for path in ("readers.video", "readers.video_resize", "experimental.readers.video")
     },

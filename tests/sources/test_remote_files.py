@@ -86,6 +86,7 @@ class TestReading:
 
         assert RemoteFiles(str(tmp_path)).names("*.bin") == ["a.bin", "b.bin"]
         assert RemoteFiles(str(tmp_path)).names("**/*.bin") == ["a.bin", "b.bin", "folder/d.bin"]
+        assert RemoteFiles(tmp_path.as_uri()).names("**/*.bin") == ["a.bin", "b.bin", "folder/d.bin"]
         assert RemoteFiles(store.url).names("0*.bin") == [f"{i:02}.bin" for i in range(10)]
 
     def test_arrays_that_may_not_be_written_to(self, tmp_path: Path) -> None:

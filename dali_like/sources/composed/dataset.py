@@ -178,6 +178,7 @@ class ComposedDataset:
         *,
         columns: Sequence[str] | None = None,
         interleave: int | None = None,
+        max_row_group_bytes: int = 1 << 30,
         remote_options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Describe the rows of Parquet files, as dicts. Needs pyarrow.
@@ -188,15 +189,17 @@ class ComposedDataset:
         Args:
             paths, interleave, remote_options: as for `from_jsonl`.
             columns: names of columns. Only their bytes are read. None: all.
+            max_row_group_bytes: largest size of a row group after decompression, in the wanted columns. A small file can
+                contain many GiB. Each process holds a few row groups.
 
         Raises:
             MissingExtraError: pyarrow is not installed.
             MissingFileError: a file does not exist, or no file matches a pattern.
-            BrokenFileError: a file is no Parquet file, or is damaged.
+            BrokenFileError: a file is not a Parquet file, is damaged, or has a larger row group.
             FileReadError: a file cannot be read.
             ArgumentError: a file has no such column.
         """
-        return cls(composed.from_files.parquet(paths, columns, interleave, remote_options))
+        return cls(composed.from_files.parquet(paths, columns, interleave, max_row_group_bytes, remote_options))
 
     @classmethod
     @suggest_arguments

@@ -70,11 +70,16 @@ def tar(
 
 
 def parquet(
-    paths: Paths, columns: Sequence[str] | None, interleave: int | None, remote_options: Mapping[str, Any] | None
+    paths: Paths,
+    columns: Sequence[str] | None,
+    interleave: int | None,
+    max_row_group_bytes: int,
+    remote_options: Mapping[str, Any] | None,
 ) -> Stage:
     """Return the stage of `ComposedDataset.from_parquet`."""
     files, found = _listed(paths, remote_options)
-    return _indexed("parquet", found, ParquetFiles(files, found, _names(columns)), interleave)
+    source = ParquetFiles(files, found, _names(columns), positive("max_row_group_bytes", max_row_group_bytes))
+    return _indexed("parquet", found, source, interleave)
 
 
 def array_record(paths: Paths) -> Stage:

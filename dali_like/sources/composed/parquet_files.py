@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError, FileReadError
+from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
 from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
 
@@ -31,11 +31,25 @@ _MOST_GAP = 1 / 20
 _FOOTERS_AT_ONCE = 16
 
 
+#: Bytes of a decoded value, by physical type; others depend on the column.
+_VALUE_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+
+
 class _RowGroup(NamedTuple):
+    """A row group, as the footer describes it.
+
+    Attributes:
+        nbytes: least size after decompression and decoding.
+        rows_at_once: rows to decode at a time. A text may be repeated in each row but stored once, so the size of a column
+            of texts is only known after decoding.
+    """
+
     file: int
     number: int
     num_rows: int
     ranges: tuple[tuple[int, int], ...]
+    nbytes: int
+    rows_at_once: int
 
 
 class ParquetFiles(ChunkedFiles):
@@ -45,6 +59,7 @@ class ParquetFiles(ChunkedFiles):
         files: to read with.
         paths: of the files.
         columns: names of columns; None: all.
+        most_bytes: largest size of a row group after decompression.
 
     Raises:
         MissingExtraError: pyarrow is not installed.
@@ -53,8 +68,9 @@ class ParquetFiles(ChunkedFiles):
 
     has_single_records = False
 
-    def __init__(self, files: StoredFiles, paths: Sequence[str], columns: Sequence[str] | None) -> None:
+    def __init__(self, files: StoredFiles, paths: Sequence[str], columns: Sequence[str] | None, most_bytes: int) -> None:
         _parquet()
+        self._most_bytes = most_bytes
         self._files, self._paths, self._columns = files, list(paths), columns
         self.is_remote = any(map(is_url, paths))
         self._footers: OrderedDict[int, Any] = OrderedDict()
@@ -94,13 +110,19 @@ class ParquetFiles(ChunkedFiles):
         for i in range(footer.num_row_groups):
             group = footer.row_group(i)
             spans = []
+            nbytes, longest = 0, 1
             for k in range(group.num_columns):
                 column = group.column(k)
                 path = column.path_in_schema
                 if any(path == name or path.startswith(f"{name}.") for name in wanted):
                     start = min(offset for offset in (column.dictionary_page_offset, column.data_page_offset) if offset)
                     spans.append((start, start + column.total_compressed_size))
-            found = _RowGroup(number, i, group.num_rows, _merged(spans))
+                    value_bytes = _VALUE_BYTES.get(column.physical_type) or footer.schema.column(k).length
+                    nbytes += max(column.total_uncompressed_size, column.num_values * value_bytes)
+                    if column.physical_type == "BYTE_ARRAY":
+                        longest = max(longest, column.total_uncompressed_size)
+            rows_at_once = max(1, self._most_bytes // longest)
+            found = _RowGroup(number, i, group.num_rows, _merged(spans), nbytes, rows_at_once)
             if group.num_rows < 0 or any(not 0 <= start <= stop <= size for start, stop in spans):
                 raise self._broken(found, ValueError(f"the footer names bytes that are not among the {size} of the file"))
             groups.append(found)
@@ -129,14 +151,39 @@ class ParquetFiles(ChunkedFiles):
         pieces = _Pieces(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
         try:
             opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
-            rows = Rows(opened.read_row_group(group.number, columns=self._columns, use_threads=False))
-        except FileReadError:
+            rows = Rows(self._table(opened, group))
+        except DaliLikeError:  # such as FileReadError
             raise
         except (OSError, ValueError) as error:  # of pyarrow
             raise self._broken(group, error) from error
         if len(rows) != group.num_rows:
             raise self._broken(group, ValueError(f"it has {len(rows)} rows, but the footer says {group.num_rows}"))
         return rows
+
+    def _table(self, opened: Any, group: _RowGroup) -> Any:
+        """Decode a row group, and stop when it exceeds the limit."""
+        import pyarrow as pa  # noqa: PLC0415  # optional
+
+        self._check_size(group, group.nbytes)
+        if group.rows_at_once >= group.num_rows:
+            table = opened.read_row_group(group.number, columns=self._columns, use_threads=False)
+            self._check_size(group, table.nbytes)
+            return table
+        batches, nbytes = [], 0
+        for batch in opened.iter_batches(group.rows_at_once, [group.number], columns=self._columns, use_threads=False):
+            nbytes += batch.nbytes
+            self._check_size(group, nbytes)
+            batches.append(batch)
+        return pa.Table.from_batches(batches)
+
+    def _check_size(self, group: _RowGroup, nbytes: int) -> None:
+        if nbytes > self._most_bytes:
+            path = self._paths[group.file]
+            raise BrokenFileError(
+                f"{shown(path)}: row group {group.number} is larger than max_row_group_bytes={self._most_bytes} after "
+                "decompression. If it is no attack, pass a larger max_row_group_bytes",
+                path,
+            )
 
     async def _fetch_footer(self, number: int) -> None:
         """Read a footer once, also if several row groups of the file are read at the same time."""

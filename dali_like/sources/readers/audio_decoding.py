@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, DecodeError
+from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.sources.readers.sinc_resampling import resample
 
 __all__ = ["AudioOptions", "DecodedAudio", "decode_audio", "is_sample_rate"]
 
 _HIGHEST_HZ = 10_000_000
+_FLOAT = np.dtype(np.float32)
 
 Array = NDArray[Any]
 
@@ -67,6 +69,7 @@ class DecodedAudio:
 def decode_audio(
     file: BinaryIO | Array,
     options: AudioOptions,
+    limit: DecodingLimit,
     empty: Callable[[tuple[int, ...], Any], Array] = np.empty,
     *,
     offset_s: float = 0.0,
@@ -77,12 +80,14 @@ def decode_audio(
     Args:
         file: local file, which must not be read yet, or the bytes of a file.
         options: see there.
+        limit: for the samples in the file, and for the result.
         empty: returns memory for the samples, given shape and dtype.
         offset_s: beginning of the part in seconds. A negative value counts as 0.
         duration_s: its length in seconds. None: up to the end of the file, as if it is longer than the rest.
 
     Raises:
-        DecodeError: the format is unknown, the data are damaged, or `offset_s` is beyond the end.
+        DecodeError: the format is unknown, the data are damaged, `offset_s` is beyond the end, or the samples exceed the
+            limit.
         MissingExtraError: soundfile or soxr is not installed.
     """
     soundfile = optional("soundfile", "Decoding audio", "audio")
@@ -92,6 +97,10 @@ def decode_audio(
             rate, channels = float(sound.samplerate), int(sound.channels)
             frames = _seek(sound, rate, offset_s, duration_s)
             resampled = options.sample_rate > 0 and options.sample_rate != rate
+            most = max(frames, _resampled_frames(frames, rate, options) if resampled else 0)
+            limit.check(
+                most * channels * max(_FLOAT.itemsize, options.dtype.itemsize), f"{most} frames of {channels} channels"
+            )
             mixed = options.downmix and channels > 1
             shape = (frames,) if options.downmix and channels == 1 else (frames, channels)
             if not resampled and not mixed:
@@ -127,8 +136,12 @@ def _decoded(sound: Any, out: Array) -> Array:
     return out
 
 
+def _resampled_frames(frames: int, rate: float, options: AudioOptions) -> int:
+    return math.ceil(frames * options.sample_rate / rate)
+
+
 def _resampled(samples: Array, rate: float, options: AudioOptions) -> Array:
-    count = math.ceil(len(samples) * options.sample_rate / rate)
+    count = _resampled_frames(len(samples), rate, options)
     if not count:
         return samples[:0]
     if options.sample_rate > rate:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.checks import positive
 from dali_like.common.json_text import json_value
 from dali_like.common.notices import warn
 from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentError, BrokenFileError, DecodeError
+from dali_like.images.decoding_limit import READER_LIMIT_BYTES, DecodingLimit
 from dali_like.sources.readers.audio_decoding import AudioOptions, decode_audio
 from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, is_url, shown
@@ -42,6 +44,7 @@ class NemoAsrReader(Reader):
         read_text: return the transcript.
         read_idxs: return the number of the entry in its manifest, among those that are not skipped.
         normalize_text: deprecated, and without effect.
+        max_sample_bytes: largest audio, after decoding. A small file can contain many GiB.
 
     Returns:
         The audio, of shape (frames,), or (frames, channels) with ``downmix=False``; if wanted, the sample rate, a scalar of
@@ -62,6 +65,7 @@ class NemoAsrReader(Reader):
         read_text: bool = True,
         read_idxs: bool = False,
         normalize_text: bool | None = None,
+        max_sample_bytes: int = READER_LIMIT_BYTES,
     ) -> None:
         if not manifest_filepaths:
             raise ArgumentError("manifest_filepaths can not be empty: pass the path of a manifest")
@@ -73,6 +77,7 @@ class NemoAsrReader(Reader):
             warn("fn.readers.nemo_asr: normalize_text has no effect", DeprecationWarning)
         self._manifests = (manifest_filepaths,) if isinstance(manifest_filepaths, str) else manifest_filepaths
         self._options = AudioOptions(sample_rate=sample_rate, quality=quality, downmix=downmix, dtype=dtype)
+        self._limit = DecodingLimit.of_reader(positive("max_sample_bytes", max_sample_bytes))
         self._durations = min_duration, max_duration
         self._reads = read_sample_rate, read_text, read_idxs
         others = [each for each, wanted in zip(_OTHER_OUTPUTS, self._reads, strict=True) if wanted]
@@ -106,10 +111,10 @@ class NemoAsrReader(Reader):
         part = {"offset_s": offset_s, "duration_s": None if duration_s < 0 else duration_s}
         try:
             if is_url(path):
-                decoded = decode_audio(await self.files.read(path), self._options, info.empty, **part)
+                decoded = decode_audio(await self.files.read(path), self._options, self._limit, info.empty, **part)
             else:
                 with self.files.open(path) as file:
-                    decoded = decode_audio(file, self._options, info.empty, **part)
+                    decoded = decode_audio(file, self._options, self._limit, info.empty, **part)
         except DecodeError as error:
             raise BrokenFileError(f"{shown(path)}: {error}", path) from None
         if self.num_outputs is None:

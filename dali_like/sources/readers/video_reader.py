@@ -19,9 +19,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.checks import positive
 from dali_like.common.notices import warn
 from dali_like.common.saved_arguments import SavedText, SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError, DecodeError
+from dali_like.images.decoding_limit import READER_LIMIT_BYTES, DecodingLimit
 from dali_like.images.video import PadMode, VideoDecoder, check_fill_value, check_image_type, padded_numbers
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.reader import Reader, reader
@@ -130,6 +132,7 @@ class VideoFilesReader(Reader):
         image_type: DALIImageType,
         outputs: tuple[bool, bool],
         decoder_cache_bytes: int,
+        max_sample_bytes: int,
     ) -> None:
         root, names, file_list = files
         names = listed(names) or None
@@ -153,6 +156,7 @@ class VideoFilesReader(Reader):
         self._with_label = labels is not None or bool(root or file_list)
         self._with_number, self._with_times = outputs
         self._cache_bytes = decoder_cache_bytes
+        self._limit = DecodingLimit.of_reader(positive("max_sample_bytes", max_sample_bytes))
         self._names = FileNames(())
         self._videos = OpenVideos(decoder_cache_bytes)
 
@@ -234,7 +238,7 @@ class VideoFilesReader(Reader):
         return tuple(outputs) if len(outputs) > 1 else frames
 
     def _decoded(self, video: VideoDecoder, numbers: Sequence[int], info: SampleInfo) -> NDArray[Any]:
-        frames = info.empty((len(numbers), video.height, video.width, 3))
+        frames = info.empty(video.shape(len(numbers), self._limit))
         video.decode(numbers, frames)
         return frames
 
@@ -346,6 +350,7 @@ class VideoFramesReader(VideoFilesReader):
         enable_timestamps: return the time of each frame.
         decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
             again and again unless all of them fit.
+        max_sample_bytes: largest sequence, after decoding. A small file can contain many GiB.
 
     Returns:
         The frames, of shape (frames, height, width, 3), dtype UINT8 and layout FHWC. Then the label, of shape (1,) and dtype
@@ -373,6 +378,7 @@ class VideoFramesReader(VideoFilesReader):
         enable_frame_num: bool = False,
         enable_timestamps: bool = False,
         decoder_cache_bytes: int = 256 << 20,
+        max_sample_bytes: int = READER_LIMIT_BYTES,
     ) -> None:
         _check_frames(sequence_length, stride)
         check_fill_value(fill_value)
@@ -383,6 +389,7 @@ class VideoFramesReader(VideoFilesReader):
             image_type,
             (enable_frame_num, enable_timestamps),
             decoder_cache_bytes,
+            max_sample_bytes,
         )
         self._in_frames = file_list_format == "frames"
         self._start_down = file_list_rounding in ("start_down_end_up", "all_down")
@@ -400,7 +407,7 @@ class VideoFramesReader(VideoFilesReader):
         return padded_numbers(numbers, end, self._pad_mode)
 
     def _decoded(self, video: VideoDecoder, numbers: Sequence[int], info: SampleInfo) -> NDArray[Any]:
-        frames = info.empty((len(numbers), video.height, video.width, 3))
+        frames = info.empty(video.shape(len(numbers), self._limit))
         video.decode(numbers, frames, self._fill_value)
         return frames
 
@@ -459,6 +466,7 @@ _PLAIN = """{first}
         skip_vfr_check, additional_decode_surfaces: without effect.
         decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
             again and again unless all of them fit.
+        max_sample_bytes: largest sequence, after decoding. A small file can contain many GiB.
 
     Returns:
         The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
@@ -494,6 +502,7 @@ class VideoReader(VideoFilesReader):
         skip_vfr_check: bool = False,
         additional_decode_surfaces: int = 2,
         decoder_cache_bytes: int = 256 << 20,
+        max_sample_bytes: int = READER_LIMIT_BYTES,
     ) -> None:
         _check_frames(sequence_length, stride)
         if channels != 3:
@@ -509,6 +518,7 @@ class VideoReader(VideoFilesReader):
             image_type,
             (enable_frame_num, enable_timestamps),
             decoder_cache_bytes,
+            max_sample_bytes,
         )
         self._in_frames = file_list_frame_num
         self._preceding = file_list_include_preceding_frame
