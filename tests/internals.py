@@ -120,11 +120,6 @@ def num_parts_of(pickled: Any) -> int:
     return len(pickled._parts)
 
 
-def set_owner(memory: Any, pid: int) -> None:
-    """Make a cache belong to another process."""
-    memory._owner = pid
-
-
 def monitor_of(pipe: Pipeline) -> Any:
     """The monitor of a pipeline."""
     return pipe._monitor

@@ -77,6 +77,7 @@ class TaskRunner:
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
         self._staging: defaultdict[int, Staging] = defaultdict(Staging)  # by the number of the source
+        self._tensors: dict[int, type] = {}  # by the identity of a source: the class of tensors that it returns
         self._loop = EventLoop()
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
@@ -153,6 +154,8 @@ class TaskRunner:
         self.unplaced = None
         if source.concurrency is not None:
             task.callback = self._awaiting(source.callback)
+        else:
+            task.callback = self._importing(source)
         if watch is not None:
             task.callback = watch.timed(task.callback)
         if made:
@@ -358,7 +361,8 @@ class TaskRunner:
     def _make_stacks(self, task: Task, operators: StackOperators, watch: Stopwatch | None) -> None:
         """Compute the samples of a task, and the operators behind them over stacks of samples of equal shapes."""
         source, call = operators.source, current_call.get()
-        callback = source.callback if watch is None else watch.timed_within(source.callback)
+        callback = self._importing(source)
+        callback = callback if watch is None else watch.timed_within(callback)
         fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
         staging = self._staging[task.words[_SOURCE]]
         if not task.has_rows:
@@ -492,6 +496,7 @@ class TaskRunner:
     def _put(self, task: Task | StagedTask, i: int, sample: Any, source: Source) -> None:
         """Write a sample of any accepted form."""
         outputs = split_outputs(sample, source)
+        self._note_tensors(outputs, task.source)
         if task.lent and len(outputs) > 1:
             outputs = task.disentangle(i, outputs, source)
         try:
@@ -499,6 +504,18 @@ class TaskRunner:
         except (RegionFullError, NoMemoryError):
             self.unplaced = sample if source.num_outputs is None else outputs
             raise
+
+    def _note_tensors(self, outputs: Sequence[Any], source: Source) -> None:
+        """Remember that a source returns PyTorch's tensors: from the next task on, its callback returns arrays."""
+        for value in outputs:
+            kind = value.__class__
+            if kind.__name__ == "Tensor" and kind.__module__ == "torch" and not any(source.objects):
+                self._tensors[id(source)] = kind
+
+    def _importing(self, source: Source) -> Callable[[Any], Any]:
+        """Return the callback of a source; if it returns tensors, one that returns arrays."""
+        kind = self._tensors.get(id(source)) if self._tensors else None
+        return source.callback if kind is None else _returning_arrays(source.callback, kind)
 
     def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda info: self.call(callback, info)
@@ -534,3 +551,21 @@ class _Resumed:
 
     def __call__(self, info: Any) -> Any:
         return self._made.popleft() if self._made else self._callback(info)
+
+
+def _returning_arrays(callback: Callable[[Any], Any], kind: Any) -> Callable[[Any], Any]:
+    """Return a callback whose tensors are arrays over the same memory.
+
+    The interfaces that arrays of any library have take ten times as long as ``Tensor.numpy``.
+    """
+
+    def call(info: Any) -> Any:
+        sample = callback(info)
+        try:
+            if sample.__class__ is tuple or sample.__class__ is list:
+                return tuple([value.numpy() if value.__class__ is kind else value for value in sample])
+            return sample.numpy() if sample.__class__ is kind else sample
+        except (RuntimeError, TypeError):  # a tensor that is no plain array of the CPU: the caller names the reason
+            return sample
+
+    return call

@@ -37,19 +37,21 @@ class _Encoder:
         self.stage = stage
         self.arrays: list[NDArray[Any]] = []
 
-    def structure(self, value: Any) -> list[Any]:  # noqa: PLR0911  # one for each kind of value
+    def structure(self, value: Any) -> tuple[Any, ...]:  # noqa: PLR0911  # one for each kind of value
         """Return the structure of a value.
 
         Raises:
             SampleTypeError: it cannot be stored.
         """
         kind = value.__class__
+        if kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:  # most parts are
+            return self._stored("array", value)
         if kind is tuple or kind is list:
-            return ["tuple" if kind is tuple else "list", [self.structure(part) for part in value]]
+            return "tuple" if kind is tuple else "list", tuple([self.structure(part) for part in value])
         if kind is dict and all(key.__class__ is str for key in value):
-            return ["dict", [[key, self.structure(part)] for key, part in value.items()]]
+            return "dict", tuple([(key, self.structure(part)) for key, part in value.items()])
         if value is None:
-            return ["none"]
+            return ("none",)
         if kind is str or kind is bytes:
             data = np.frombuffer(value.encode("utf-8", "surrogatepass") if kind is str else value, np.uint8)
             return self._stored("text" if kind is str else "bytes", data)
@@ -57,7 +59,7 @@ class _Encoder:
             return self._stored(kind.__name__, np.asarray(value))
         if isinstance(value, np.generic) and not value.dtype.hasobject:
             return self._stored("scalar", np.asarray(value))
-        if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject and value.dtype.names is None:
+        if kind is np.memmap and not value.dtype.hasobject and value.dtype.names is None:
             return self._stored("array", value)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
@@ -68,14 +70,19 @@ class _Encoder:
             "for example with numpy.asarray"
         )
 
-    def _stored(self, kind: str, array: NDArray[Any]) -> list[Any]:
+    def _stored(self, kind: str, array: NDArray[Any]) -> tuple[Any, ...]:
         array = np.asarray(array, order="C")
-        self.arrays.append(array)
-        return [kind, array.dtype.str, array.shape]
+        self.arrays.append(array.view(np.int64) if array.dtype.kind in "mM" else array)  # dates have no buffer
+        return kind, _name_of(array.dtype), array.shape
+
+
+@functools.lru_cache(64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.str
 
 
 def encode(element: Any, stage: str) -> list[Any]:
-    """Return the parts of an element: buffers to write one after another.
+    """Return the parts of an element: bytes and contiguous arrays to write one after another.
 
     Args:
         stage: name of the stage that the element comes from, for messages.
@@ -84,15 +91,23 @@ def encode(element: Any, stage: str) -> list[Any]:
         SampleTypeError: the element cannot be stored.
     """
     encoder = _Encoder(stage)
-    structure = json.dumps(encoder.structure(element), separators=(",", ":")).encode()
-    parts: list[Any] = [len(structure).to_bytes(WORD_BYTES, "little"), structure]
-    end = WORD_BYTES + len(structure)
+    head = _head(encoder.structure(element))
+    parts: list[Any] = [head]
+    end = len(head)
     for array in encoder.arrays:
-        if array.nbytes:
-            gap = align(end, _ALIGNMENT) - end
-            parts += [_PADDING[:gap], array.reshape(-1).view(np.uint8)]
-            end += gap + array.nbytes
-    return [part for part in parts if len(part)]
+        if nbytes := array.nbytes:
+            if gap := -end % _ALIGNMENT:
+                parts.append(_PADDING[:gap])
+            parts.append(array)
+            end += gap + nbytes
+    return parts
+
+
+@functools.lru_cache(_MOST_STRUCTURES)
+def _head(structure: tuple[Any, ...]) -> bytes:
+    """Return the bytes in front of the arrays."""
+    text = json.dumps(structure, separators=(",", ":")).encode()
+    return len(text).to_bytes(WORD_BYTES, "little") + text
 
 
 def decode(content: memoryview) -> Any:

@@ -14,13 +14,13 @@ from dali_like.engine.memory.protocol import PAGE_BYTES
 from dali_like.engine.memory.sample_cache import (
     CacheMemory,
     Grant,
+    Headroom,
     Share,
     link_grants,
     memory_of,
     shares_of_task,
 )
 from dali_like.errors import OutOfMemoryError
-from tests.internals import set_owner
 
 LENGTH = 200
 
@@ -35,7 +35,7 @@ def content_of(key: int, nbytes: int) -> bytes:
 
 def fill(memory: CacheMemory, grant: Grant, task: int, keys: range, nbytes: int = 3000) -> None:
     """Write entries as the worker of a task does."""
-    share = Share(memory.space, grant.offset, task)
+    share = Share(memory.space, grant.offset, task, Headroom())
     for key in keys:
         if not share.put(key, 0, [content_of(key, nbytes)], nbytes):
             share.note(key, 0, 0, nbytes)
@@ -189,14 +189,14 @@ def test_a_share_refuses_writes_behind_its_task() -> None:
     memory = make_memory(1 << 20)
     grant = memory.grant(1, 5)
     ident, page = link_grants([grant])
-    set_owner(memory, 0)  # as in a worker
+    memory.is_owned = False  # as in a worker
     with shares_of_task(ident, page, 0):
         share = memory.share
         memory.put(1, 0, [b"one"])
     assert share is not None
     memory.put(2, 0, [b"two"])
     assert not share.put(3, 0, [b"three"], 5)
-    set_owner(memory, os.getpid())
+    memory.is_owned = True
     grant.end(1)
 
     assert [key for key in range(5) if memory.get(key, 0) is not None] == [1]
@@ -207,13 +207,13 @@ def test_a_batch_may_have_several_caches() -> None:
     grants = [memory.grant(2, 5) for memory in memories]
     ident, page = link_grants(grants)
     for memory in memories:
-        set_owner(memory, 0)
+        memory.is_owned = False
     with shares_of_task(ident, page, 1):
         for i, memory in enumerate(memories):
             assert memory_of(memory.ident) is memory
             memory.put(i, 0, [b"entry"])
     for i, (memory, grant) in enumerate(zip(memories, grants, strict=True)):
-        set_owner(memory, os.getpid())
+        memory.is_owned = True
         grant.end(0b10)
         assert memory.get(i, 0) == b"entry"
 
@@ -231,7 +231,7 @@ def test_the_budget_holds_and_entries_are_right_whatever_happens(replaces: bool,
         num_tasks = choose.randint(1, 4)
         grant, reported = memory.grant(num_tasks, 8), 0
         for task in range(num_tasks):
-            share = Share(memory.space, grant.offset, task)
+            share = Share(memory.space, grant.offset, task, Headroom())
             for _ in range(choose.randint(0, 8)):
                 key, nbytes = choose.randrange(LENGTH), choose.choice([10, 3000, 9000])
                 share.put(key, 0, [content_of(key, nbytes)], nbytes)

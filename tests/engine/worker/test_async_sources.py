@@ -310,17 +310,19 @@ def test_the_end_of_the_epoch_comes_before_a_later_failure(way: str, make_pipeli
 
 
 def test_samples_behind_a_failure_are_cancelled(make_pipeline: MakePipeline) -> None:
-    cancelled = []
+    begun, cancelled = [], []
 
     async def source(info: SampleInfo) -> Any:
         if info.iteration == 1 and info.idx_in_batch >= 2:
             try:
+                begun.append(info.idx_in_batch)
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cancelled.append(info.idx_in_batch)
                 raise
         if info.iteration == 1 and info.idx_in_batch == 1:
-            await asyncio.sleep(0)
+            while len(begun) < 2:
+                await asyncio.sleep(0)
             raise ValueError("bad")
         return np.int64(info.idx_in_epoch)
 
@@ -331,6 +333,21 @@ def test_samples_behind_a_failure_are_cancelled(make_pipeline: MakePipeline) -> 
         pipe.run()
     assert run(pipe) == [8, 9, 10, 11]
     assert cancelled == [2, 3]
+
+
+def test_coroutines_that_never_wait_share_a_task(make_pipeline: MakePipeline) -> None:
+    names = set()
+
+    async def source(info: SampleInfo) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        names.add((info.iteration, task.get_name()))
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, "serial")
+
+    assert run(pipe) == [0, 1, 2, 3]
+    assert len(names) == len({iteration for iteration, _ in names})
 
 
 def test_a_coroutine_that_cancels_itself_has_failed(way: str, make_pipeline: MakePipeline) -> None:
@@ -461,7 +478,7 @@ def test_exit_in_a_coroutine_is_the_death_of_the_worker(way: str, make_pipeline:
     pipe = make_pipeline(source, way, py_worker_restarts=0)
 
     assert run(pipe) == [0, 1, 2, 3]
-    with pytest.raises(WorkerDiedError, match=r"exit code 3 .* sample 0, and perhaps others after it, of iteration 1"):
+    with pytest.raises(WorkerDiedError, match=r"exit code 3 .* sample 1, and perhaps others after it, of iteration 1"):
         pipe.run()
 
 
