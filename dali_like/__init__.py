@@ -107,6 +107,12 @@ ALIASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
 }
 
+#: Names that DALI has in a module, and that a module of a higher layer defines here.
+ADDED = {
+    ("dali_like.types", "Constant"): "dali_like.graph.constants",
+    ("dali_like.types", "ScalarConstant"): "dali_like.graph.constants",
+}
+
 #: Other modules with the names that they provide. All are imported on first use: spawned workers import this package too.
 _PLACES = {
     "dali_like.common.cpu_only": ("use_cpu",),

@@ -429,9 +429,7 @@ def _common(*, preserve: bool) -> dict[str, Parameter]:
 
 
 def descriptions() -> Mapping[str, Description]:
-    """Return all operators by their names in ``fn``."""
-    import dali_like.operators  # noqa: F401, PLC0415  # registers them
-
+    """Return all operators by their names in ``fn``. Importing the package of this module has registered them."""
     return registry
 
 

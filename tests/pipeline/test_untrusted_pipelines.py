@@ -26,7 +26,7 @@ from dali_like.operators.parameters import Parameter
 from dali_like.operators.reader_functions import apply_reader, description_of_reader, own_reader_descriptions
 from dali_like.pipeline import serialization
 from dali_like.readers import Reader, reader
-from dali_like.sources.readers.reader import registered_readers
+from dali_like.sources.readers.registered import registered_readers
 from dali_like.types import SampleInfo
 from tests.canary import watched
 from tests.image_files import image_file

@@ -83,7 +83,7 @@ def _signature(value: Any) -> str:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):  # of C code
         return ""
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
+    return re.sub(r" at 0x[0-9a-f]+|<built-in function (\w+)>", r"\1", text)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,11 @@ import dali_like
 PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: `types` has names of DALI's that `graph` defines. `compat` and `operators` fill the modules `fn` and `ops`, whose names
+#: `compat` and `operators` fill the modules `fn` and `ops`, whose names
 #: they know. The last one is the name of a logger.
 UPWARDS = {
     ("compat", "fn"),
     ("compat", "ops"),
-    ("types", "graph"),
     ("operators", "fn"),
     ("operators", "ops"),
     ("sources", "remote"),

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like.ops.experimental import NumbaFunction
+    from dali_like.ops import experimental
+
+    NumbaFunction = experimental.NumbaFunction
 
 __all__ = ["NumbaFunction"]
 

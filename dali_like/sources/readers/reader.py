@@ -55,11 +55,12 @@ from dali_like.errors import DefinitionError
 from dali_like.sources.readers.stored_files import FileNames, StoredFiles, is_url
 from dali_like.types import SampleInfo
 
-__all__ = ["Reader", "reader", "registered_readers"]
+__all__ = ["Reader", "reader"]
 
 AnyReader = TypeVar("AnyReader", bound="type[Reader]")
 
-_registry: dict[str, type[Reader]] = {}
+#: All readers by their names in ``fn``; see `dali_like.sources.readers.registered`.
+registry: dict[str, type[Reader]] = {}
 
 
 class Reader(ABC):
@@ -186,27 +187,7 @@ def reader(cls: Any = None, /, *, path: str = "") -> Any:
                     f"{cls.__qualname__}.__init__: the argument {parameter.name} must be keyword-only: put a * before it"
                 )
         cls.path = path or "readers." + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        _registry[cls.path] = cls
+        registry[cls.path] = cls
         return cls
 
     return register if cls is None else register(cls)
-
-
-def registered_readers() -> Mapping[str, type[Reader]]:
-    """Return the classes of all readers by their names in ``fn``."""
-    # They register themselves.
-    from dali_like.sources.readers import (  # noqa: PLC0415
-        caffe_reader,  # noqa: F401
-        coco_reader,  # noqa: F401
-        file_reader,  # noqa: F401
-        fits_reader,  # noqa: F401
-        mxnet_reader,  # noqa: F401
-        nemo_asr_reader,  # noqa: F401
-        numpy_reader,  # noqa: F401
-        sequence_reader,  # noqa: F401
-        tfrecord_reader,  # noqa: F401
-        video_reader,  # noqa: F401
-        webdataset_reader,  # noqa: F401
-    )
-
-    return _registry

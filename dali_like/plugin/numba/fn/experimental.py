@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like.fn.experimental import numba_function
+    from dali_like.fn import experimental
+
+    numba_function = experimental.numba_function
 
 __all__ = ["numba_function"]
 
