@@ -81,7 +81,7 @@ def returned_of(ring: Any) -> Any:
 
 def pending_of(owner: Any) -> Any:
     """The pending copies of a copier, or the pending batches of an iterator over a loader."""
-    return owner._pending
+    return owner._feed.pending if hasattr(owner, "_feed") else owner._pending
 
 
 def as_gpu(data: Any) -> Any:

@@ -23,8 +23,6 @@ from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import OWN_DEFAULTS, LoaderOptions, check_before_iteration
-from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
 from dali_like.monitor.monitoring import Monitor
@@ -58,8 +56,8 @@ class BaseDataLoader:
     """
 
     _dali_like_array_backend = ArrayBackend()
-    _dali_like_serial_iterator_type: type[SerialIterator] = SerialIterator
-    _dali_like_worker_iterator_type: type[WorkerIterator] = WorkerIterator
+    _dali_like_serial_iterator_type: type[LoaderIterator] = LoaderIterator
+    _dali_like_worker_iterator_type: type[LoaderIterator] = LoaderIterator
     _dali_like_loaded_state: dict[str, Any] | None = None
     _dali_like_checked_num_workers: Any = 0
     _dali_like_auto: Mapping[str, int] = {}
@@ -346,12 +344,6 @@ class BaseDataLoader:
         options = LoaderOptions.of(self)
         return cast("PositionSampler", options.index_sampler) if is_composed(options.dataset) else None
 
-    def _dali_like_shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
-        """Return the classes of iterators over composed datasets in logical shards."""
-        from dali_like.data.shard_iterators import ShardSerialIterator, ShardWorkerIterator  # noqa: PLC0415
-
-        return ShardSerialIterator, ShardWorkerIterator
-
     @property
     def _dali_like_monitor(self) -> Monitor:
         return self._dali_like_factory.monitor
@@ -361,8 +353,7 @@ class BaseDataLoader:
         """Made on first use: copies, and instances whose class was changed, have none."""
         factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
         if factory is None:
-            types = self._dali_like_serial_iterator_type, self._dali_like_worker_iterator_type
-            made = IteratorFactory(*(self._dali_like_shard_iterator_types() if LoaderOptions.of(self).is_sharded else types))
+            made = IteratorFactory(self._dali_like_serial_iterator_type, self._dali_like_worker_iterator_type)
             factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory
 

@@ -139,7 +139,10 @@ class Fetcher:
         return self.as_batches or not 0 < size <= capacity
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        batch_request = pickle.loads(key.request)
+        return self.describe_request(pickle.loads(key.request), sample)
+
+    def describe_request(self, batch_request: Any, sample: int) -> str:
+        """Describe a sample of a request for messages."""
         if isinstance(batch_request, ItemsRequest):
             return f"batch {batch_request.number} of worker {batch_request.worker}"
         if isinstance(batch_request, PositionsRequest):
@@ -312,8 +315,10 @@ class Fetcher:
         if (getitems := self.getitems) is not None:
             self._seed(seed, number, 0)
             return self.collate(_measured(getitems, request)(keys))
-        keys = as_sequence(keys)
-        samples = self._make_some(batch_request._replace(keys=keys), 0, len(keys), request)
+        if type(keys) is not list:  # renaming the request costs as much as a sample
+            keys = as_sequence(keys)
+            batch_request = batch_request._replace(keys=keys)
+        samples = self._make_some(batch_request, 0, len(keys), request)
         request.cell[0] = len(keys)
         return self.collate(samples)
 
@@ -373,12 +378,28 @@ class Fetcher:
         return self.collate(elements) if self.batched else self.collate_fn(elements[0])
 
     def _answer_positions(self, wanted: PositionsRequest, request: Request) -> PositionsAnswer:
-        part: PositionsPart = pickle.loads(wanted.parts[request.number])
-        answer = self.take_positions(wanted, part, request, self._schema_of(request.schema) if wanted.fills_rows else None)
+        schema = self._schema_of(request.schema) if wanted.fills_rows else None
+        return self._answer_part(wanted, request.number, request, schema)
+
+    def _answer_part(
+        self, wanted: PositionsRequest, number: int, request: Request | LocalRequest, schema: SampleSchema | None
+    ) -> PositionsAnswer:
+        part: PositionsPart = pickle.loads(wanted.parts[number])
+        answer = self.take_positions(wanted, part, request, schema)
         request.cell[0] = len(wanted.positions)
         if wanted.fills_rows or len(wanted.parts) > 1 or not answer.found:
             return answer
         return answer._replace(others=[], collated=(self.finish_elements(answer.others),))
+
+    def answer_locally(self, batch_request: Any, local: LocalRequest, walk: DatasetWalk | None) -> Any:
+        """Answer a request for items or positions in the main process.
+
+        Args:
+            walk: through an iterable dataset.
+        """
+        if walk is not None:
+            return BatchAnswer(self.step(walk, batch_request, local))
+        return self._answer_part(batch_request, 0, local, None)
 
     def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
         """Begin a walk through an iterable dataset, or resume one from a reported state."""

@@ -17,9 +17,9 @@ from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.local_workers import LocalWorkers
+from dali_like.data.plans import plan_for
 from dali_like.data.sampler_iterators import changes_sampler
-from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import WorkerManager, make_fetcher
 from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.kinds import is_composed
@@ -47,7 +47,7 @@ class IteratorFactory:
         latest_state: the state of the latest iterator.
     """
 
-    def __init__(self, serial_type: type[SerialIterator], worker_type: type[WorkerIterator]) -> None:
+    def __init__(self, serial_type: type[LoaderIterator], worker_type: type[LoaderIterator]) -> None:
         self._serial_type = serial_type
         self._worker_type = worker_type
         self.counters = LoaderCounters()
@@ -108,7 +108,7 @@ class IteratorFactory:
         self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
-        if options.prefetch_epochs and isinstance(iterator, WorkerIterator):
+        if options.prefetch_epochs and options.num_workers:
             iterator.call_on_last_batch(prepare_next)
         return iterator
 
@@ -171,12 +171,16 @@ class IteratorFactory:
         indices = options.array_backend.iterate_sampler(options.index_sampler)
         if state is None:
             state = self._next_state(options, previous)
-        if not options.num_workers:
-            return self._serial_type(options, state, indices, make_fetcher(options), self.counters)
-        workers = self._workers_for(options, state.base_seed)
-        if (trace := self.monitor.trace) is not None:
-            trace.follow_workers(workers)
-        return self._worker_type(options, state, indices, workers)
+        counters = self.counters
+        workers: LoaderWorkers | LocalWorkers
+        if options.num_workers:
+            workers = self._workers_for(options, state.base_seed)
+            if (trace := self.monitor.trace) is not None:
+                trace.follow_workers(workers)
+        else:
+            workers = LocalWorkers(make_fetcher(options), state, counters, is_iterable=options.is_iterable)
+        plan = plan_for(options)(options, state, indices, workers, counters)
+        return (self._worker_type if options.num_workers else self._serial_type)(options, plan, workers, counters)
 
     def _workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
         workers = self.manager.workers

@@ -1,28 +1,64 @@
-"""The common part of the iterators over a loader, with and without workers. They run in the main process."""
+"""The iterator of a loader. It runs in the main process; the workers compute its batches, or without workers this process.
+
+1. `_fill` asks the plan (`dali_like.data.plans`) for the next batch, and posts its request to the workers. It keeps as many
+   batches in flight as PyTorch's loader does; without workers none.
+2. Workers compute samples into the rows of a slot, or a whole batch; see `dali_like.data.fetcher`.
+3. `_take` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False``.
+4. `_batch_of` turns the answers into the batch for the program.
+"""
 
 from __future__ import annotations
 
-import abc
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from numpy.typing import NDArray
+
+from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.iterator_state import IteratorState
-from dali_like.data.messages import ItemsRequest, SamplesRequest
+from dali_like.data.local_workers import LOST, LocalResponse, LocalWorkers
+from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
-from dali_like.data.sampler_iterators import SamplerIterator
-from dali_like.errors import CheckpointError, IteratorPicklingError
+from dali_like.data.plans import LoaderPlan, SamplesPlan
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.request_assembler import Response
+from dali_like.engine.worker.exceptions import with_traceback_as_text
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
+from dali_like.errors import ClosedError, IteratorPicklingError, LoaderTimeoutError, SampleTypeError
+from dali_like.feed.feed import Feed
+from dali_like.feed.shards import PositionsAnswer
 
 if TYPE_CHECKING:
+    from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
     from dali_like.data.position_sampler import PositionIterator
     from dali_like.sources.composed.stream import ShardState
 
 
+#: The types of outcomes that have a batch.
+_RESPONSES = (Response, LocalResponse)
+
+#: In place of a batch that is left out, because its positions are empty.
+_EMPTY = object()
+
+#: Message of the error of an iterator that another thread has ended.
+ENDED = "the workers of this iterator have been ended; begin another iterator"
+
+
 class LoaderIterator(Iterator[Any]):
     """Yields the batches of one epoch.
+
+    Args:
+        options: of the loader.
+        plan: says which batches there are.
+        workers: compute them.
+        counters: of the loader.
 
     Attributes:
         state: the position of the iterator, from which a loader can resume.
@@ -32,22 +68,39 @@ class LoaderIterator(Iterator[Any]):
     on_next: Callable[[Callable[[], Any]], Any] | None = None
 
     def __init__(
-        self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], counters: LoaderCounters
+        self, options: LoaderOptions, plan: LoaderPlan, workers: LoaderWorkers | LocalWorkers, counters: LoaderCounters
     ) -> None:
-        self.state = state
+        # `__del__` needs these attributes even if the constructor fails below.
+        self._feed = Feed(plan, workers)
+        self._plan = plan
+        self.state: IteratorState = plan.state
+        plan.number = workers.begin_iterator()
+        self._loader_workers: LoaderWorkers | LocalWorkers | None = workers
+        self._last_workers = weakref.ref(workers)
+        self._handles: list[WorkerHandle] = []
         self._options = options
         self._counters = counters
         self._loop = counters.loop
-        self._indices = indices
-        self._has_begun = options.is_iterable
         self._pins_memory = options.pins_memory
         self._announced = options.announced_length if options.is_iterable else None
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
-        #: PyTorch's iterators have this attribute, and some programs read it.
         self._may_be_empty = True
-        self._num_yielded = state.yielded + len(state.ahead)
-        if (positions := self.positions) is not None:
+        self._num_yielded = self.state.yielded + len(self.state.ahead)
+        if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
+        self._on_last_batch: Callable[[], None] | None = None
+        self._sampler_error: Exception | None = None
+        self._num_ahead = options.num_ahead
+        self._watches_restarts = bool(options.num_workers) and not options.seeds_by_task
+        plan.check()
+        if options.num_workers:
+            plan.start()
+            with workers.guard:
+                self._fill(workers, workers.num_ahead or self._num_ahead)
+        elif self.state.sampler is not None:
+            plan.start()
+        elif options.is_iterable:
+            self._note_report()
 
     def __iter__(self) -> Self:
         return self
@@ -79,60 +132,212 @@ class LoaderIterator(Iterator[Any]):
         self._loop.end()
         return batch
 
-    @property
-    def positions(self) -> PositionIterator | None:
-        """The iterator over positions, of a composed dataset."""
-        return cast("PositionIterator", self._indices) if self._indices.yields_positions else None
-
-    @property
-    def shard_states(self) -> Mapping[int, ShardState]:
-        """The latest known states of the logical shards of this rank; empty without."""
-        return {}
-
     def __len__(self) -> int:
         return len(self._options.index_sampler)  # type: ignore[arg-type]
 
     def __getstate__(self) -> Any:
         raise IteratorPicklingError("{} cannot be pickled", type(self).__name__)
 
-    @abc.abstractmethod
-    def _next(self) -> Any:
-        """Return the next batch."""
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # at exit, the workers have been ended before
+            self._leave()
 
-    def _count(self, request: SamplesRequest | ItemsRequest) -> None:
-        """Count the samples of a batch that begins."""
-        if isinstance(request, ItemsRequest):
-            self._counters.samples += request.size or 1
-        else:
-            self._counters.samples += len(request.keys) if self._options.batched else 1
+    @property
+    def positions(self) -> PositionIterator | None:
+        """The iterator over positions, of a composed dataset."""
+        return self._plan.positions
+
+    @property
+    def shard_states(self) -> Mapping[int, ShardState]:
+        """The latest known states of the logical shards of this rank; empty without."""
+        return self._plan.shard_states
+
+    @property
+    def _workers(self) -> list[WorkerHandle]:
+        """The worker processes, also after the end: PyTorch's iterators have such a list."""
+        return self._handles if self._loader_workers is None else list(self._loader_workers.handles)
 
     def _shutdown_workers(self) -> None:
         """End the iterator and its workers, even kept ones. Some programs call this method of PyTorch's iterators."""
         self.end()
+        workers = self._last_workers()
+        if workers is not None:
+            workers.close()
 
-    def end(self) -> None:
-        """End the iterator, and its workers unless the loader keeps them."""
+    def call_on_last_batch(self, callback: Callable[[], None]) -> None:
+        """Call a function when the last batch has begun; at once, if it has."""
+        self._on_last_batch = callback
+        if self._feed.is_exhausted:
+            callback()
 
     def settle(self) -> None:
         """Bring the state up to date, for a program that asks for it."""
-        self.begin()
+        self._plan.start()
+        self._plan.wants_states = True  # from the next request on: those in flight have older states, or none
+        self._note_report()
 
-    def begin(self) -> None:
-        """Move the sampler to the first batch, once. From then on, the state determines the indices."""
-        if self._has_begun:
-            return
-        self._has_begun = True
-        if self.state.sampler is None:
-            self.state.sampler = self._indices.state_dict()
-            return
-        self._indices.load_state_dict(self.state.sampler)
+    def end(self) -> None:
+        """End the iterator, and its workers unless the loader keeps them."""
+        if self._loader_workers is not None:
+            self._handles = list(self._loader_workers.handles)
+        self._leave()
+
+    def _leave(self) -> None:
+        workers = getattr(self, "_loader_workers", None)
+        if workers is not None:
+            self._note_report()
+            self._loader_workers = None
+            workers.end_iterator(self._feed.pending)
+            self._feed.pending.clear()
+
+    def _note_report(self) -> None:
+        """Record the state of an iterable dataset without workers, which is read when somebody asks."""
+        if self._loader_workers is not None and not self.state.is_over:
+            self.state.note_reported(self._loader_workers.report())
+
+    # The next batch
+
+    def _next(self) -> Any:
+        plan = self._plan
+        while not plan.has_ended:
+            workers = self._loader_workers
+            if workers is None or (taken := self._take(workers)) is None:
+                break
+            key, outcome = taken
+            if type(outcome) is BatchAnswer:  # made in this process
+                return outcome.batch
+            if type(outcome) in _RESPONSES:  # an exception's class may define `__class__`
+                batch = self._batch_of(key, outcome, workers)
+                if batch is not _EMPTY:
+                    return batch
+            elif type(outcome) is not StopIteration:
+                try:
+                    raise outcome
+                finally:  # break the cycle through the traceback, which would keep a dropped iterator
+                    del outcome
+            elif not self._options.is_iterable:
+                break
+        return self._raise_end()
+
+    def _take(self, workers: LoaderWorkers | LocalWorkers) -> tuple[BatchKey, Any] | None:
+        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch.
+
+        Return None at the end, or if another thread has taken the last batch while this one waited for the lock.
+
+        Raises:
+            ClosedError: another thread has ended the iterator while this one waited for the batch.
+        """
+        plan, pending = self._plan, self._feed.pending
+        with workers.guard:
+            if not self._num_ahead and not pending:
+                if not plan.has_started:
+                    plan.start()
+                self._fill(workers, 1)
+            while pending:
+                batch = self._wait(workers)
+                if self._num_ahead:
+                    if batch not in pending:
+                        raise ClosedError(ENDED)
+                    plan.note(batch)
+                    self._fill(workers, (workers.num_ahead or self._num_ahead) + 1)
+                    if batch not in pending:  # ended while the sampler drew
+                        raise ClosedError(ENDED)
+                    place = pending.index(batch)
+                    del pending[place]
+                    outcome = workers.take(batch)  # type: ignore[union-attr]  # without workers, nothing is ahead
+                    if (
+                        type(outcome) not in _RESPONSES
+                        and is_a(outcome, SampleTypeError)
+                        and self._request_as_batch(batch, place, workers)
+                    ):
+                        continue
+                else:
+                    plan.note(pending.popleft())
+                    outcome = batch.outcome
+                plan.deliver(batch)
+                return batch.key, outcome
+        return None
+
+    def _wait(self, workers: LoaderWorkers | LocalWorkers) -> Batch:
+        """Wait for the next batch, or for any with ``in_order=False``.
+
+        Raises:
+            LoaderTimeoutError: the timeout is over. The next call waits again.
+        """
+        options, pending = self._options, self._feed.pending
+        if workers.failure is not None:  # each call raises it for one pending batch; then the iterator ends
+            pending.popleft()
+            raise workers.failure
+        candidates = (pending[0],) if options.in_order or not self._num_ahead else tuple(pending)
         try:
-            self._indices.skip(self.state.yielded)
-        except StopIteration:
-            raise CheckpointError(
-                f"Invalid state_dict: {self.state.yielded} batches had been delivered, and the sampler of this loader has "
-                "fewer; load the state into a loader with the same dataset and sampler"
-            ) from None
+            batch = workers.wait_for(candidates, options.timeout_s)
+        finally:
+            if candidates[0].outcome is LOST:
+                self._plan.note(pending.popleft())
+        if batch is None:
+            raise LoaderTimeoutError(
+                "\n".join(
+                    [f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(candidates[0])]
+                )
+            )
+        if self._watches_restarts:
+            workers.warn_about_restarts()
+        return batch
+
+    def _request_as_batch(self, batch: Batch, place: int, workers: LoaderWorkers | LocalWorkers) -> bool:
+        """Let the worker collate a batch whose samples cannot be pickled, and all later ones. Return False if it did.
+
+        For example, a ``sqlite3.Row`` cannot be pickled; a batch of many is a list of tensors, which can.
+        """
+        plan = self._plan
+        if not isinstance(plan, SamplesPlan) or not self._options.num_workers or (key := plan.whole(batch.key)) is None:
+            return False
+        workers.fetcher.as_batches = True
+        self._feed.begin_again(place, key)
+        return True
+
+    def _raise_end(self) -> NoReturn:
+        """End the iterator.
+
+        Raises:
+            Exception: the error of the sampler.
+            StopIteration: there is none.
+        """
+        error, self._sampler_error = self._sampler_error, None
+        self.end()
+        self.state.is_over = True
+        try:
+            raise StopIteration if error is None else error  # its class may define `__bool__`
+        finally:
+            del error
+
+    def _fill(self, workers: LoaderWorkers | LocalWorkers, most: int) -> None:
+        """Begin batches until enough are in flight. An error of the sampler is raised after the batches before it."""
+        feed = self._feed
+        while len(feed.pending) < most and not feed.is_exhausted:
+            try:
+                feed.begin(next(workers.turns))
+            except Exception as error:
+                if not is_a(error, StopIteration):
+                    if not self._options.num_workers:  # there are no batches before it
+                        feed.is_exhausted = False
+                        raise
+                    add_note(error, "raised by the sampler")
+                    self._sampler_error = with_traceback_as_text(error, "the sampler")
+                if self._on_last_batch is not None:
+                    self._on_last_batch()
+
+    def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers | LocalWorkers) -> Any:
+        """Return the batch of a response, or `_EMPTY`. Record the states in it."""
+        try:
+            answers = response.messages()
+            return _batch_of(response, answers, workers) if self._plan.read(answers) else _EMPTY
+        except Exception as error:
+            if self._options.num_workers:
+                add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")
+            raise
+
+    # Warnings
 
     def _warn_of_empty_epoch(self) -> None:
         """Warn, once, if the iterator ends without a batch: a ``for`` loop would only do nothing."""
@@ -153,3 +358,80 @@ class LoaderIterator(Iterator[Any]):
                 " for examples."
             )
         warn(message, UserWarning)
+
+
+def _batch_of(response: Any, answers: Mapping[int, Any], workers: LoaderWorkers | LocalWorkers) -> Any:
+    """Return the batch of a response, and record whether its samples had the expected schema."""
+    first = answers.get(0)
+    if type(first) is BatchAnswer:
+        return first.batch
+    if type(first) is PositionsAnswer:
+        return _batch_of_positions(response, answers, workers)
+    schema: Any = response.schema
+    if any(answer.others for answer in answers.values()):
+        workers.note_different(schema, answers)
+        return workers.fetcher.collate(_samples_of(response, answers))
+    workers.note_fit()
+    return schema.root.batch(_rows_of(response), _joined_texts(answers, schema), False)
+
+
+def _rows_of(response: Response) -> list[NDArray[Any]]:
+    """Return the rows of a batch for the program. Small ones are copied, so that keeping them does not keep the slot."""
+    return [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in response.rows]
+
+
+def _joined_texts(answers: Mapping[int, SamplesAnswer], schema: Any) -> list[list[Any]]:
+    """Return the texts of all samples of a batch, for each text of the schema."""
+    columns: list[list[Any]] = [[] for _ in range(schema.num_texts)]
+    for _, answer in sorted(answers.items()):
+        for column, texts in zip(columns, answer.texts, strict=True):
+            column.extend(texts)
+    return columns
+
+
+def _samples_of(response: Response, answers: Mapping[int, SamplesAnswer]) -> list[Any]:
+    """Return the samples of a batch as the dataset returned them."""
+    schema: Any = response.schema
+    samples: list[Any] = []
+    for task, begin in enumerate(range(0, response.size, response.task_size)):
+        end = min(begin + response.task_size, response.size)
+        answer = answers.get(task, SamplesAnswer([], []))
+        in_rows = range(begin, end - len(answer.others))
+        if in_rows:
+            texts = [[None] * begin + column for column in answer.texts]
+            samples += [schema.root.sample(response.rows, texts, i) for i in in_rows]
+        samples += answer.others
+    return samples
+
+
+def _batch_of_positions(
+    response: Response, answers: Mapping[int, PositionsAnswer], workers: LoaderWorkers | LocalWorkers
+) -> Any:
+    """Return the batch of a composed dataset. Empty positions have no row."""
+    if len(answers) == 1 and answers[0].collated:
+        return answers[0].collated[0]
+    has_others = any(answer.others for answer in answers.values())
+    schema: Any = response.schema
+    if has_others:
+        workers.note_different(schema, answers)
+    else:
+        workers.note_fit()
+    texts = _texts_by_place(answers.values(), response, schema)
+    if not has_others and sum(len(answer.found) for answer in answers.values()) == response.size:
+        return schema.root.batch(_rows_of(response), texts, False)
+    elements: dict[int, Any] = {}
+    for answer in answers.values():
+        in_rows = answer.in_rows
+        elements.update((place, schema.root.sample(response.rows, texts, place)) for place in in_rows)
+        elements.update(zip(answer.found[len(in_rows) :], answer.others, strict=True))
+    return workers.fetcher.finish_elements([elements[place] for place in sorted(elements)])
+
+
+def _texts_by_place(answers: Iterable[PositionsAnswer], response: Response, schema: Any) -> list[list[Any]]:
+    """Return the texts of the elements in rows, by their place in the batch: a list for each text of the schema."""
+    columns: list[list[Any]] = [[None] * response.size for _ in range(0 if schema is None else schema.num_texts)]
+    for answer in answers:
+        for column, texts in zip(columns, answer.texts, strict=False):
+            for place, text in zip(answer.in_rows, texts, strict=True):
+                column[place] = text
+    return columns

@@ -16,13 +16,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dali_like.common.foreign_errors import with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
+from dali_like.data.loader_iterator import ENDED
 from dali_like.engine.backends.pools import make_pool, make_space
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import enough_descriptors
@@ -35,7 +36,7 @@ from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
-from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
+from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.sources.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class LoaderWorkers:
         self._has_new_fetcher = False
         self._is_counted = False
         self._has_warned = False
-        self._turns = itertools.count()
+        #: Workers compute batches in the order of their requests.
+        self.turns = itertools.count()
         self._iterators = _ActiveIterators()
         self._starts = _Starts()
         self._lock = InterruptSafeLock()
@@ -114,6 +116,7 @@ class LoaderWorkers:
                 start_message=str(base_seed).encode(),
                 tuner=tuner,
             )
+            self._pool.closed_text = ENDED
             self._expect_starts()
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
@@ -185,12 +188,15 @@ class LoaderWorkers:
 
     # Batches
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    @property
+    def guard(self) -> Self:
+        """The context in which an iterator uses the workers."""
+        return self
+
+    def __enter__(self) -> None:
         """Exclude other threads from the workers, and defer Ctrl-C to the end or to an interruptible point.
 
         Raises:
-            ClosedError: the workers have been ended.
             ForkedError: the workers belong to the parent of this process.
         """
         if self._pid != os.getpid():
@@ -198,20 +204,24 @@ class LoaderWorkers:
                 f"the workers of this iterator belong to process {self._pid}, from which this process was forked; "
                 "begin another iterator here"
             )
-        with self._lock:
+        self._lock.__enter__()
+        if self._iterators.has_ended:
             self._cancel_abandoned()
-            try:
-                yield
-            except ClosedError:
-                raise ClosedError("the workers of this iterator have been ended; begin another iterator") from None
 
-    def next_turn(self) -> int:
-        """Return the turn of the next batch. Workers compute batches in the order of their requests."""
-        return next(self._turns)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
+        self._lock.__exit__(kind)
 
-    def submit(self, key: BatchKey, pending: Any) -> None:
-        """Begin a batch, and append it to a collection. The caller holds the lock."""
-        pending.append(self._pool.submit(key))
+    def submit(self, key: BatchKey) -> Batch:
+        """Begin a batch. The caller holds the lock."""
+        return self._pool.submit(key)
+
+    def cancel(self, batch: Batch) -> None:
+        """Give a batch up. The caller holds the lock."""
+        self._pool.cancel(batch)
+
+    def report(self) -> dict[str, Any] | None:
+        """Return None: states come with answers."""
+        return None
 
     def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
         """Wait until one of several batches is ready; return None after a timeout (0: no timeout).
@@ -254,12 +264,12 @@ class LoaderWorkers:
         """Record that the samples of a batch had another schema than the expected one."""
         assembler = self._pool.assemblers[0]
         assert isinstance(assembler, RequestAssembler)
-        with self.lock():
+        with self:
             assembler.note_different(schema, next(message for message in messages.values() if message.others))
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """Describe the workers that compute a batch, or else all busy ones: their samples and their Python stacks."""
-        with self.lock():
+        with self:
             started = f"{len(self._pool.worker_pids)} of {self._pool.num_workers}"
             idle = [f"no worker is busy; {started} have started, and the timeout includes their start"]
             return self._pool.describe_workers_on(batch) or idle
@@ -370,6 +380,11 @@ class _ActiveIterators:
         self._numbers = itertools.count()
         self._num_begun = 0
         self._ended: deque[list[Batch]] = deque()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an iterator has ended since `abandoned`."""
+        return bool(self._ended)
 
     @property
     def are_active(self) -> bool:

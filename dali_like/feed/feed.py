@@ -78,11 +78,6 @@ class Feed:
         self.pending.append(batch)
         return batch
 
-    def begin_again(self, batch: Batch, key: BatchKey) -> None:
-        """Begin a pending batch anew with another key, in its place."""
-        self.pending[self.pending.index(batch)] = self.pool.submit(key)
-
-    def take(self, batch: Batch) -> None:
-        """Remove a pending batch, which has an outcome, and let the plan note it."""
-        self.pending.remove(batch)
-        self.plan.note(batch)
+    def begin_again(self, place: int, key: BatchKey) -> None:
+        """Begin a batch that was taken anew, with another key, at a place among the pending ones."""
+        self.pending.insert(place, self.pool.submit(key))

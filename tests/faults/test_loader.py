@@ -667,7 +667,7 @@ class TestMemory:
         pool = loader_workers_of(batches).pool
 
         def are_ready() -> bool:
-            with loader_workers_of(batches).lock():
+            with loader_workers_of(batches):
                 pool.poll()
             return bool(pool.occupancy(0) == (0, number))
 

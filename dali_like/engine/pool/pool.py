@@ -73,6 +73,7 @@ class WorkerPool:
 
     Attributes:
         scale: the number of workers and the sizes of tasks.
+        closed_text: message of the ClosedError of a closed pool; None: that of a pipeline.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
@@ -126,6 +127,7 @@ class WorkerPool:
         self._poll.register(self._dispatcher.pipes.done, select.POLLIN)
         self._poll.register(self._workers.control, select.POLLIN)
         self._closed = False
+        self.closed_text: str | None = None
         self._waited_ns = 0
         self.scale = Scale(
             self._assemblers,
@@ -403,10 +405,10 @@ class WorkerPool:
                 f"this pipeline belongs to the parent process {self._pid}; build another pipeline in this process"
             )
         if self._closed:
-            raise ClosedError("the pipeline has been closed")
+            raise ClosedError(self.closed_text or "the pipeline has been closed")
         while threading.current_thread().daemon:
             time.sleep(POLL_INTERVAL_S)  # a daemon thread ends with the program, which has already ended the workers
-        raise ClosedError("the pipeline has been closed, because the program is exiting")
+        raise ClosedError(self.closed_text or "the pipeline has been closed, because the program is exiting")
 
     def _post(self) -> None:
         if self._dispatcher.backlog and not self._recovery.is_isolating:

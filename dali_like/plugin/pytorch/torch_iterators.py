@@ -16,8 +16,6 @@ import torch.utils.data.dataloader as torch_dataloader
 
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.sampler_iterators import resumable
-from dali_like.data.serial_iterator import SerialIterator
-from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.errors import UnavailableAttributeError
 
 if TYPE_CHECKING:
@@ -122,14 +120,14 @@ class TorchParts(LoaderIterator):
     @property
     def _sampler_iter(self) -> Iterator[Any]:
         """The iterator over the sampler. Some programs advance it, to skip batches that have not been requested yet."""
-        self.begin()
+        self._plan.start()
         return _SamplerView(self)
 
     @_sampler_iter.setter
     def _sampler_iter(self, indices: Iterator[Any]) -> None:
-        self.begin()
+        self._plan.start()
         _ADVANCED.add(self.state)
-        self._indices = resumable(indices)
+        self._plan.indices = resumable(indices)
 
     def _next_index(self) -> Any:
         return next(self._sampler_iter)
@@ -155,7 +153,7 @@ class TorchParts(LoaderIterator):
         )
 
 
-class TorchSerialIterator(TorchParts, SerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
+class TorchSerialIterator(TorchParts, torch_dataloader._SingleProcessDataLoaderIter):
     """An iterator without workers."""
 
     @property
@@ -166,7 +164,7 @@ class TorchSerialIterator(TorchParts, SerialIterator, torch_dataloader._SinglePr
         )
 
 
-class TorchWorkerIterator(TorchParts, WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
+class TorchWorkerIterator(TorchParts, torch_dataloader._MultiProcessingDataLoaderIter):
     """An iterator with workers."""
 
     @property
@@ -175,11 +173,11 @@ class TorchWorkerIterator(TorchParts, WorkerIterator, torch_dataloader._MultiPro
 
     @property
     def _tasks_outstanding(self) -> int:
-        return len(self._pending)
+        return len(self._feed.pending)
 
     @property
     def _send_idx(self) -> int:
-        return self._num_begun
+        return self._plan.num_begun
 
     @property
     def _rcvd_idx(self) -> int:
@@ -194,4 +192,4 @@ class _SamplerView(Iterator[Any]):
 
     def __next__(self) -> Any:
         _ADVANCED.add(self._iterator.state)
-        return next(self._iterator._indices)
+        return next(self._iterator._plan.indices)

@@ -15,8 +15,6 @@ from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
     from dali_like.data.loader_iterator import LoaderIterator
-    from dali_like.data.serial_iterator import SerialIterator
-    from dali_like.data.worker_iterator import WorkerIterator
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
@@ -168,11 +166,3 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         if factory is not None and factory.latest_state is not None and is_advanced(factory.latest_state):
             return "the program advances _sampler_iter of the iterator"
         return super()._dali_like_why_foreign
-
-    def _dali_like_shard_iterator_types(self) -> tuple[type[SerialIterator], type[WorkerIterator]]:
-        from dali_like.plugin.pytorch.torch_shard_iterators import (  # noqa: PLC0415
-            TorchShardSerialIterator,
-            TorchShardWorkerIterator,
-        )
-
-        return TorchShardSerialIterator, TorchShardWorkerIterator

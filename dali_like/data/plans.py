@@ -1,0 +1,382 @@
+"""The plans of a loader's iterators: which batches there are, and the state from which a loader resumes.
+
+A plan draws the indices of a batch from the sampler, or gives the next worker its turn, and describes the batch as a request
+to the workers (`dali_like.data.messages`). It runs in the main process and knows no pool; see `dali_like.feed`.
+
+- `SamplesPlan`: the samples of a map-style dataset.
+- `ItemsPlan`: an iterable dataset, of which each worker has an iterator of its own.
+- `PositionsPlan`: a composed dataset in logical shards.
+
+Random numbers are drawn in PyTorch's order: the samplers' iterators begin before the seeds of the epoch are drawn, and items
+of a sampler are drawn when their batch begins.
+"""
+
+from __future__ import annotations
+
+import abc
+import pickle
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from dali_like.common.interrupts import interruptible
+from dali_like.common.notices import warn
+from dali_like.data.counters import LoaderCounters
+from dali_like.data.fetcher import as_sequence
+from dali_like.data.iterator_state import IteratorState
+from dali_like.data.messages import ItemsRequest, SamplesRequest
+from dali_like.data.sampler_iterators import SamplerIterator
+from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
+from dali_like.engine.pool.batch import Batch
+from dali_like.errors import CheckpointError, LostItemError
+from dali_like.feed.shards import PositionsRequest, ShardProgress, packed
+from dali_like.feed.turns import Turns
+
+if TYPE_CHECKING:
+    from dali_like.data.loader_workers import LoaderWorkers
+    from dali_like.data.local_workers import LocalWorkers
+    from dali_like.data.options import LoaderOptions
+    from dali_like.data.position_sampler import PositionIterator, PositionSampler
+    from dali_like.sources.composed.stream import ShardState
+
+
+class LoaderPlan(abc.ABC):
+    """The batches of one iterator; see `dali_like.feed.feed.Plan`.
+
+    Args:
+        options: of the loader.
+        state: the position of the iterator, which the plan advances.
+        indices: the iterator over the sampler.
+        workers: answer the requests.
+        counters: of the loader.
+
+    Attributes:
+        state: as given.
+        number: of the iterator, in requests.
+        indices: as given.
+        num_begun: number of the next batch.
+        has_started: whether the sampler stands at the first batch.
+        has_ended: whether all later batches are empty, although the sampler goes on.
+        wants_states: whether answers must bring the state of an iterable dataset: the program asks for it.
+    """
+
+    #: Whether the sampler may yield other iterables than lists.
+    _needs_sequences = False
+
+    def __init__(
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        workers: LoaderWorkers | LocalWorkers,
+        counters: LoaderCounters,
+    ) -> None:
+        self.state = state
+        self.wants_states = False
+        self._options = options
+        self.indices = indices
+        self._counters = counters
+        self.number = 0
+        self.num_begun = state.yielded
+        self._seed = state.seed if options.seeds_by_task and options.num_workers else None
+        #: A pool in this process takes the request as it is.
+        self._pack: Callable[[Any], Any] = _pickled if options.num_workers else _unchanged
+        self.has_started = False
+        self.has_ended = False
+        self._was_interrupted = False
+
+    @abc.abstractmethod
+    def begin(self, turn: int) -> BatchKey:
+        """Return the key of the next batch, with the request.
+
+        Raises:
+            StopIteration: there are no more batches.
+            Exception: the error of the sampler.
+        """
+
+    def note(self, batch: Batch) -> None:  # noqa: B027  # most plans learn nothing from it
+        """Record the outcome of a batch, before later ones begin."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Record that the program gets a batch, or the exception in its place."""
+        state, number = self.state, batch.key.iteration
+        if number == state.yielded and not state.ahead:
+            state.yielded += 1
+        else:
+            state.deliver(number)
+
+    def read(self, answers: Mapping[int, Any]) -> bool:
+        """Record the states that come with the answers of a batch. Return whether it is a batch for the program."""
+        return True
+
+    @property
+    def positions(self) -> PositionIterator | None:
+        """The iterator over positions, of a composed dataset."""
+        return cast("PositionIterator", self.indices) if self.indices.yields_positions else None
+
+    @property
+    def shard_states(self) -> Mapping[int, ShardState]:
+        """The latest known states of the logical shards of this rank; empty without."""
+        return {}
+
+    def start(self) -> None:
+        """Move the sampler to the first batch, once. From then on, the state determines the indices."""
+        if self.has_started:
+            return
+        self.has_started = True
+        if self.state.sampler is None:
+            self.state.sampler = self.indices.state_dict()
+            return
+        self.indices.load_state_dict(self.state.sampler)
+        try:
+            self.indices.skip(self.state.yielded)
+        except StopIteration:
+            raise CheckpointError(
+                f"Invalid state_dict: {self.state.yielded} batches had been delivered, and the sampler of this loader has "
+                "fewer; load the state into a loader with the same dataset and sampler"
+            ) from None
+
+    def _draw(self) -> Any:
+        """Return the next item of the sampler. Ctrl-C may interrupt the sampler, which ends a generator.
+
+        Raises:
+            LostItemError: the sampler ends after an interrupt.
+        """
+        try:
+            with interruptible():
+                keys = next(self.indices)
+                if self._needs_sequences and type(keys) is not list:
+                    keys = as_sequence(keys)
+        except StopIteration:
+            if not self._was_interrupted:
+                raise
+            raise LostItemError(
+                "the sampler was interrupted, and ended as generators do: the rest of this epoch is lost. An iterator class "
+                "with a __next__ method would continue after an interrupt"
+            ) from None
+        except KeyboardInterrupt:
+            self._was_interrupted = True
+            raise
+        self._was_interrupted = False
+        return keys
+
+    def check(self) -> None:  # noqa: B027  # most plans are fine
+        """Warn if some workers have nothing to do."""
+
+
+class SamplesPlan(LoaderPlan):
+    """Batches of the samples of a map-style dataset; without batches, single samples."""
+
+    def __init__(
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        workers: LoaderWorkers | LocalWorkers,
+        counters: LoaderCounters,
+    ) -> None:
+        super().__init__(options, state, indices, workers, counters)
+        self._fetcher = workers.fetcher
+        self._capacity = workers.capacity
+        self._is_local = not options.num_workers
+        self._passes_keys = self._fetcher.passes_keys
+        self._is_batched = options.batched
+        self._needs_sequences = options.batched and not self._passes_keys
+        #: Batch n belongs to worker n modulo this number; 0: to any worker.
+        self._num_bound = options.num_workers if workers.is_bound else 0
+
+    def begin(self, turn: int) -> BatchKey:
+        state, number = self.state, self.num_begun
+        keys = next(self.indices) if self._is_local else self._draw()
+        while number < state.yielded or number in state.ahead:  # delivered before, out of order
+            keys = self._draw()
+            number += 1
+        if self._needs_sequences and type(keys) is not list:
+            keys = as_sequence(keys)
+        self.num_begun = number + 1
+        num_samples = len(keys) if self._is_batched else 1
+        self._counters.samples += num_samples
+        if self._is_local:
+            return BatchKey(0, self.number, number, 0, 1, request=SamplesRequest(None, number, keys, True))  # type: ignore[arg-type]
+        worker = number % self._num_bound if self._num_bound else ANY_WORKER
+        is_whole = not self._is_batched or self._passes_keys
+        parts = 1
+        if not is_whole and self._fetcher.takes_whole(num_samples, self._capacity):
+            is_whole, parts = True, num_samples + 1  # the last part is the collation
+        request = pickle.dumps(SamplesRequest(self._seed, number, keys, is_whole), pickle.HIGHEST_PROTOCOL)
+        return BatchKey(0, self.number, number, 0, 1 if is_whole else num_samples, worker, turn, request, parts)
+
+    def whole(self, key: BatchKey) -> BatchKey | None:
+        """Return the key with which one worker makes a batch that was requested as samples, or None if it was not."""
+        request = pickle.loads(key.request)
+        if request.as_batch:
+            return None
+        text = self._pack(request._replace(as_batch=True))
+        return key._replace(size=1, parts=len(request.keys) + 1, request=text)
+
+
+class ItemsPlan(LoaderPlan):
+    """Items of an iterable dataset, in batches. The workers take turns; those at their end are left out."""
+
+    def __init__(
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        workers: LoaderWorkers | LocalWorkers,
+        counters: LoaderCounters,
+    ) -> None:
+        super().__init__(options, state, indices, workers, counters)
+        self.has_started = True  # there are no indices
+        self._packed_states: dict[int, tuple[dict[str, Any], bytes]] = {}
+        if options.num_workers:
+            state.steps = state.steps or [0] * options.num_workers
+        #: Without workers, the state has only `yielded`.
+        self._ended = state.ended if options.num_workers else []
+        self._turns = Turns(state.steps or [state.yielded], state.turn, self._ended)
+
+    def begin(self, turn: int) -> BatchKey:
+        options, turns = self._options, self._turns
+        waiting = turns.waiting()
+        if not waiting:
+            raise StopIteration
+        worker = waiting[0]
+        if not options.in_order and options.num_workers:
+            # The worker with the fewest pending requests: otherwise all of them would wait for a slow worker.
+            worker = min(waiting, key=lambda w: turns.steps(w) - self.state.steps[w])
+        request = ItemsRequest(
+            seed=self._seed,
+            iterator=self.number,
+            worker=worker,
+            number=turns.take(worker),
+            size=options.samples_per_batch,
+            drop_last=options.drop_last,
+            shared_seed=self.state.shared_seed,
+            state=self._packed_state(worker) if options.num_workers else None,
+            wants_state=self.wants_states,
+        )
+        number = self.num_begun
+        self.num_begun += 1
+        self._counters.samples += request.size or 1
+        return BatchKey(0, self.number, number, 0, 1, worker, turn, self._pack(request))
+
+    def note(self, batch: Batch) -> None:
+        state, worker = self.state, batch.key.worker
+        if type(batch.outcome) is not StopIteration:
+            state.yielded += 1
+        elif worker not in self._ended:
+            self._ended.append(worker)
+        if self._options.num_workers:
+            state.steps[worker] += 1
+            state.turn = (worker + 1) % self._options.num_workers
+
+    def deliver(self, batch: Batch) -> None:
+        """The batch has been counted by `note`."""
+
+    def read(self, answers: Mapping[int, Any]) -> bool:
+        self.state.note_reported(answers[0].state)
+        return True
+
+    def _packed_state(self, worker: int) -> bytes | None:
+        """Return the last reported state of a worker, pickled once for all requests."""
+        reported = self.state.reported_by(worker)
+        if reported is None:
+            return None
+        packed = self._packed_states.get(worker)
+        if packed is None or packed[0] is not reported:
+            packed = self._packed_states[worker] = reported, pickle.dumps(reported, pickle.HIGHEST_PROTOCOL)
+        return packed[1]
+
+
+class PositionsPlan(LoaderPlan):
+    """Positions of a composed dataset in logical shards; see `dali_like.feed.shards`."""
+
+    def __init__(
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        workers: LoaderWorkers | LocalWorkers,
+        counters: LoaderCounters,
+    ) -> None:
+        super().__init__(options, state, indices, workers, counters)
+        sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
+        begun = self.positions
+        assert begun is not None
+        self._sampler = sampler
+        self._epoch = begun.epoch
+        self._fetcher = workers.fetcher
+        self._capacity = workers.capacity
+        self._progress = ShardProgress(
+            sampler.dataset.shards or 0,
+            sampler.owned,
+            begun.begin,
+            begun.states,
+            options.num_workers,
+            is_shared=sampler.dataset.ends_in_map,
+            is_padded=sampler.rest == "pad" and begun.counts is not None,
+        )
+        self.has_ended = self._progress.is_at_end
+
+    def check(self) -> None:
+        sampler, num_workers = self._sampler, self._options.num_workers
+        if len(sampler.owned) < num_workers and not sampler.dataset.ends_in_map:
+            warn(
+                f"this rank has fewer logical shards ({len(sampler.owned)}) than workers ({num_workers}), so some "
+                "workers are idle. Use fewer workers, or describe the dataset with more shards: with_options(shards=...)",
+                UserWarning,
+            )
+
+    @property
+    def shard_states(self) -> Mapping[int, ShardState]:
+        return self._progress.states
+
+    def begin(self, turn: int) -> BatchKey:
+        drawn = self._draw()
+        positions: list[int] = drawn if self._options.batched else [drawn]
+        parts = self._progress.by_worker(positions)
+        number = self.num_begun
+        self.num_begun += 1
+        request = PositionsRequest(
+            self._seed,
+            number,
+            self._epoch,
+            positions,
+            not self._fetcher.takes_whole(len(positions), self._capacity),
+            packed(parts.values()),
+        )
+        return BatchKey(
+            0,
+            self.number,
+            number,
+            0,
+            min(len(positions), self._capacity),
+            turn=turn,
+            request=self._pack(request),
+            parts=len(positions) + 1,  # the last part is the collation
+            owners=tuple(parts),
+        )
+
+    def read(self, answers: Mapping[int, Any]) -> bool:
+        self._progress.note(answers.values())
+        self.has_ended = self._progress.is_at_end
+        num_elements = sum(len(answer.found) for answer in answers.values())
+        self._counters.samples += num_elements
+        if not num_elements or (self._sampler.drop_last and num_elements < (self._sampler.batch_size or 1)):
+            return False
+        self._counters.batches += 1
+        return True
+
+
+def plan_for(options: LoaderOptions) -> type[LoaderPlan]:
+    """Return the class of the plans of a loader."""
+    if options.is_iterable:
+        return ItemsPlan
+    return PositionsPlan if options.is_sharded else SamplesPlan
+
+
+def _pickled(request: Any) -> bytes:
+    return pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+
+
+def _unchanged(request: Any) -> Any:
+    return request
