@@ -146,6 +146,12 @@ class InterruptSafeLock:
         return len(self._deferrals) > 1
 
     def __enter__(self) -> None:
+        deferral = deferred_interrupts()
+        deferral.__enter__()
+        if self._lock.acquire(blocking=False):  # so it is nearly always
+            self._deferrals.append(deferral)
+            return
+        deferral.__exit__(None)
         self.take_unless()
 
     def take_unless(self, is_needless: Callable[[], bool] = lambda: False) -> bool:

@@ -162,7 +162,7 @@ def _length_of(dataset: Any) -> int | None:
 
 
 def _shards_of_one_worker(options: LoaderOptions) -> int | None:
-    """Return the number of logical shards of this rank if each is of one worker; see `dali_like.data.shard_iterators`."""
+    """Return the number of logical shards of this rank if each is of one worker; see `dali_like.feed.shards`."""
     if not options.is_sharded or options.dataset.ends_in_map:
         return None
     return len(cast("PositionSampler", options.index_sampler).owned)

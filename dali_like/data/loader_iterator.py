@@ -71,7 +71,7 @@ class LoaderIterator(Iterator[Any]):
         self, options: LoaderOptions, plan: LoaderPlan, workers: LoaderWorkers | LocalWorkers, counters: LoaderCounters
     ) -> None:
         # `__del__` needs these attributes even if the constructor fails below.
-        self._feed = Feed(plan, workers)
+        self._feed = Feed(plan, workers.pool)
         self._plan = plan
         self.state: IteratorState = plan.state
         plan.number = workers.begin_iterator()
@@ -95,7 +95,7 @@ class LoaderIterator(Iterator[Any]):
         plan.check()
         if options.num_workers:
             plan.start()
-            with workers.guard:
+            with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
                 self._fill(workers, workers.num_ahead or self._num_ahead)
         elif self.state.sampler is not None:
             plan.start()
@@ -228,7 +228,7 @@ class LoaderIterator(Iterator[Any]):
             ClosedError: another thread has ended the iterator while this one waited for the batch.
         """
         plan, pending = self._plan, self._feed.pending
-        with workers.guard:
+        with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
             if not self._num_ahead and not pending:
                 if not plan.has_started:
                     plan.start()
@@ -239,7 +239,7 @@ class LoaderIterator(Iterator[Any]):
                     if batch not in pending:
                         raise ClosedError(ENDED)
                     plan.note(batch)
-                    self._fill(workers, (workers.num_ahead or self._num_ahead) + 1)
+                    self._fill(workers, (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1)
                     if batch not in pending:  # ended while the sampler drew
                         raise ClosedError(ENDED)
                     place = pending.index(batch)
@@ -368,11 +368,13 @@ def _batch_of(response: Any, answers: Mapping[int, Any], workers: LoaderWorkers 
     if type(first) is PositionsAnswer:
         return _batch_of_positions(response, answers, workers)
     schema: Any = response.schema
-    if any(answer.others for answer in answers.values()):
-        workers.note_different(schema, answers)
-        return workers.fetcher.collate(_samples_of(response, answers))
+    for answer in answers.values():
+        if answer.others:
+            workers.note_different(schema, answers)
+            return workers.fetcher.collate(_samples_of(response, answers))
     workers.note_fit()
-    return schema.root.batch(_rows_of(response), _joined_texts(answers, schema), False)
+    texts = _joined_texts(answers, schema) if schema.num_texts else []
+    return schema.root.batch(_rows_of(response), texts, False)
 
 
 def _rows_of(response: Response) -> list[NDArray[Any]]:

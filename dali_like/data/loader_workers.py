@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
@@ -67,6 +67,7 @@ class LoaderWorkers:
         is_bound: whether each batch must come from one particular worker.
         is_resting: whether the workers have ended while their forkserver still runs.
         capacity: samples in the largest batch that is made sample by sample.
+        tuner: as given.
         failure: the error that has ended the workers; every batch that they still owe raises it.
     """
 
@@ -100,7 +101,7 @@ class LoaderWorkers:
         self._starts = _Starts()
         self._lock = InterruptSafeLock()
         self._pid = os.getpid()
-        self._tuner = tuner
+        self.tuner = tuner
         pins = options.pins_memory and options.pin_memory != "copy"
         pinning = fetcher.array_backend.pinning() if pins else None
         with self._lock, enough_descriptors("a loader"):
@@ -173,9 +174,9 @@ class LoaderWorkers:
         return self._space.used_bytes
 
     @property
-    def num_ahead(self) -> int | None:
-        """Number of batches to compute ahead, if a tuner chooses it."""
-        return None if self._tuner is None else self._tuner.settings.prefetch_depth
+    def num_ahead(self) -> int:
+        """Number of batches to compute ahead, if a tuner chooses it; else 0."""
+        return 0 if self.tuner is None else self.tuner.settings.prefetch_depth
 
     @property
     def is_in_use(self) -> bool:
@@ -187,11 +188,6 @@ class LoaderWorkers:
         return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
 
     # Batches
-
-    @property
-    def guard(self) -> Self:
-        """The context in which an iterator uses the workers."""
-        return self
 
     def __enter__(self) -> None:
         """Exclude other threads from the workers, and defer Ctrl-C to the end or to an interruptible point.
@@ -205,19 +201,11 @@ class LoaderWorkers:
                 "begin another iterator here"
             )
         self._lock.__enter__()
-        if self._iterators.has_ended:
+        if self._iterators.ended:
             self._cancel_abandoned()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         self._lock.__exit__(kind)
-
-    def submit(self, key: BatchKey) -> Batch:
-        """Begin a batch. The caller holds the lock."""
-        return self._pool.submit(key)
-
-    def cancel(self, batch: Batch) -> None:
-        """Give a batch up. The caller holds the lock."""
-        self._pool.cancel(batch)
 
     def report(self) -> dict[str, Any] | None:
         """Return None: states come with answers."""
@@ -236,7 +224,9 @@ class LoaderWorkers:
         try:
             self._pool.poll()  # a batch that is ready counts, however short the timeout
             batch = self._pool.wait_for(batches, deadline_s)
-            return batch if batch is None or self._starts.wait_for_one(self._pool, deadline_s) else None
+            if batch is None or not self._starts.unseen:
+                return batch
+            return batch if self._starts.wait_for_one(self._pool, deadline_s) else None
         except WorkerStartError as error:
             self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
@@ -379,28 +369,23 @@ class _ActiveIterators:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._num_begun = 0
-        self._ended: deque[list[Batch]] = deque()
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether an iterator has ended since `abandoned`."""
-        return bool(self._ended)
+        self.ended: deque[list[Batch]] = deque()
 
     @property
     def are_active(self) -> bool:
-        return self._num_begun > len(self._ended)
+        return self._num_begun > len(self.ended)
 
     def begin(self) -> int:
         self._num_begun += 1
         return next(self._numbers)
 
     def end(self, pending: Iterable[Batch]) -> None:
-        self._ended.append(list(pending))
+        self.ended.append(list(pending))
 
     def abandoned(self) -> Iterator[Batch]:
         """Yield the pending batches of ended iterators, once."""
-        while self._ended:
-            pending = self._ended.popleft()
+        while self.ended:
+            pending = self.ended.popleft()
             self._num_begun -= 1
             yield from pending
 
@@ -418,11 +403,11 @@ class _Starts:
     """
 
     def __init__(self) -> None:
-        self._unseen: deque[int] = deque()
+        self.unseen: deque[int] = deque()
 
     def expect(self, num_workers: int) -> None:
         """Wait for the starts of all workers from now on."""
-        self._unseen = deque(range(num_workers))
+        self.unseen = deque(range(num_workers))
 
     def wait_for_one(self, pool: WorkerPool, deadline_s: float) -> bool:
         """Wait for the start of one more worker, if any has not been seen. Return False at the deadline.
@@ -431,13 +416,13 @@ class _Starts:
             WorkerStartError: a worker cannot start.
         """
         interval_s = 0.001
-        while self._unseen and not pool.pid_of_each[self._unseen[0]]:
+        while self.unseen and not pool.pid_of_each[self.unseen[0]]:
             if (now_s := time.monotonic()) >= deadline_s:
                 return False
             pool.wait_for((_NEVER,), min(deadline_s, now_s + interval_s))  # a failure wakes it, a start does not
             interval_s = min(2 * interval_s, POLL_INTERVAL_S)
-        if self._unseen:
-            self._unseen.popleft()
+        if self.unseen:
+            self.unseen.popleft()
         return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from dali_like.common.foreign_errors import add_note, with_traceback
 from dali_like.data.counters import LoaderCounters
@@ -57,6 +57,7 @@ class LocalWorkers:
     capacity = 0
     #: Batches are computed when the program takes them.
     num_ahead = 0
+    tuner = None
     failure: BaseException | None = None
     handles: Sequence[Any] = ()
     #: Batches have no order of need: there is one at a time.
@@ -70,6 +71,11 @@ class LocalWorkers:
         self._local = LocalRequest()
         #: Excludes other threads.
         self.guard = threading.RLock()
+
+    @property
+    def pool(self) -> Self:
+        """The pool: this object."""
+        return self
 
     def begin_iterator(self) -> int:
         """Serve the iterator. Return its number."""

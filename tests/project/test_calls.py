@@ -82,8 +82,8 @@ def test_steady_next_of_a_loader_makes_few_calls_in_few_files() -> None:
     calls, files = least(lambda: next(batches), pairs)
 
     assert len(list(batches)) == 8
-    assert calls <= 165
-    assert files <= 31
+    assert calls <= 145
+    assert files <= 29
 
 
 def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
@@ -92,7 +92,7 @@ def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
 
     calls = min(len(calls_of(lambda: next(batches))) for _ in range(6))
 
-    assert calls <= 32
+    assert calls <= 34
 
 
 def test_a_batch_of_arrays_is_gathered_in_calls_whose_number_does_not_depend_on_its_size() -> None:
