@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.errors import CheckpointError
-from dali_like.feed.source_feed import SourceFeed, TurnsFeed
+from dali_like.feed.source_feed import MergingFeed, SourceFeed
 
 
 class PipelinePosition(NamedTuple):
@@ -148,7 +148,7 @@ class Lockstep:
         self._feeds = feeds
         self._on_empty = on_empty
         self._polls = [pool.poll for pool in dict.fromkeys(feed.pool for feed in feeds)]
-        self._polls += [feed.poll for feed in feeds if isinstance(feed, TurnsFeed)]
+        self._polls += [feed.poll for feed in feeds if isinstance(feed, MergingFeed)]
         self._ahead = max((feed.ahead for feed in feeds), default=1)
         self._overlaps_epochs = all(feed.parallel for feed in feeds)
         lengths = (feed.plan.sizes.num_batches for feed in feeds if feed.plan.sizes is not None)

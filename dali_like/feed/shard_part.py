@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
 
 if TYPE_CHECKING:
-    from dali_like.sources.composed.stream import Elements, ShardState
+    from dali_like.sources.composed.part_walk import PartWalk
+    from dali_like.sources.composed.stream import Elements
 
 #: Limit of other elements that may replace a failed one.
 _MOST_OTHERS = 100
@@ -39,50 +40,42 @@ def take_part(
     elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
 ) -> PositionsAnswer:
     """Return the elements of a part that are not in rows, and the states of its logical shards behind them."""
+    from dali_like.sources.composed.part_walk import PartWalk  # noqa: PLC0415  # few programs need it
+
     answer = PositionsAnswer([], [], [], {}, [])
-    states = dict(part.states)
-    found = _elements_of(elements, num_shards, wanted, part, states, conduct, answer)
+    walk = PartWalk(elements, num_shards, wanted.epoch, part.states)
+    found = _elements_of(walk, elements, wanted, part, conduct, answer)
     while some := list(itertools.islice(found, conduct.together)):
         if conduct.put is not None and not answer.others:
             some = some[conduct.put(answer.found[-len(some) :], some) :]
         answer.others.extend(some)
         del some  # the next elements reuse the memory, which is in the CPU cache
-    last: dict[int, int] = {}
-    for position in [wanted.positions[place] for place in part.places]:  # repeated ones may descend
-        shard = position % num_shards
-        last[shard] = max(position, last.get(shard, 0))
-    for shard, position in last.items():
-        answer.states[shard] = elements.state(wanted.epoch, shard, position + 1, states)
-    return answer
+    return answer._replace(states=walk.states(), ended=walk.ended)
 
 
 def _elements_of(
+    walk: PartWalk,
     elements: Elements,
-    num_shards: int,
     wanted: PositionsRequest,
     part: PositionsPart,
-    states: dict[int, ShardState],
     conduct: Conduct,
     answer: PositionsAnswer,
 ) -> Iterator[Any]:
-    """Yield the elements of a part, and note in its answer which positions have one, and which shards have ended."""
+    """Yield the elements of a part, and note in its answer which positions have one."""
     from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
 
-    epoch, before, replace = wanted.epoch, conduct.before, conduct.replace
-    take = conduct.timed(lambda position: elements.at(epoch, position, states))
+    before, replace, take = conduct.before, conduct.replace, conduct.timed(walk.at)
     for index, place in enumerate(part.places):
         position = wanted.positions[place]
         before(index, place, position)
         try:
             element = take(position)
         except ShardEndedError:
-            answer.ended.append(position % num_shards)
             continue
         except Exception as error:
             if replace is None:
                 raise
-            shard = position % num_shards
-            states[shard] = elements.state(epoch, shard, position + 1, states)  # others move the shard
-            element = replace(position, error, elements.others(epoch, position, _MOST_OTHERS))
+            walk.keep_state(position)
+            element = replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
         answer.found.append(place)
         yield element

@@ -6,6 +6,7 @@ another process resumes. A feed begins the batches of a plan over a pool, for th
 
 from __future__ import annotations
 
+import abc
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
@@ -188,27 +189,30 @@ class SourceFeed:
         self.num_delivered = delivered
 
 
-class TurnsFeed(SourceFeed):
-    """Feed of a source that is an iterable in each worker: merges their batches, in the order of `dali_like.feed.turns`."""
+class MergingFeed(SourceFeed, abc.ABC):
+    """Feed of a source whose batches are requests: batches of the pool answer them."""
 
-    # Batches of this feed are requests: the batches of workers answer them. So a request is never submitted to the pool.
+    # A request is never submitted to the pool. It is answered in `poll`, in `take`, or when it is begun.
 
-    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int) -> None:
-        super().__init__(plan, pool, ahead, parallel=True)
-        self._num_workers = num_workers
-        self._epochs: dict[int, _Epoch] = {}
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, parallel: bool = True) -> None:
+        super().__init__(plan, pool, ahead, parallel=parallel)
+        self._epochs: dict[int, MergedEpoch] = {}
 
     @property
     def has_begun(self) -> bool:
         """Whether a batch has been begun."""
         return bool(self._epochs)
 
+    @abc.abstractmethod
+    def _begin_epoch(self, first: BatchKey) -> MergedEpoch:
+        """Return the epoch of the first requested batch."""
+
     def _submit(self, key: BatchKey) -> Batch:
         epoch = self._epochs.get(key.epoch)
         if epoch is None:
             # Earlier epochs have ended. They are kept only while one of their batches is unanswered.
-            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.has_requests}
-            epoch = self._epochs[key.epoch] = _Epoch(self.pool, self._num_workers, key)
+            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.requests}
+            epoch = self._epochs[key.epoch] = self._begin_epoch(key)
         batch = Batch(key)
         epoch.add(batch)
         return batch
@@ -234,68 +238,77 @@ class TurnsFeed(SourceFeed):
         self._epochs.clear()
 
 
-class _Epoch:
-    """The batches of one epoch.
+class MergedEpoch(abc.ABC):
+    """The requests of one epoch, and the batches of the pool that will answer them, in order.
 
-    Requested batches are numbered without gaps; shards end anywhere. So each shard batch, in turn, answers the next request,
-    unless it turns out to be the end of its shard. An epoch that begins in the middle also computes the batches before, and
-    drops them: only they show which shards have ended.
+    An epoch that begins in the middle also computes some batches before, and drops them.
 
     Args:
         first: the first requested batch.
+        num_dropped: the number of batches that are dropped.
+
+    Attributes:
+        requests: those without an outcome.
+        made: the batches of the pool that have not been merged.
+        num_dropped: how many batches are still to be dropped.
     """
 
-    def __init__(self, pool: Pool, num_workers: int, first: BatchKey) -> None:
-        self._pool = pool
-        self._num_workers = num_workers
-        self._ended: list[int] = []
-        self._turns = Turns([0] * num_workers, 0, self._ended)
-        self._shard_batches: deque[Batch] = deque()
-        self._num_dropped = first.iteration
-        self._requests: deque[Batch] = deque(Batch(first) for _ in range(first.iteration))
+    def __init__(self, pool: Pool, first: BatchKey, num_dropped: int) -> None:
+        self.pool = pool
+        self.requests: deque[Batch] = deque(Batch(first) for _ in range(num_dropped))
+        self.made: deque[Batch] = deque()
+        self.num_dropped = num_dropped
 
-    @property
-    def has_requests(self) -> bool:
-        """Whether a requested batch has no outcome yet."""
-        return bool(self._requests)
+    @abc.abstractmethod
+    def answer(self, made: Batch) -> None:
+        """Answer the first request with a batch of the pool, which is complete, or leave that out."""
+
+    @abc.abstractmethod
+    def submit_missing(self) -> None:
+        """Submit batches to the pool for the requests that have none."""
 
     def add(self, batch: Batch) -> None:
         """Request a batch."""
-        self._requests.append(batch)
-        self._submit_missing()
+        self.requests.append(batch)
+        self.submit_missing()
         self.merge()
 
     def merge(self) -> None:
-        """Answer requests with the shard batches that are complete."""
-        while self._requests and (not self._shard_batches or self._shard_batches[0].outcome is not None):
-            if not self._shard_batches:
-                self._requests.popleft().outcome = StopIteration()
+        """Answer requests with the batches that are complete."""
+        while self.requests and (not self.made or self.made[0].outcome is not None):
+            if not self.made:
+                self.requests.popleft().outcome = StopIteration()
                 continue
-            made = self._shard_batches.popleft()
-            if type(made.outcome) is StopIteration:
-                self._end(made.key.worker)
-            else:
-                self._requests.popleft().outcome = self._outcome_of(made)
-                self._num_dropped = max(self._num_dropped - 1, 0)
-            self._submit_missing()
+            self.answer(self.made.popleft())
+            self.submit_missing()
+
+    def deliver(self, outcome: Outcome) -> Batch | None:
+        """Answer the first request. Return it, unless it is dropped."""
+        request = self.requests.popleft()
+        request.outcome = outcome
+        if not self.num_dropped:
+            return request
+        self.num_dropped -= 1
+        return None
 
     def wait_for_next(self) -> None:
-        """Wait for the shard whose turn it is.
+        """Wait for the first batch that has not been merged.
 
         Raises:
             Exception: the pool has failed. An exception of the source becomes the outcome of its batch.
         """
-        made = self._shard_batches[0]
+        made = self.made[0]
         try:
-            self._pool.wait(made)
+            self.pool.wait(made)
         except BaseException as error:
             if made.outcome is not error:
                 raise
         self.merge()
 
-    def _outcome_of(self, made: Batch) -> Outcome:
+    def outcome_of(self, made: Batch) -> Outcome:
+        """Return the outputs of a complete batch, or the exception of its source."""
         try:
-            return self._pool.wait(made)
+            return self.pool.wait(made)
         except Exception as error:
             if made.outcome is not error:
                 raise
@@ -303,30 +316,69 @@ class _Epoch:
 
     def cancel(self, batch: Batch) -> None:
         """Drop a request."""
-        if batch in self._requests:
-            self._requests.remove(batch)
-            while len(self._shard_batches) > len(self._requests):
-                self._pool.cancel(self._shard_batches.pop())
+        if batch in self.requests:
+            self.requests.remove(batch)
+            while len(self.made) > len(self.requests):
+                self.take_back(self.made.pop())
 
-    def _submit_missing(self) -> None:
+    def take_back(self, made: Batch) -> None:
+        """Cancel the last batch that was submitted."""
+        self.pool.cancel(made)
+
+
+class TurnsFeed(MergingFeed):
+    """Feed of a source that is an iterable in each worker: merges their batches, in the order of `dali_like.feed.turns`."""
+
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int) -> None:
+        super().__init__(plan, pool, ahead)
+        self._num_workers = num_workers
+
+    def _begin_epoch(self, first: BatchKey) -> MergedEpoch:
+        return _TurnsEpoch(self.pool, self._num_workers, first)
+
+
+class _TurnsEpoch(MergedEpoch):
+    """The batches of one epoch.
+
+    Requested batches are numbered without gaps; shards end anywhere. So each shard batch, in turn, answers the next request,
+    unless it turns out to be the end of its shard. An epoch that begins in the middle also computes all batches before: only
+    they show which shards have ended.
+
+    Args:
+        first: the first requested batch.
+    """
+
+    def __init__(self, pool: Pool, num_workers: int, first: BatchKey) -> None:
+        super().__init__(pool, first, num_dropped=first.iteration)
+        self._num_workers = num_workers
+        self._ended: list[int] = []
+        self._turns = Turns([0] * num_workers, 0, self._ended)
+
+    def answer(self, made: Batch) -> None:
+        if type(made.outcome) is StopIteration:
+            self._end(made.key.worker)
+        else:
+            self.deliver(self.outcome_of(made))
+
+    def submit_missing(self) -> None:
         # Of the batches that will be dropped, one for each worker at a time.
-        wanted = len(self._requests) - max(self._num_dropped - self._num_workers, 0)
-        while len(self._shard_batches) < wanted and (waiting := self._turns.waiting()):
-            self._submit(waiting[0], self._requests[len(self._shard_batches)].key)
+        wanted = len(self.requests) - max(self.num_dropped - self._num_workers, 0)
+        while len(self.made) < wanted and (waiting := self._turns.waiting()):
+            self._submit(waiting[0], self.requests[len(self.made)].key)
 
     def _submit(self, worker: int, key: BatchKey) -> None:
         number = self._turns.take(worker)
         # A shard that ends lets later batches answer earlier requests. Still, a worker's turns must not decrease.
-        turn = max(key.turn, self._shard_batches[-1].key.turn) if self._shard_batches else key.turn
+        turn = max(key.turn, self.made[-1].key.turn) if self.made else key.turn
         shard_key = key._replace(iteration=number, first_sample=number * key.size, worker=worker, turn=turn)
-        self._shard_batches.append(self._pool.submit(shard_key))
+        self.made.append(self.pool.submit(shard_key))
 
     def _end(self, worker: int) -> None:
         """Leave out a worker whose shard has ended, and drop its batches behind that end."""
         self._ended.append(worker)
-        for batch in [batch for batch in self._shard_batches if batch.key.worker == worker]:
-            self._shard_batches.remove(batch)
-            self._pool.cancel(batch)
+        for batch in [batch for batch in self.made if batch.key.worker == worker]:
+            self.made.remove(batch)
+            self.pool.cancel(batch)
 
 
 def _iteration_of(batch: Batch) -> Any:

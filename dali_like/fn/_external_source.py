@@ -110,9 +110,9 @@ def external_source(
 
     A composed dataset delivers its positions as `dali_like.data.DataLoader` does: those of the ranks interleave, rank r of
     ``num_shards`` has the positions p with ``p % num_shards == r``. With random access, any worker computes any element, and
-    a checkpoint of one rank serves any number of ranks and any batch size. A dataset in logical shards is computed by one
-    worker. Its batches are smaller where shards have ended; ``last_batch_policy="drop"`` drops these. To resume it on
-    another number of ranks, pass the list of the checkpoints of all ranks. Elements that are tuples need ``num_outputs``.
+    a checkpoint of one rank serves any number of ranks and any batch size. The logical shards of a dataset are divided among
+    all workers. Batches are smaller where shards have ended; ``last_batch_policy="drop"`` drops these. To resume on another
+    number of ranks, pass the list of the checkpoints of all ranks. Elements that are tuples need ``num_outputs``.
 
     Returns:
         A node, or a list of nodes if `num_outputs` is given.

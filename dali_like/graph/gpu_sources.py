@@ -28,10 +28,12 @@ from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch, position_note
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.meters import Interval, Reading
+from dali_like.engine.worker.parts import PartReport
 from dali_like.engine.worker.source import (
     IN_BATCH,
     LastBatch,
     Source,
+    SourceType,
     as_array,
     check_array,
     heed_layout,
@@ -60,9 +62,19 @@ class CollectedBatch:
         self.start, self.stop = 0, key.size
         self.lent: dict[Any, Any] = {}
         self.columns: list[_Column] = [[] for _ in range(source.output_count)]
+        self.number, self.request = 0, key.request
+        self.found: list[int] = []
+        self.place = 0
+        self.report: PartReport | None = None
+
+    def end_part(self, message: bytes) -> None:
+        """End the only part of the batch; see `dali_like.engine.worker.parts`."""
+        self.report = PartReport(self.found, False, message)
 
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
         """Store one output of sample `i`."""
+        if source.type is SourceType.PARTS:
+            i = len(self.found)  # places before it may be empty
         column = self.columns[output]
         if not isinstance(column, list):
             column = self.columns[output] = []
@@ -158,13 +170,15 @@ class GpuSourcePool:
         task = CollectedBatch(source, key)
         with interruptible():
             status, value = self._runner.compute(task, self._runner.meters[key.source])
-        if status is Status.STOPPED or (not task.stop and not source.batch):
+        if status is Status.STOPPED or (not task.stop and source.ends_short):
             batch.outcome = StopIteration()
         elif status is Status.FAILED:
             batch.outcome = self._runner.take_error(batch, value)
         else:
             batch.size = task.stop
-            batch.is_last = task.stop < key.size and not source.batch
+            batch.is_last = task.stop < key.size and source.ends_short
+            if task.report is not None:
+                batch.size, batch.reports = len(task.found), [task.report]
             self._uncopied[batch] = task
             with contextlib.suppress(OutOfMemoryError):  # `wait` tries again, and raises it then
                 self._finish(batch)

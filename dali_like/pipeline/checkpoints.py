@@ -111,6 +111,8 @@ class Checkpoint(NamedTuple):
     def merged(cls, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Return the checkpoint of all ranks together, for pipelines with composed datasets.
 
+        Ranks may have finished the epoch, or be at the beginning of the next one, while others are still in it.
+
         Args:
             checkpoints: of all ranks, in any order.
 
@@ -119,9 +121,13 @@ class Checkpoint(NamedTuple):
         """
         if not checkpoints:
             raise CheckpointError("there are no checkpoints to merge: pass those of all ranks")
-        first = checkpoints[0]
+        epoch = min(checkpoint.epoch for checkpoint in checkpoints)
+        within = [checkpoint for checkpoint in checkpoints if checkpoint.epoch == epoch and not checkpoint.ended]
+        first = within[0] if within else checkpoints[0]
         for other in checkpoints:
-            for name in ("batch_size", "num_shards", "epoch", "iteration", "ended"):
+            is_over = within and (other.ended or (other.epoch, other.iteration) == (epoch + 1, 0))
+            names = ("epoch", "iteration", "ended")
+            for name in ("batch_size", "num_shards", *(() if is_over else names)):
                 if getattr(other, name) != getattr(first, name):
                     raise CheckpointError(
                         f"the checkpoints are of different positions: {name} is {getattr(first, name)} in one and "
@@ -129,8 +135,9 @@ class Checkpoint(NamedTuple):
                     )
             if len(other.sources) != len(first.sources):
                 raise CheckpointError("the checkpoints are of pipelines with different numbers of sources")
-        columns = zip(*(checkpoint.sources for checkpoint in checkpoints), strict=True)
-        return first._replace(sources=tuple(_merged_source(i, column, first.epoch) for i, column in enumerate(columns)))
+        columns = zip(*(_at_end(checkpoint).sources for checkpoint in (first, *checkpoints)), strict=True)
+        sources = (_merged_source(i, column[1:], column[0], first.epoch) for i, column in enumerate(columns))
+        return first._replace(sources=tuple(sources))
 
     def with_changes(self, externals: Sequence[ExternalSource], allow_change: Collection[str]) -> Checkpoint:
         """Return this checkpoint for composed datasets whose descriptions have changed.
@@ -226,19 +233,43 @@ class Checkpoint(NamedTuple):
                 raise CheckpointError(f"source {i} is an iterator in the checkpoint, and not in this pipeline")
 
 
-def _merged_source(number: int, states: Sequence[Any], epoch: int) -> Any:
-    """Return the state of a source, given those of all ranks."""
-    if all(state == states[0] for state in states):
-        return states[0]
-    from dali_like.sources.composed.states import is_state, merge_states  # noqa: PLC0415  # few have composed datasets
+def _at_end(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a checkpoint whose composed datasets are at the beginning of the next epoch if it is at the end of one."""
+    if not checkpoint.ended:
+        return checkpoint
+    place = {"epoch": checkpoint.epoch + 1, "position": 0}
+    return checkpoint._replace(
+        sources=tuple(
+            {**state, "state": {**state["state"], **place}} if _is_of_composed(state) else state
+            for state in checkpoint.sources
+        )
+    )
 
-    if not all(isinstance(state, Mapping) and is_state(state.get("state")) for state in states):
+
+def _is_of_composed(state: Any) -> bool:
+    from dali_like.sources.composed.states import is_state  # noqa: PLC0415  # few have composed datasets
+
+    return isinstance(state, Mapping) and is_state(state.get("state"))
+
+
+def _merged_source(number: int, states: Sequence[Any], first: Any, epoch: int) -> Any:
+    """Return the state of a source, given those of all ranks.
+
+    Args:
+        first: the state of the rank whose position counts.
+        epoch: of that position.
+    """
+    if all(state == first for state in states):
+        return first
+    if not all(map(_is_of_composed, states)):
         raise CheckpointError(
             f"source {number} has another state on each rank, and is no composed dataset: load the checkpoint of one rank"
         )
     if all(state.get("epoch", epoch) != epoch for state in states):
-        return None  # of an epoch that has ended
-    return {**states[0], "state": merge_states([state["state"] for state in states])}
+        return None  # by an earlier version, of an epoch that has ended
+    from dali_like.sources.composed.states import merge_states  # noqa: PLC0415  # few have composed datasets
+
+    return {**first, "state": merge_states([state["state"] for state in states])}
 
 
 def _team(batch_size: int, num_shards: int) -> str:

@@ -32,7 +32,7 @@ from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
-from dali_like.feed.source_feed import SourceFeed, SourcePlan, TurnsFeed
+from dali_like.feed.source_feed import MergingFeed, SourceFeed, SourcePlan, TurnsFeed
 from dali_like.feed.source_states import LocalState, ReportedState, SourceState
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
@@ -111,7 +111,7 @@ class Runtime:
         self._cpus = _cpus_for(arguments)
         self.tuner: Tuner | None = None
         self._shard = common_shard(graph)
-        self._turns_feeds: list[TurnsFeed] = []
+        self._merging_feeds: list[MergingFeed] = []
         self._plans: dict[SourceNode, SourcePlan] = {}
         #: Returns where the batches of composed datasets begin, if there are any.
         self._first: Callable[[int, int], int] | None = None
@@ -247,7 +247,7 @@ class Runtime:
             CheckpointError: it belongs to another pipeline; or an iterator would have to go back.
         """
         self._check(checkpoint)
-        if any(feed.has_begun for feed in self._turns_feeds) and any(
+        if any(feed.has_begun for feed in self._merging_feeds) and any(
             node.external.sharded and node.external.persists for node in self.graph.sources
         ):
             raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
@@ -267,7 +267,7 @@ class Runtime:
             if (state is not None and self._plans[node].state is not None) or node.external.reader is not None
         }
         self.executor.go_to(position, restored, ended=checkpoint.ended)
-        for feed in self._turns_feeds:
+        for feed in self._merging_feeds:
             feed.forget()
         self._restore_states(checkpoint)
 
@@ -340,6 +340,8 @@ class Runtime:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
         source = node.external.source(self._batch_size, self._seeds_of(node))
         source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
+        if node.external.in_shards and self.arguments.backend.is_remote:
+            source = source._replace(task_size=lambda _: self._batch_size)
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         state = self._plans[node].state
@@ -364,7 +366,8 @@ class Runtime:
                 self._first = positions.first
                 continue
             worker = ANY_WORKER
-            if kind is PoolKind.WORKERS and not external.sharded and external.kind is not None and external.kind.in_order:
+            is_alone = external.kind is not None and external.kind.in_order and not (external.sharded or external.in_shards)
+            if kind is PoolKind.WORKERS and is_alone:
                 worker = next(homes) % self._num_workers
             self._plans[node] = SourcePlan(
                 number,
@@ -383,9 +386,14 @@ class Runtime:
         """Return the state of a source, if it is stateful."""
         external, checkpoint = node.external, self._resumed
         callback = None if external.kind is None else external.kind.callback
+        limit = self._most_ahead if self.arguments.enable_checkpointing else 0
+        if external.in_shards and external.composed is not None:
+            from dali_like.feed.shard_feed import ShardsState  # noqa: PLC0415  # few pipelines have such sources
+
+            rank, drops = external.shard or ALONE, external.drops_small_batches
+            return ShardsState(external.composed, rank, self._batch_size, drops=drops, limit=limit)
         if not isinstance(callback, (Stream, StatefulCallable)):
             return None
-        limit = self._most_ahead if self.arguments.enable_checkpointing else 0
         if not external.parallel:
             return LocalState(external.name, callback, limit)
         has_state = checkpoint is not None and checkpoint.sources[self.graph.sources.index(node)] is not None
@@ -444,13 +452,25 @@ class Runtime:
             kind = self.serving[node].kind
             pool = self.inputs[node] if kind is PoolKind.INPUT else pools[kind]
             assert pool is not None
-            if node.external.sharded:
-                feed: SourceFeed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
+            if node.external.in_shards:
+                feed: SourceFeed = self._shards_feed(node, plan, pool)
+            elif node.external.sharded:
+                feed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
             else:
                 feed = SourceFeed(plan, pool, self.ahead_of(node), parallel=node.external.parallel)
             feeds.append(feed)
-        self._turns_feeds = [feed for feed in feeds if isinstance(feed, TurnsFeed)]
+        self._merging_feeds = [feed for feed in feeds if isinstance(feed, MergingFeed)]
         return feeds
+
+    def _shards_feed(self, node: SourceNode, plan: SourcePlan, pool: Pool) -> SourceFeed:
+        """Return the feed of a composed dataset in logical shards."""
+        from dali_like.feed.shard_feed import ShardsFeed, ShardsState  # noqa: PLC0415  # few pipelines have such sources
+
+        assert isinstance(plan.state, ShardsState)
+        # Workers on other machines return their part of a slot as a range of samples.
+        num_workers = 1 if self.arguments.backend.is_remote else self._num_workers
+        workers = range(num_workers if node.external.parallel else 0)
+        return ShardsFeed(plan, pool, self.ahead_of(node), state=plan.state, workers=workers)
 
 
 class PoolKind(enum.Enum):

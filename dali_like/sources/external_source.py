@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -9,7 +10,7 @@ from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
-from dali_like.engine.worker.streams import StatefulCallable, Stream
+from dali_like.engine.worker.streams import StatefulCallable
 from dali_like.errors import ArgumentError
 from dali_like.sources.caching.cache_options import DeferredCache
 from dali_like.sources.caching.cached_callback import KeyOf, PositionKey, batch_key, cached_callback, sample_key
@@ -152,6 +153,16 @@ class ExternalSource(NamedTuple):
         """The composed dataset, if the source is one."""
         return None if self.kind is None else self.kind.composed
 
+    @property
+    def in_shards(self) -> bool:
+        """Whether the source is a composed dataset in logical shards."""
+        return self.composed is not None and self.composed.shards is not None
+
+    @property
+    def drops_small_batches(self) -> bool:
+        """Whether batches of a composed dataset in logical shards that are not full are dropped."""
+        return self.options["last_batch_policy"] is not None and self.last_batch is LastBatch.DROP
+
     def steps(self, batch_size: int) -> Steps | None:
         """Return the steps through a composed dataset with random access; None for other sources."""
         if self.composed is None or self.composed.shards is not None:
@@ -248,9 +259,10 @@ class ExternalSource(NamedTuple):
             kind = padded(kind, division)
         if kind.reader is not None:
             kind = kind._replace(callback=kind.reader.callback(batch_size, seeds), is_async=self.is_async)
-        if isinstance(kind.callback, Stream) and kind.composed is not None:
-            kind.callback.begin.batch_size = batch_size  # type: ignore[attr-defined]
-            batch = True
+        type_ = SourceType.STREAM if kind.in_order else SourceType.CALLABLE
+        task_size = None
+        if self.in_shards:
+            type_, task_size = SourceType.PARTS, functools.partial(_part_size, batch_size)
         elif self.parallel and kind.in_order and not batch:
             kind = grouped(kind, batch_size, self.num_outputs, drop_last=self.last_batch is LastBatch.DROP)
             batch = True
@@ -259,7 +271,8 @@ class ExternalSource(NamedTuple):
             kind.callback,
             self.num_outputs,
             batch=batch,
-            type=SourceType.STREAM if kind.in_order else SourceType.CALLABLE,
+            type=type_,
+            task_size=task_size,
             stride=1 if batch or kind.composed is None or self.shard is None else self.shard.count,
             in_order=kind.in_order,
             concurrency=(options["concurrency"] or batch_size) if kind.is_async else None,
@@ -343,3 +356,8 @@ class ExternalSource(NamedTuple):
         if self.shard is None or self.length is None:
             return None
         return Division(self.length, 1 if self.batch else batch_size, self.shard, self.rest)
+
+
+def _part_size(capacity: int, num_workers: int) -> int:
+    """Return the nominal size of the tasks of a batch in parts: it has room for a task of each worker."""
+    return max(capacity // max(num_workers, 1), 1)

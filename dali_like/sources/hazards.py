@@ -71,7 +71,7 @@ def warn_of_hazards(sources: Iterable[ExternalSource], start_method: str, num_wo
     """Warn of objects in sources of a pipeline that do not work as expected in workers."""
     for source in sources:
         assert source.kind is not None
-        are_several = num_workers > 1 and (not source.kind.in_order or source.sharded)
+        are_several = num_workers > 1 and (not source.kind.in_order or source.sharded or source.in_shards)
         place = Place(
             start_method=start_method,
             are_several=are_several,

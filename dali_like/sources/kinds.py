@@ -123,26 +123,24 @@ def is_composed(source: Any) -> bool:
     return module is not None and isinstance(source, module.ComposedDataset)
 
 
-def composed_kind(
-    dataset: ComposedDataset, rank: Shard | None, num_outputs: int | None, *, takes_dicts: bool, drops: bool
-) -> Kind:
-    """Return the kind of a composed dataset: a callable with random access, otherwise an iterable of batches.
+def composed_kind(dataset: ComposedDataset, rank: Shard | None, num_outputs: int | None, *, takes_dicts: bool) -> Kind:
+    """Return the kind of a composed dataset: a callable, which computes parts of batches if it has logical shards.
 
     Args:
         rank: of this process; None: it is the only one.
         takes_dicts: whether elements may be dicts.
-        drops: whether to drop batches that are not full.
 
     Raises:
         ArgumentError: the number of ranks does not divide that of logical shards.
     """
-    from dali_like.sources.composed.pipeline_source import ElementCallback, RankStream, RankWalks  # noqa: PLC0415  # rare
+    from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # noqa: PLC0415  # rare
+    from dali_like.sources.composed.positions import check_ranks  # noqa: PLC0415
 
     if dataset.shards is None:
         callback = ElementCallback(dataset, takes_dicts=takes_dicts)
         return Kind(callback, length=dataset.length, composed=dataset)
-    walks = RankWalks(dataset, rank or ALONE, num_outputs, takes_dicts=takes_dicts, drops=drops)
-    return Kind(RankStream(walks, owner=walks), in_order=True, composed=dataset)
+    check_ranks(dataset.shards, (rank or ALONE).count)
+    return Kind(ShardElements(dataset, num_outputs, takes_dicts=takes_dicts), in_order=True, composed=dataset)
 
 
 def is_async(function: Any) -> bool:

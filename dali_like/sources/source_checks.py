@@ -68,8 +68,7 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
             source = source.cache(**_cache_arguments(options["cache"]))
         _check_with_source(options, label, batch=batch, parallel=parallel)
         if composed:
-            drops = source.shards is not None and options["last_batch_policy"] is not None and last_batch is LastBatch.DROP
-            kind = composed_kind(source, shard, num_outputs, takes_dicts=any(objects), drops=drops)
+            kind = composed_kind(source, shard, num_outputs, takes_dicts=any(objects))
         else:
             use = Use(
                 label=label,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dali_like import fn, pipeline_def
+from dali_like.data import ComposedDataset
 from dali_like.errors import (
     BatchSizeError,
     DtypeMismatchError,
@@ -102,6 +103,18 @@ def test_the_layout_stays(gpus: Gpus) -> None:
         pipe.run()
         with pytest.raises(LayoutMismatchError, match='"HW" and got: "WH"'):
             pipe.run()
+
+
+def test_elements_of_logical_shards_may_be_on_the_gpu(gpus: Gpus) -> None:
+    dataset = ComposedDataset.source(range(11)).filter(lambda x: x != 5).with_options(shards=2)
+    as_arrays = dataset.map(lambda x: SimulatedArray(np.full((2,), x, np.int32)))
+
+    with closing(define(as_arrays)) as pipe:
+        batches = [numbers_of(pipe.run()[0]) for _ in range(3)]
+        with pytest.raises(StopIteration):
+            pipe.run()
+
+    assert [[x for x, _ in batch] for batch in batches] == [[0, 1, 2, 3], [4, 7, 6, 9], [8, 10]]
 
 
 def test_one_of_two_outputs_may_be_on_the_gpu(gpus: Gpus) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -173,3 +174,13 @@ def describe_rows(
     part = descriptors[start:stop, output]
     part[:] = row
     part[:, Word.OFFSET] += np.arange(start, stop) * row[Word.NBYTES]
+
+
+def describe_places(
+    descriptors: NDArray[np.int64], output: int, row: NDArray[np.int64] | list[int], places: Sequence[int]
+) -> None:
+    """Write the descriptors of samples at some places that lie in their rows; see `describe_rows`."""
+    if places:
+        described = np.tile(np.asarray(row), (len(places), 1))
+        described[:, Word.OFFSET] += np.asarray(places) * row[Word.NBYTES]
+        descriptors[places, output] = described

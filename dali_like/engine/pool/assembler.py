@@ -9,15 +9,28 @@ import abc
 import struct
 from collections.abc import Sequence
 
+import numpy as np
+
 from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
-from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
+from dali_like.engine.pool.batch import (
+    Batch,
+    Outcome,
+    Output,
+    assemble,
+    assemble_places,
+    describe_sample,
+    fill_up,
+    position_note,
+    schemas_at,
+)
 from dali_like.engine.worker.exceptions import read_message
-from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
+from dali_like.engine.worker.parts import PartReport
+from dali_like.engine.worker.source import LastBatch, Source, SourceType, dtype_text, ndim_text
 from dali_like.engine.worker.task import most_committed
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
@@ -347,7 +360,7 @@ class ArrayAssembler(Assembler):
         if self.source.counts and slot.counts[0] not in (UNKNOWN, num_samples):
             return  # the last batch of an epoch may be too short to learn from
         try:
-            schemas = first_schemas(batch, slot, num_samples, self.source)
+            schemas = schemas_at(batch, slot, slice(num_samples), self.source)
         except DaliLikeError:
             return  # the complete batch will fail for the same reason
         self._adopt(schemas)
@@ -371,16 +384,16 @@ class ArrayAssembler(Assembler):
         return size
 
     def finish(self, batch: Batch, slot: Slot) -> Outcome:
-        if not batch.size and not self.source.batch:
+        if not batch.size and self.source.ends_short:
             self.ring.release(slot)
             return StopIteration()
         try:
-            outputs, schemas = assemble(batch, slot, self.ring, self.source)
+            outputs, schemas = self._assemble(batch, slot)
         except DaliLikeError as error:
             self.ring.release(slot)
             return error
         self._note_made(batch, slot, batch.size)
-        batch.is_last = batch.size < batch.key.size and not self.source.batch
+        batch.is_last = batch.size < batch.key.size and self.source.ends_short
         if not batch.size:
             return outputs
         batch.schemas = schemas
@@ -390,6 +403,9 @@ class ArrayAssembler(Assembler):
         if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
             return [fill_up(output, self._capacity) for output in outputs]
         return outputs
+
+    def _assemble(self, batch: Batch, slot: Slot) -> tuple[list[Output], tuple[OutputSchema, ...]]:
+        return assemble(batch, slot, self.ring, self.source)
 
     def check(self, batch: Batch) -> None:
         schemas, batch.schemas = batch.schemas, None
@@ -454,6 +470,67 @@ class StreamAssembler(ArrayAssembler):
         if self.source.stream.on_state is not None:
             batch.state = read_message(slot.space, slot.offset + slot.slot_layout.region_offset(0), int(slot.marks[0]))
         return super().finish(batch, slot)
+
+
+class PartAssembler(ArrayAssembler):
+    """Assembles batches whose tasks are parts; see `dali_like.engine.worker.parts`."""
+
+    def begin(self, batch: Batch, ticket: int) -> Slot:
+        return self._begin_with(batch, ticket, batch.key.request)
+
+    def learn_early(self, batch: Batch, slot: Slot) -> None:
+        try:
+            report = _report_of(batch, slot, 0, self.source)
+            if not report.places or report.in_rows:
+                return
+            schemas = schemas_at(batch, slot, list(report.places), self.source)
+        except DaliLikeError:
+            return  # the complete batch will fail for the same reason
+        self._adopt(schemas)
+        self._guesses = True
+
+    def end_of(self, batch: Batch, slot: Slot) -> int:
+        return batch.key.stop
+
+    def finish(self, batch: Batch, slot: Slot) -> Outcome:
+        try:
+            reports = [_report_of(batch, slot, task, self.source) for task in range(batch.num_tasks)]
+        except CorruptionError as error:
+            self.ring.release(slot)
+            return error
+        batch.reports = reports
+        batch.size = sum(len(report.places) for report in reports)
+        return super().finish(batch, slot)
+
+    def _assemble(self, batch: Batch, slot: Slot) -> tuple[list[Output], tuple[OutputSchema, ...]]:
+        places = sorted(place for report in batch.reports for place in report.places)
+        in_rows = [place for report in batch.reports if report.in_rows for place in report.places]
+        return assemble_places(batch, slot, self.ring, self.source, places, in_rows)
+
+
+def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartReport:
+    """Return the report of a task.
+
+    Raises:
+        CorruptionError: a worker cannot have written it.
+    """
+    start, room = slot.offset + slot.slot_layout.region_offset(task), int(slot.marks[task])
+    if 0 < room <= slot.slot_layout.region_bytes:
+        offset = int(slot.space.array(start, (1,), np.dtype(np.int64))[0])
+        report = PartReport.unpack(read_message(slot.space, start + offset, room - offset)) if 0 < offset < room else None
+        if report is not None and all(0 <= place < batch.key.size for place in report.places):
+            return report
+    raise CorruptionError(
+        f"the report of a task of {source.name} is invalid: a callback has written outside of its own memory; check the "
+        "native code that it uses"
+    )
+
+
+def assembler_type(source: Source) -> type[ArrayAssembler]:
+    """Return the class of the assembler of a source of arrays."""
+    if source.type is SourceType.PARTS:
+        return PartAssembler
+    return StreamAssembler if source.takes_state else ArrayAssembler
 
 
 def _without_rows(schemas: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:

@@ -22,14 +22,14 @@ from dali_like.engine.memory.protocol import Status
 from dali_like.engine.memory.ring import Lease, SampleList, Slot
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.assembler import ArrayAssembler, Assembler
+from dali_like.engine.pool.assembler import Assembler, assembler_type
 from dali_like.engine.pool.batch import Batch, Failure, Output
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.pool.shortage import explain_shortage
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Reading
 from dali_like.engine.worker.out_of_band import Pickled
-from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.source import Source, SourceType
 from dali_like.errors import (
     ClosedError,
     CorruptionError,
@@ -77,7 +77,7 @@ class InlinePool:
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputSchema]]], capacity: int, space: SharedSpace) -> None:
         self._assemblers = [
-            ArrayAssembler(space, source, capacity, declared=declared, num_workers=0) for source, declared in sources
+            assembler_type(source)(space, source, capacity, declared=declared, num_workers=0) for source, declared in sources
         ]
         self._space = space
         self._runner = InlineRunner(space, [source for source, _ in sources])
@@ -217,6 +217,9 @@ class InlinePool:
     def _made(self, slot: Slot, assembler: Assembler) -> deque[Any]:
         """Return the samples in a slot that was too small, and the sample that did not fit."""
         unplaced, self._runner.unplaced = self._runner.unplaced, None
+        if assembler.source.type is SourceType.PARTS:
+            assembler.ring.release(slot)
+            return deque()  # its callback can compute them again
         if assembler.source.batch or assembler.source.concurrency is not None:
             assembler.ring.release(slot)
             return deque([unplaced] if assembler.source.batch and unplaced is not None else [])

@@ -13,7 +13,7 @@ from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
-from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_rows
+from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_places, describe_rows
 from dali_like.engine.worker.exceptions import unpack_exception
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
@@ -21,6 +21,7 @@ from dali_like.types import SampleInfo
 
 if TYPE_CHECKING:
     from dali_like.engine.memory.sample_cache import Grant
+    from dali_like.engine.worker.parts import PartReport
 
 #: An output of a batch: one array if all samples lie in rows, else a sequence of samples.
 Output = NDArray[Any] | Sequence[NDArray[Any]]
@@ -88,6 +89,7 @@ class Batch:
         missing_bytes: memory that its regions need, if the last attempt ran out of memory.
         num_shortages: number of such attempts in a row.
         state: the reported state before the batch; unset if the source reports none.
+        reports: of its tasks, for sources in parts.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch), or a `Failure` until it is
             delivered; None while incomplete.
     """
@@ -112,6 +114,7 @@ class Batch:
         "outcome",
         "region_bytes",
         "reported",
+        "reports",
         "schema",
         "schemas",
         "short_bytes",
@@ -125,6 +128,7 @@ class Batch:
         self.key = key
         self.outcome: Outcome = None
         self.state: bytes
+        self.reports: list[PartReport]
         self.cancelled = False
         self.schema: Any = None
         self.is_last = False
@@ -223,7 +227,33 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         return arrays, slot_layout.outputs
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
-    schemas = _schemas(descriptors, batch, slot_layout, source)
+    return _described(descriptors, batch, slot, ring, source)
+
+
+def assemble_places(
+    batch: Batch, slot: Slot, ring: Ring, source: Source, places: list[int], in_rows: list[int]
+) -> tuple[list[Output], tuple[OutputSchema, ...]]:
+    """Return the outputs of a batch that has samples at some places only; see `assemble`.
+
+    Args:
+        places: of the samples, ascending.
+        in_rows: those of them that have no descriptors.
+    """
+    slot_layout = slot.slot_layout
+    if not places or (len(in_rows) == batch.key.size and slot_layout.all_dense):
+        batch.described = 0
+        return assemble(batch, slot, ring, source)
+    expected = slot_layout.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
+    for output, row in enumerate(expected):
+        describe_places(slot.descriptors, output, row, in_rows)
+    return _described(slot.descriptors[places], batch, slot, ring, source)
+
+
+def _described(
+    descriptors: NDArray[np.int64], batch: Batch, slot: Slot, ring: Ring, source: Source
+) -> tuple[list[Output], tuple[OutputSchema, ...]]:
+    size, address = len(descriptors), slot.space.address + slot.offset
+    schemas = _schemas(descriptors, batch, slot.slot_layout, source)
     lease = Lease(ring, slot)
     outputs: list[Output] = []
     for j, schema in enumerate(schemas):
@@ -248,14 +278,17 @@ def _no_samples(schema: OutputSchema) -> NDArray[Any]:
     return np.empty((0, *(schema.shape or (0,) * max(schema.ndim, 0))), DTYPES[max(schema.dtype, 0)])
 
 
-def first_schemas(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputSchema, ...]:
-    """Return the schemas of the first samples of a batch.
+def schemas_at(batch: Batch, slot: Slot, places: Any, source: Source) -> tuple[OutputSchema, ...]:
+    """Return the schemas of samples of a batch that have descriptors.
+
+    Args:
+        places: of the samples, as an index.
 
     Raises:
         CorruptionError: workers cannot have written these descriptors.
         DtypeMismatchError, NdimMismatchError: the samples differ from each other.
     """
-    descriptors = slot.descriptors[:num_samples].copy()
+    descriptors = slot.descriptors[places].copy()
     return _schemas(descriptors, batch, slot.slot_layout, source)
 
 

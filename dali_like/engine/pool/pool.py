@@ -43,7 +43,7 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, control_bytes, start_message_offset
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.assembler import ArrayAssembler, Assembler, StreamAssembler
+from dali_like.engine.pool.assembler import Assembler, assembler_type
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.pool.cells import pid_in_cell
@@ -101,7 +101,7 @@ class WorkerPool:
         self._assemblers: list[Assembler] = [
             RequestAssembler(space, source, capacity, options.num_workers)
             if source.type is SourceType.REQUEST
-            else (StreamAssembler if source.takes_state else ArrayAssembler)(
+            else assembler_type(source)(
                 space,
                 source,
                 capacity,

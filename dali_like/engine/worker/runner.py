@@ -46,7 +46,7 @@ _NOT_CONTIGUOUS = (ValueError, BufferError)
 
 #: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
 _CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHE = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHE))
-_REQUEST = SourceType.REQUEST
+_REQUEST, _PARTS = SourceType.REQUEST, SourceType.PARTS
 _DENSE = Status.DENSE, 0
 
 
@@ -108,7 +108,8 @@ class TaskRunner:
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
         number_of_source = words[_SOURCE]
-        task = Task(self._space, view, self._sources[number_of_source], words, number)
+        source = self._sources[number_of_source]
+        task = (Task if source.type is not _PARTS else _parts().PartTask)(self._space, view, source, words, number)
         if words[_CACHE]:
             from dali_like.engine.memory.sample_cache import shares_of_task  # noqa: PLC0415  # most sources have none
 
@@ -165,6 +166,8 @@ class TaskRunner:
                 answer(task, self._cell, watch)
             elif source.batch:
                 self._make_batch(task)
+            elif source.type is _PARTS:
+                _parts().make_part(self, task, self._cell)
             elif source.concurrency is not None:
                 self._make_concurrently(task, source.concurrency, watch)
             elif source.stacks:
@@ -174,13 +177,13 @@ class TaskRunner:
                 while i < task.stop:
                     i = self._make(task, i)
         except StopIteration:
-            if source.batch or source.type is _REQUEST or source.last_batch is LastBatch.DROP:
+            if source.batch or source.type in (_REQUEST, _PARTS) or source.last_batch is LastBatch.DROP:
                 return Status.STOPPED, self._cell[0]
             task.end_at(self._cell[0])
         except RegionFullError as full:
             return Status.TOO_LARGE, full.needed
         except NoMemoryError as shortage:
-            by_sample = source.type is not _REQUEST and not source.batch
+            by_sample = source.type not in (_REQUEST, _PARTS) and not source.batch
             task.note_need(shortage.needed, self._cell[0] if by_sample else task.stop)
             return Status.NO_MEMORY, shortage.missing
         except Exception as error:
@@ -261,7 +264,7 @@ class TaskRunner:
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replace_sample(task, cell[0], error)
+            self.replace_sample(task, cell[0], error)
             return int(cell[0]) + 1
         return i
 
@@ -295,7 +298,7 @@ class TaskRunner:
                         continue
                 except _NOT_CONTIGUOUS:
                     task.view.expect_gaps()
-            self._put(task, i, sample, task.source)
+            self.put(task, i, sample, task.source)
             if task.region is not None:
                 return i + 1
             array = outputs = sample = None
@@ -330,7 +333,7 @@ class TaskRunner:
                     else:
                         a = b = sample = None  # see above
                         continue
-            self._put(task, i, sample, task.source)
+            self.put(task, i, sample, task.source)
             if task.region is not None:
                 return i + 1
             a = b = sample = None
@@ -352,7 +355,7 @@ class TaskRunner:
                 self.unplaced = sample
                 raise
             if not is_put:
-                self._put(task, i, sample, source)
+                self.put(task, i, sample, source)
             outputs = sample = None  # see above
         return task.stop
 
@@ -381,7 +384,7 @@ class TaskRunner:
                 self._cell[0] = stop
                 if _is_last(error, task.source):
                     raise
-                self._replace_sample(task, stop, error)
+                self.replace_sample(task, stop, error)
                 i = stop + 1
                 continue
             self._operate(task, operators, call, staging, i, stop)
@@ -426,11 +429,11 @@ class TaskRunner:
         """Compute the operators over one sample, and write the results."""
         self._cell[0] = i
         try:
-            self._put(task, i, operators.compute(outputs, call, sample_info(task, i)), task.source)
+            self.put(task, i, operators.compute(outputs, call, sample_info(task, i)), task.source)
         except Exception as error:
             if _is_last(error, task.source):
                 raise
-            self._replace_sample(task, i, error)
+            self.replace_sample(task, i, error)
 
     def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
         """Compute all samples in an event loop. Of several exceptions, the one of the lowest index is raised."""
@@ -438,7 +441,7 @@ class TaskRunner:
         callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
 
         async def make(i: int) -> None:
-            self._put(task, i, await callback(sample_info(task, i)), source)
+            self.put(task, i, await callback(sample_info(task, i)), source)
 
         def is_last(error: BaseException) -> bool:
             return _is_last(error, source)
@@ -452,11 +455,12 @@ class TaskRunner:
             self._cell[0] = i
             if is_last(error):
                 raise error
-            self._replace_sample(task, i, error)
+            self.replace_sample(task, i, error)
 
-    def _replace_sample(self, task: Task, i: int, error: Exception) -> None:
+    def replace_sample(self, task: Task, i: int, error: Exception) -> None:
+        """Write what replaces a failed sample."""
         info = sample_info(task, i)
-        self._replace(task, info, error, functools.partial(self._put, task, i))
+        self._replace(task, info, error, functools.partial(self.put, task, i))
 
     def _replace(
         self, task: Task, info: SampleInfo | BatchInfo, error: Exception, put: Callable[[Any, Source], None]
@@ -493,7 +497,7 @@ class TaskRunner:
             ),
         )
 
-    def _put(self, task: Task | StagedTask, i: int, sample: Any, source: Source) -> None:
+    def put(self, task: Task | StagedTask, i: int, sample: Any, source: Source) -> None:
         """Write a sample of any accepted form."""
         outputs = split_outputs(sample, source)
         self._note_tensors(outputs, task.source)
@@ -524,6 +528,13 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+def _parts() -> Any:
+    """Return the module for sources in parts, which few programs have."""
+    from dali_like.engine.worker import parts  # noqa: PLC0415
+
+    return parts
 
 
 def _is_last(error: BaseException, source: Source) -> bool:

@@ -51,7 +51,7 @@ _FIRST, IN_BATCH = "in the first batch", "in sample 0 of the batch"
 
 
 class SourceType(enum.Enum):
-    """The three types of sources. They differ in their callbacks, and in the way to compute a task."""
+    """The types of sources. They differ in their callbacks, and in the way to compute a task."""
 
     #: The callback is a function of a SampleInfo, or of a BatchInfo. Any worker may call it, for any sample, repeatedly.
     CALLABLE = "callable"
@@ -59,6 +59,8 @@ class SourceType(enum.Enum):
     STREAM = "stream"
     #: The callback is a `dali_like.engine.worker.requests.RequestHandler`, which computes whole tasks.
     REQUEST = "request"
+    #: The callback is a `dali_like.engine.worker.parts.PartCallback`. The request names the samples of each task.
+    PARTS = "parts"
 
 
 class LastBatch(enum.Enum):
@@ -157,15 +159,20 @@ class Source(NamedTuple):
         return self.batch or self.last_batch is not LastBatch.DROP
 
     @property
+    def ends_short(self) -> bool:
+        """Whether a batch that is not full ends the epoch."""
+        return not self.batch and self.type is not SourceType.PARTS
+
+    @property
     def makes_again(self) -> bool:
         """Whether the same process can compute a sample again."""
-        if self.type is SourceType.CALLABLE:
+        if self.type in (SourceType.CALLABLE, SourceType.PARTS):
             return True
         return not (self.stream.once if self.type is SourceType.STREAM else self.handler.once)
 
     def for_thread(self) -> Source:
         """Return a copy for one of several threads. It shares the user's objects, and has state of its own."""
-        if self.type is SourceType.CALLABLE:
+        if self.type in (SourceType.CALLABLE, SourceType.PARTS):
             return self
         own: Any = self.stream.for_thread() if self.type is SourceType.STREAM else self.handler.for_thread()
         return self._replace(callback=own)

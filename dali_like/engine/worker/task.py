@@ -214,6 +214,7 @@ class Task:
     Attributes:
         callback: the callback of the source, or a wrapper of the runner around it.
         provisional: whether the expected dtypes and dimensions are only guessed, so that others are no errors.
+        size: samples in the batch.
         start, stop: the samples of the task, by their index in the batch. If tasks have owners, its request names others.
         first: idx_in_epoch of the batch's first sample.
         targets, keys: where rows are written, see `SlotView`.
@@ -240,7 +241,8 @@ class Task:
         self.first = words[_FIRST_SAMPLE]
         self.provisional = words[_PROVISIONAL]
         start = self.start = number * view.task_size
-        self.stop = max(min(start + view.task_size, words[_BATCH_SIZE]), start)  # see `BatchKey.owners`
+        self.size = words[_BATCH_SIZE]
+        self.stop = max(min(start + view.task_size, self.size), start)  # see `BatchKey.owners`
         self.targets = view.targets
         self.keys = view.keys_of(number)
         self.has_rows = view.has_rows

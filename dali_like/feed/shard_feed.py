@@ -1,0 +1,213 @@
+"""Batches of a composed dataset in logical shards in a pipeline: computed by all workers of the rank.
+
+Runs in the main process. The batch of a pipeline is the next step in which this rank has an element, so a batch may be
+requested before its step is known. As many steps are computed ahead as batches are requested. `dali_like.feed.shards` says
+which worker computes which elements.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.base import Pool
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.worker.parts import pack_parts
+from dali_like.engine.worker.streams import check_saved
+from dali_like.errors import CheckpointError
+from dali_like.feed.shards import PositionsAnswer, ShardProgress, packed
+from dali_like.feed.source_feed import MergedEpoch, MergingFeed, SourcePlan
+from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState
+from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.composed.positions import owned_shards, step_positions
+from dali_like.sources.composed.states import make_state, shard_states
+from dali_like.sources.composed.stream import ShardState
+from dali_like.sources.sharding import Shard
+
+#: Fields of the state: the number of the next batch in its epoch, and the state of the dataset.
+_SAVED = {"iteration": int, "state": object}
+#: Fields of states of earlier versions, in which the dataset was an iterable of batches.
+_SAVED_AS_STREAM = {"epoch": object, "position": int, "end": object, "of_iterator": bool, "state": object}
+
+
+class Point(NamedTuple):
+    """A point between two batches of an epoch.
+
+    Attributes:
+        epoch: of the dataset.
+        position: of the next step, of all ranks together.
+        states: of the logical shards of this rank.
+    """
+
+    epoch: int
+    position: int
+    states: Mapping[int, ShardState]
+
+
+class ShardsState(SourceState):
+    """The state of a composed dataset in logical shards on one rank.
+
+    Args:
+        dataset: runs in logical shards.
+        rank: of this process.
+        batch_size: positions in a batch.
+        drops: whether batches that are not full are left out.
+        limit: see `dali_like.feed.source_states.RecentStates`.
+    """
+
+    # The point before a batch is known as soon as the batch before it has been merged, so no checkpoint waits for workers.
+
+    def __init__(self, dataset: ComposedDataset, rank: Shard, batch_size: int, *, drops: bool, limit: int) -> None:
+        assert dataset.shards is not None
+        self.num_shards = dataset.shards
+        self.ends_in_map = dataset.ends_in_map
+        self.owned = owned_shards(dataset.shards, rank)
+        self.rank = rank
+        self.batch_size = batch_size
+        self.drops = drops
+        self._dataset = dataset
+        self._recent = RecentStates(limit)
+        #: A point, and the number of the batch behind it. Other epochs begin at position 0.
+        self._known: tuple[int, Point] | None = None
+
+    def nearest(self, epoch: int, iteration: int) -> tuple[int, Point]:
+        """Return the last known point that is not behind the point before a batch, and the number of the batch behind it."""
+        if self._known is not None and self._known[1].epoch == epoch and self._known[0] <= iteration:
+            return self._known
+        return 0, self._beginning(epoch)
+
+    def _beginning(self, epoch: int) -> Point:
+        return Point(epoch, 0, dict.fromkeys(self.owned, ShardState(0, None)))
+
+    def keep(self, batch: BatchNumber, point: Point) -> None:
+        """Keep the point before a batch."""
+        self._recent.keep(batch, point)
+
+    def before(self, batch: BatchNumber | None) -> dict[str, Any]:
+        iteration, point = 0, self._beginning(0)  # of the next epoch, whose number does not matter here
+        if batch is not None:
+            known: Point | None = self._recent.get(batch)
+            iteration, point = self.nearest(*batch) if known is None else (batch[1], known)
+        dataset = self._dataset
+        return {
+            "iteration": iteration,
+            "state": make_state(dataset.description, dataset.seed, dataset.shards, *point, self.rank),
+        }
+
+    def restore(self, state: Any) -> None:
+        self._recent.clear()
+        self._known = None
+        if state is None:
+            return
+        if isinstance(state, dict) and set(state) == set(_SAVED_AS_STREAM):
+            check_saved(state, _SAVED_AS_STREAM)
+            if not state["of_iterator"]:  # before the first batch
+                self._dataset.checked_state(state["state"])
+                return
+            iteration = state["position"]
+        else:
+            check_saved(state, _SAVED)
+            iteration = state["iteration"]
+        if iteration < 0:
+            raise CheckpointError(f"the checkpoint has batch {iteration} of a composed dataset")
+        checked = self._dataset.checked_state(state["state"])
+        self._known = iteration, Point(checked["epoch"], checked["position"], shard_states(checked, self.owned))
+
+
+class ShardsFeed(MergingFeed):
+    """Feed of a composed dataset in logical shards.
+
+    Args:
+        state: of the source.
+        workers: the workers that compute the elements; none: this process does.
+    """
+
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, state: ShardsState, workers: Sequence[int]) -> None:
+        super().__init__(plan, pool, ahead, parallel=bool(workers))
+        self._state = state
+        self._workers = workers
+
+    def _begin_epoch(self, first: BatchKey) -> MergedEpoch:
+        return _ShardsEpoch(self.pool, first, self._state, self._workers)
+
+
+class _ShardsEpoch(MergedEpoch):
+    """The steps of one epoch."""
+
+    # Invariants
+    # - Steps are merged in order. Each one answers the first request, or is left out, so no step is skipped.
+    # - The position moves on behind a successful `submit` only. An interrupt during it leaves the step to the next call.
+
+    def __init__(self, pool: Pool, first: BatchKey, state: ShardsState, workers: Sequence[int]) -> None:
+        iteration, point = state.nearest(first.epoch, first.iteration)
+        super().__init__(pool, first, num_dropped=first.iteration - iteration)
+        self._state = state
+        self._workers = workers
+        self._epoch = point.epoch
+        self._submitted = self._merged = point.position
+        self._progress = ShardProgress(
+            state.num_shards,
+            state.owned,
+            point.position,
+            point.states,
+            len(workers),
+            is_shared=state.ends_in_map,
+        )
+
+    @property
+    def _step(self) -> int:
+        """Positions of all ranks in a step."""
+        return self._state.batch_size * self._state.rank.count
+
+    def add(self, batch: Batch) -> None:
+        try:
+            super().add(batch)
+        except BaseException:  # Ctrl-C in the source, in this process: the iteration will be requested again
+            if batch in self.requests:
+                self.requests.remove(batch)
+            raise
+
+    def answer(self, made: Batch) -> None:
+        state, progress = self._state, self._progress
+        outcome = self.outcome_of(made)
+        self._merged += self._step
+        if type(outcome) is list:  # else it is an exception, whose class may define `__class__`
+            progress.note(map(_answer_of, made.reports))
+            if not made.size or (state.drops and made.size < state.batch_size):
+                return
+        if (request := self.deliver(outcome)) is not None:
+            key = request.key
+            state.keep((key.epoch, key.iteration + 1), Point(self._epoch, self._merged, dict(progress.states)))
+
+    def submit_missing(self) -> None:
+        wanted = len(self.requests) - max(self.num_dropped - max(len(self._workers), 1), 0)
+        while len(self.made) < wanted and not self._progress.is_at_end:
+            self._submit(self.requests[len(self.made)].key)
+            if not self._workers and self.made[-1].outcome is not None:
+                return  # without workers, it has been computed, and may be the end
+
+    def _submit(self, key: BatchKey) -> None:
+        state, workers = self._state, self._workers
+        positions = step_positions(self._submitted, state.batch_size, state.rank)
+        parts = self._progress.by_worker(positions)
+        key = key._replace(
+            first_sample=positions.start,
+            request=pack_parts(packed(parts.values())),
+            parts=state.batch_size + 1,
+            owners=tuple(workers[number] for number in parts) if workers else (),
+            # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
+            turn=max(key.turn, self.made[-1].key.turn) if self.made else key.turn,
+        )
+        self.made.append(self.pool.submit(key))
+        self._submitted += self._step
+
+    def take_back(self, made: Batch) -> None:
+        super().take_back(made)
+        self._submitted -= self._step
+
+
+def _answer_of(report: Any) -> PositionsAnswer:
+    states, ended = pickle.loads(report.message)
+    return PositionsAnswer(report.places, [], [], states, ended)

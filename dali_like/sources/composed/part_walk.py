@@ -1,0 +1,62 @@
+"""Evaluates parts of batches in logical shards: some positions, and the states of their shards before and behind them.
+
+A part carries the latest known states of its shards, so any process can evaluate it. The workers of loaders do so in
+`dali_like.feed.shard_part`, those of pipelines in `dali_like.sources.composed.pipeline_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+
+__all__ = ["PartWalk"]
+
+
+class PartWalk:
+    """Goes through the positions of one part.
+
+    Args:
+        elements: of the dataset.
+        num_shards: logical shards of the dataset.
+        epoch: of the part.
+        states: known states of its shards.
+
+    Attributes:
+        ended: the shards that turned out to be at their end.
+    """
+
+    def __init__(self, elements: Elements, num_shards: int, epoch: int, states: Mapping[int, ShardState]) -> None:
+        self._elements = elements
+        self._num_shards = num_shards
+        self._epoch = epoch
+        self._states = dict(states)
+        self._last: dict[int, int] = {}
+        self.ended: list[int] = []
+
+    def at(self, position: int) -> Any:
+        """Return the element at a position.
+
+        Raises:
+            ShardEndedError: the position is empty.
+        """
+        shard = position % self._num_shards
+        self._last[shard] = max(position, self._last.get(shard, 0))  # repeated positions may descend
+        try:
+            return self._elements.at(self._epoch, position, self._states)
+        except ShardEndedError:
+            self.ended.append(shard)
+            raise
+
+    def keep_state(self, position: int) -> None:
+        """Keep the state behind a failed element: others, which may replace it, move the shard."""
+        shard = position % self._num_shards
+        self._states[shard] = self._elements.state(self._epoch, shard, position + 1, self._states)
+
+    def states(self) -> dict[int, ShardState]:
+        """Return the states of the shards behind the positions."""
+        return {
+            shard: self._elements.state(self._epoch, shard, position + 1, self._states)
+            for shard, position in self._last.items()
+        }
