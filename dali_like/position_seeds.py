@@ -44,7 +44,9 @@ class PositionSeed(ISpawnableSeedSequence):
         mixed = _begun(*self._stream).copy()
         mixed.update(_pack(*self._position))
         words = np.frombuffer(mixed.digest(), dtype)
-        return words[:n_words] if n_words <= len(words) else self._sequence.generate_state(n_words, dtype)
+        if n_words == len(words):  # of a PCG64
+            return words
+        return words[:n_words] if n_words < len(words) else self._sequence.generate_state(n_words, dtype)
 
     def spawn(self, n_children: int) -> list[Any]:
         """Return seeds that are independent of this one."""

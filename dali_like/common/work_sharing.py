@@ -10,7 +10,44 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["for_each", "one_by_one"]
+__all__ = ["Pace", "for_each", "one_by_one"]
+
+#: Work that takes longer than this with several threads is never tried on one.
+_SMALL_NS = 4_000_000
+#: The slower way is tried again after so many batches: other programs may have disturbed it.
+_TRIED_AGAIN = 64
+
+
+class Pace:
+    """Decides whether threads share the work of a batch: not if that takes as long as one thread does.
+
+    Small batches take longer with several threads: waking a thread takes some 50 us, and only one runs Python code at a
+    time. Both ways are measured, since no rule tells how much of an operator is Python code.
+    """
+
+    def __init__(self) -> None:
+        self._alone_ns: float | None = None  # time of a batch, for each index
+        self._shared_ns: float | None = None
+        self._num_batches = 0
+
+    def shares(self, count: int) -> bool:
+        """Whether several threads compute the next batch, of `count` indices."""
+        if self._shared_ns is None:
+            return True
+        if self._shared_ns * count > _SMALL_NS:
+            return True
+        if self._alone_ns is None:
+            return False
+        self._num_batches += 1
+        is_faster = self._shared_ns < self._alone_ns
+        return not is_faster if self._num_batches % _TRIED_AGAIN == 0 else is_faster
+
+    def note(self, count: int, elapsed_ns: int, *, shared: bool) -> None:
+        """Note the time of a batch."""
+        if shared:
+            self._shared_ns = elapsed_ns / count
+        else:
+            self._alone_ns = elapsed_ns / count
 
 
 def for_each(

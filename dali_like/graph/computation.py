@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import call
 from time import monotonic_ns
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from dali_like.common.foreign_errors import add_note
 from dali_like.common.hooks import GraphHooks
 from dali_like.common.interrupts import interruptible
-from dali_like.common.work_sharing import for_each
+from dali_like.common.work_sharing import Pace, for_each, one_by_one
 from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
@@ -116,6 +117,7 @@ class Computation:
         self.num_replaced = 0
         self.hooks = GraphHooks()
         self._adding = threading.Lock()
+        self._paces: defaultdict[tuple[Key, ...], Pace] = defaultdict(Pace)
 
     def heed_layouts(self) -> None:
         """Place the operators again if a source has returned another layout than it declared."""
@@ -229,7 +231,7 @@ class Computation:
             size,
             batch_id,
             memory,
-            for_each=self._for_each,
+            for_each=functools.partial(self._for_each, pace=self._paces[stage.outputs]),
             fail=fail,
             note_times=lambda times_ns, begin_ns: self._note_times(stage.names, times_ns, begin_ns, batch_id),
         )
@@ -280,7 +282,7 @@ class Computation:
                     add_note(error, f"raised by {operator.name} for {describe_info(batch_id.info(i))}")
                     raise
 
-            self._for_each(count, call)
+            self._for_each(count, call, pace=Pace())
 
         call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.program.steps[0].image_limit_bytes)
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, work)
@@ -295,11 +297,21 @@ class Computation:
                 self.times_ns[name] += ns
 
     def _for_each(
-        self, count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None] = call
+        self,
+        count: int,
+        function: Callable[[int], None],
+        around: Callable[[Callable[[], None]], None] = call,
+        *,
+        pace: Pace,
     ) -> None:
-        """Call `function` for each index, in this thread and in all free threads; see `for_each`."""
+        """Call `function` for each index, in this thread, and in all free threads if that is faster; see `for_each`."""
         assert self.threads is not None
-        for_each(count, function, self.threads, self._num_threads - 1, around)
+        if self._num_threads == 1 or count == 1:
+            one_by_one(count, function, around)
+            return
+        shared, begin_ns = pace.shares(count), monotonic_ns()
+        for_each(count, function, self.threads, self._num_threads - 1 if shared else 0, around)
+        pace.note(count, monotonic_ns() - begin_ns, shared=shared)
 
     def _wrap(self, data: dict[Key, _Samples], outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
         if self._copier is None:

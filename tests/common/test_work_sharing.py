@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dali_like.common.work_sharing import for_each
+from dali_like.common.work_sharing import Pace, for_each
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
@@ -45,3 +45,45 @@ def test_a_busy_pool_is_not_waited_for() -> None:
         for_each(4, seen.append, pool, 1)
         gate.set()
     assert seen == [0, 1, 2, 3]
+
+
+# Pace
+
+MS = 1_000_000
+
+
+def run(pace: Pace, count: int, *, alone_ns: int, shared_ns: int, batches: int) -> list[bool]:
+    """Return whether threads shared each batch, if batches take these times."""
+    ways = []
+    for _ in range(batches):
+        shared = pace.shares(count)
+        pace.note(count, shared_ns if shared else alone_ns, shared=shared)
+        ways.append(shared)
+    return ways
+
+
+@pytest.mark.parametrize(("alone_ns", "shared_ns", "shares"), [(MS, 2 * MS, False), (2 * MS, MS, True)])
+def test_small_batches_take_the_faster_way(alone_ns: int, shared_ns: int, shares: bool) -> None:
+    ways = run(Pace(), 16, alone_ns=alone_ns, shared_ns=shared_ns, batches=200)
+
+    assert ways[:2] == [True, False]  # each way is tried
+    assert ways[2:].count(shares) > 190
+
+
+def test_large_batches_are_always_shared() -> None:
+    assert all(run(Pace(), 16, alone_ns=10 * MS, shared_ns=11 * MS, batches=100))
+
+
+def test_a_way_that_was_disturbed_once_is_tried_again() -> None:
+    pace = Pace()
+    run(pace, 16, alone_ns=2 * MS, shared_ns=3 * MS, batches=10)
+
+    assert run(pace, 16, alone_ns=2 * MS, shared_ns=MS, batches=200)[-50:].count(True) > 45
+
+
+def test_smaller_batches_count_by_their_size() -> None:
+    pace = Pace()
+    pace.note(100, 10 * MS, shared=True)
+
+    assert pace.shares(100)
+    assert not pace.shares(10)

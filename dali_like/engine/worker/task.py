@@ -123,6 +123,7 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
+        row_dtypes, row_shapes: of the rows of each output.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
 
@@ -155,6 +156,8 @@ class SlotView:
         self.rows: list[Any] = [self._rows_of(space, expected) for expected in self.expected]
         self._map = space.map
         self._set_targets(MOST_PLAIN_BYTES)
+        self.row_dtypes = [target.dtype for target in self.targets]
+        self.row_shapes = [target.shape for target in self.targets]
 
     @property
     def num_keys(self) -> int:
@@ -267,17 +270,22 @@ class Task:
             self.describe_all()  # without samples; the output may have no rows
 
     def clean_region(self) -> Region:
-        """Return the region of the task, empty."""
+        """Return the region of the task, empty. Describe the rows that there are: most of their samples will lie in them."""
+        self._describe_rows()
         self.region = Region(self._space, self.view, self.number)
         return self.region
+
+    def _describe_rows(self) -> None:
+        for output, expected in enumerate(self.view.expected):
+            if expected[Word.OFFSET] != UNKNOWN:
+                describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
 
     def describe_all(self) -> Region:
         """From now on, describe each sample. Describe the ones that are in their rows already. Return the region."""
         if self.region is None:
             with self._lock:
                 if self.region is None:
-                    for output, expected in enumerate(self.view.expected):
-                        describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
+                    self._describe_rows()
                     self.region = Region(self._space, self.view, self.number)
         return self.region
 
@@ -335,7 +343,7 @@ class Task:
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
-        view, memory, take = self.view, self._space.map, (self.region or self.describe_all()).take
+        view, memory, region = self.view, self._space.map, self.region or self.describe_all()
         kinds, ndarray = view.kinds, np.ndarray
         for array, (dtype, ndim) in zip(arrays, view.forms):  # noqa: B905  # `strict=` takes longer, here and below
             if array.__class__ is not ndarray or array.dtype is not dtype or array.ndim != ndim:
@@ -345,10 +353,16 @@ class Task:
                 break
         base = view.offset
         place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
-        for array, kind, (_, dtype, row_shape), rows_offset in zip(arrays, kinds, view.targets, view.offsets):  # noqa: B905
+        for array, (code, ndim), row_shape, row_dtype, rows_offset in zip(  # noqa: B905
+            arrays, kinds, view.row_shapes, view.row_dtypes, view.offsets
+        ):
             shape, nbytes = array.shape, array.nbytes
-            has_row = shape == row_shape and array.dtype == dtype
-            begin = base + rows_offset + i * nbytes if has_row else take(nbytes)
+            if shape == row_shape and array.dtype == row_dtype:
+                begin = base + rows_offset + i * nbytes  # it is described already: see `describe_all`
+            else:
+                begin = region.take(nbytes)
+                _DESCRIPTORS[ndim](memory, place, begin - base, nbytes, code, ndim, *shape)
+            place += _DESCRIPTOR_BYTES
             try:
                 if nbytes > MOST_PLAIN_BYTES:
                     np.ndarray(shape, array.dtype, memory, begin)[...] = array
@@ -356,8 +370,6 @@ class Task:
                     memory[begin : begin + nbytes] = array
             except (ValueError, BufferError):  # not contiguous
                 np.ndarray(shape, array.dtype, memory, begin)[...] = array
-            _DESCRIPTORS[kind[1]](memory, place, begin - base, nbytes, *kind, *shape)
-            place += _DESCRIPTOR_BYTES
         return True
 
     def _kinds_of(self, arrays: Sequence[Any]) -> list[tuple[int, int]]:
@@ -511,7 +523,7 @@ class Region:
         """Use `nbytes` more. Return their offset in the shared space."""
         with self._lock:
             begin = self.used
-            end = -(-(begin + nbytes) // SAMPLE_ALIGNMENT) * SAMPLE_ALIGNMENT  # `align`, without the call
+            end = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT  # `align`, without the call
             if end > self._committed:
                 self._grow(end)
             self.used = end

@@ -24,7 +24,7 @@ from dali_like.graph.batch_runs import BatchId, run_program
 from dali_like.graph.buffers import BatchMemory, PreviousSamples
 from dali_like.graph.constants import Constant
 from dali_like.graph.operator_interface import choose_layout
-from dali_like.graph.program import Program, operator_program
+from dali_like.graph.program import Program, operator_program, repeated
 from dali_like.graph.subscripts import Ref, subscription
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.tensor_arguments import checked_layout
@@ -754,7 +754,7 @@ def _column(operand: Operand, size: int, stacks: bool) -> Any:
     if isinstance(operand, Batch):
         samples = operand._list
         return samples.as_array() if samples._dense is not None else [samples.at(i) for i in range(size)]
-    return np.broadcast_to(operand, (size, *operand.shape)) if stacks else [operand] * size
+    return repeated(operand, size) if stacks else [operand] * size
 
 
 def _layout_of(words: str, ndim: int) -> str:
