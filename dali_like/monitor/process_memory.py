@@ -33,6 +33,19 @@ def pss_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
+def descendants_of(pid: int) -> list[int]:
+    """Return the ids of the children of a process, of their children, and so on."""
+    children = [int(child) for task in _tasks_of(pid) for child in read_file(f"/proc/{pid}/task/{task}/children").split()]
+    return [*children, *chain.from_iterable(map(descendants_of, children))]
+
+
+def _tasks_of(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:  # it has exited
+        return []
+
+
 def _parent_of(pid: int) -> int:
     stat = read_file(f"/proc/{pid}/stat")
     return int(stat.rpartition(")")[2].split()[1]) if stat else 0

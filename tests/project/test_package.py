@@ -28,9 +28,15 @@ PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
 #: JAX warns of every fork as soon as it is imported; tests/parity/test_jax.py looks at these.
 FOR_JAX = "dali_like.plugin.jax"
-MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - {"dali_like"})
+#: The second one changes the process that imports it.
+APART = {"dali_like", "dali_like.autoload"}
+MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - APART)
 #: These cannot be imported without PyTorch.
-FOR_PYTORCH = ("dali_like.plugin.pytorch", "dali_like.engine.backends.inherited_tensors")
+FOR_PYTORCH = (
+    "dali_like.plugin.pytorch",
+    "dali_like.engine.backends.inherited_tensors",
+    "dali_like.running.run_loader",
+)
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if not name.startswith(FOR_PYTORCH)]
 

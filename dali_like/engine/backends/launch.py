@@ -223,6 +223,7 @@ def _launch(
         folder = None  # the interpreter starts in the current folder
     blocked = _block_signals()
     try:
+        environment.pop("DALI_LIKE_RUN", None)  # `dali_like.running` is for processes of the program
         process = subprocess.Popen(command, env=environment, cwd=folder, pass_fds=kept)
         pids.append(process.pid)
         process.returncode = 0  # the pool waits for it, so the destructor must not warn

@@ -15,7 +15,7 @@ import torch
 from dali_like.data.counters import LoaderCounters
 from dali_like.monitor.loops import LoopMeter
 
-__all__ = ["count_batches", "metered"]
+__all__ = ["count_batches", "metered", "noted"]
 
 
 def metered(iterator: Any, loop: LoopMeter, note: Callable[[Any], Any]) -> Any:
@@ -33,6 +33,13 @@ def metered(iterator: Any, loop: LoopMeter, note: Callable[[Any], Any]) -> Any:
         iterator.__class__ = _metered_class(cast(Any, type(iterator)))
     iterator._dali_like_meter = loop, note
     return iterator
+
+
+def noted(iterator: Any, note: Callable[[Any], Any]) -> None:
+    """Let an iterator call a function with each batch. Iterators without attributes, such as generators, do not."""
+    if not isinstance(iterator, _Noted) and hasattr(iterator, "__dict__"):
+        iterator._dali_like_note = note
+        iterator.__class__ = _noted_class(cast(Any, type(iterator)))
 
 
 def count_batches(counters: LoaderCounters, batch_size: int | None) -> Callable[[Any], None]:
@@ -56,8 +63,14 @@ def _length_of(batch: Any) -> int:
     return len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0
 
 
+class _Noted:
+    """Mark of classes whose iterators call a function with each batch."""
+
+    _dali_like_note: Callable[[Any], Any]
+
+
 class _Metered:
-    """Mark of the classes below."""
+    """Mark of classes whose iterators measure the loop."""
 
     _dali_like_meter: tuple[LoopMeter, Callable[[Any], Any]]
 
@@ -77,6 +90,21 @@ def _metered_class(kind: Any) -> type:
             note(batch)
             return batch
 
+    return _with_names_of(kind, Metered)
+
+
+@functools.cache
+def _noted_class(kind: Any) -> type:
+    class Noted(kind, _Noted):
+        def __next__(self) -> Any:
+            batch = super().__next__()
+            self._dali_like_note(batch)
+            return batch
+
+    return _with_names_of(kind, Noted)
+
+
+def _with_names_of(kind: Any, derived: type) -> type:
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        setattr(Metered, name, getattr(kind, name))
-    return Metered
+        setattr(derived, name, getattr(kind, name))
+    return derived

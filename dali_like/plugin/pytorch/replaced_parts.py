@@ -23,8 +23,8 @@ from torch.utils.data._utils import worker as torch_worker
 from dali_like.common.notices import warn
 from dali_like.data.options import OwnContext
 
-#: PyTorch's class itself. The name in its module may be this library's class meanwhile.
-TorchDataLoader = next(kind for kind in torch_dataloader.DataLoader.__mro__ if kind.__module__ == torch_dataloader.__name__)
+#: PyTorch's class itself. The name in its module may be this library's class meanwhile; see `dali_like.running.hook`.
+TorchDataLoader = vars(torch_dataloader).get("_dali_like_original") or torch_dataloader.DataLoader
 
 #: Modules whose functions wrap PyTorch's in decorators.
 _DECORATORS = ("typing_extensions", "warnings", "functools", "contextlib")

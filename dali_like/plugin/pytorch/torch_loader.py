@@ -48,6 +48,8 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     _dali_like_array_backend = TorchBackend()
     _dali_like_serial_iterator_type = TorchSerialIterator
     _dali_like_worker_iterator_type = TorchWorkerIterator
+    #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
+    _dali_like_excluded: str | None = None
 
     @suggest_arguments
     def __init__(
@@ -144,9 +146,10 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         return cast("LoaderIterator", TorchDataLoader.__iter__(self))
 
     def _get_iterator(self) -> LoaderIterator:
-        if (part := replaced_part(self)) is None:
-            return super()._get_iterator()
-        warn_of_part(part)
+        if self._dali_like_excluded is None:
+            if (part := replaced_part(self)) is None:
+                return super()._get_iterator()
+            warn_of_part(part)
         return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
@@ -160,6 +163,8 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
 
     @property
     def _dali_like_why_foreign(self) -> str | None:
+        if self._dali_like_excluded is not None:
+            return f"this loader uses PyTorch's iterator, because {self._dali_like_excluded}"
         if (part := replaced_part(self)) is not None:
             return reason_of(part)
         factory = vars(self).get("_dali_like_iterator_factory")

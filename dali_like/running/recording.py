@@ -1,0 +1,297 @@
+"""Records what the loaders of a process did, and writes it at its end for the summary of ``dali-like run``.
+
+Loaders come and go, so the records hold their counters and not the loaders. Nothing is called per batch, unless the process
+is to end after a number of batches.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dali_like.running.run_settings import settings
+
+__all__ = ["note", "shortened", "watched", "write"]
+
+#: Loaders of one place whose counters are kept. Of further ones, only the sums are.
+_MOST_LOADERS = 64
+#: An epoch that begins later than this after the last record writes the record again: a killed program leaves it.
+_RENEWAL_S = 5.0
+#: Number of batches whose content is compared between two runs.
+_COMPARED = 3
+
+
+@dataclass
+class _Loader:
+    """What remains of a loader.
+
+    Attributes:
+        counters: of the loader.
+        options: its options, without its objects.
+        foreign: why it uses PyTorch's iterator; "" if it does not.
+        trace: the trace in progress.
+    """
+
+    counters: Any
+    options: Any
+    foreign: str
+    trace: Any = None
+
+
+@dataclass
+class _Place:
+    """All loaders that one line of the program has made."""
+
+    loaders: list[_Loader] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+
+
+class _Process:
+    """The records of this process."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, _Place] = {}
+        self.written_s = time.monotonic()
+        self.is_registered = False
+        self.steps = 0
+        self.digests: list[str] = []
+
+
+_process = _Process()
+
+
+class _Dataset:
+    """Stands for a dataset in the options that are kept: only the name of its class is known."""
+
+
+def shortened(path: str) -> str:
+    """Return a path relative to the current folder, if it is within it."""
+    try:
+        folder = f"{os.getcwd()}/"
+    except FileNotFoundError:
+        return path
+    return path.removeprefix(folder)
+
+
+def note(loader: Any) -> None:
+    """Note that an iterator of a loader begins."""
+    factory = loader._dali_like_factory
+    place = _process.places.setdefault(loader._dali_like_place or type(loader).__qualname__, _Place())
+    foreign = loader._dali_like_why_foreign or ""
+    if (kept := next((each for each in place.loaders if each.counters is factory.counters), None)) is not None:
+        kept.foreign = foreign
+    else:
+        place.loaders.append(kept := _Loader(factory.counters, _light_options(loader), foreign))
+        if not _process.is_registered:
+            _write_at_end()
+        if settings().trace:
+            _begin_trace(loader, kept)
+        if len(place.loaders) > _MOST_LOADERS:
+            _fold(place)
+    if time.monotonic() - _process.written_s > _RENEWAL_S:
+        write()
+
+
+def watched(iterator: Any) -> Any:
+    """Let an iterator end the process after some batches, if that is wanted."""
+    if settings().steps:
+        from dali_like.plugin.pytorch.metered_iterators import noted  # noqa: PLC0415
+
+        noted(iterator, _count_step)
+    return iterator
+
+
+def write() -> None:
+    """Write the record of this process."""
+    _process.written_s = time.monotonic()
+    record = _record()
+    folder = settings().folder
+    if not folder:
+        return
+    path = Path(folder) / f"{os.getpid()}.json"
+    temporary = path.with_suffix(".part")
+    try:
+        temporary.write_text(json.dumps(record), encoding="utf-8")
+        temporary.replace(path)
+    except FileNotFoundError:  # the program has left processes behind, and `dali-like run` has ended
+        return
+
+
+def _write_at_end() -> None:
+    _process.is_registered = True
+    # Import all that this needs now: Python forgets that Ctrl-C ends the process when it creates dataclasses afterwards, and
+    # would not return the status that shells expect.
+    _record()
+    if not settings().folder:
+        from dali_like.running.summary import print_summary  # noqa: PLC0415
+
+        atexit.register(lambda: print_summary([_record()], settings()))
+        return
+    atexit.register(_finish)
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        from multiprocessing.util import Finalize  # noqa: PLC0415  # these processes end without `atexit`
+
+        Finalize(None, _finish, exitpriority=0)
+
+
+def _finish() -> None:
+    for loader in (each for place in _process.places.values() for each in place.loaders):
+        if loader.trace is not None:
+            trace, loader.trace = loader.trace, None
+            trace.__exit__(None, None, None)
+    write()
+
+
+def _begin_trace(loader: Any, kept: _Loader) -> None:
+    from dali_like.data.loader_trace import LoaderTrace  # noqa: PLC0415
+
+    number = sum(len(place.loaders) for place in _process.places.values())
+    if settings().folder:
+        kept.trace = LoaderTrace(loader, Path(settings().folder) / f"{os.getpid()}-{number}.trace")
+        kept.trace.__enter__()
+
+
+def _light_options(loader: Any) -> Any:
+    from dali_like.data.options import LoaderOptions  # noqa: PLC0415
+
+    options = LoaderOptions.of(loader)
+    dataset = type(type(options.dataset).__qualname__, (_Dataset,), {})()
+    nothing: dict[str, Any] = dict.fromkeys(("collate_fn", "worker_init_fn", "generator"))
+    return options._replace(dataset=dataset, index_sampler=(), on_error="raise", **nothing)
+
+
+def _statistics(loader: _Loader) -> Any:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from dali_like.data.counters import statistics_of  # noqa: PLC0415
+
+    found = statistics_of(loader.counters, loader.options, None, memory=False)
+    return replace(found, settings=replace(found.settings, foreign=loader.foreign))
+
+
+def _sums_of(statistics: Any) -> dict[str, float]:
+    loop = statistics.loop
+    batches, size = loop.batches, statistics.settings.batch_size
+    samples = statistics.sources[0].samples
+    return {
+        "loaders": 1,
+        "batches": batches,
+        "samples": min(samples, batches * size) if size else samples,  # without those of batches on their way
+        "epochs": loop.epochs,
+        "timed": loop.wait.count,
+        "wait_s": loop.wait.total_s,
+        "work_s": loop.work.total_s,
+        "restarts": statistics.worker_restarts,
+    }
+
+
+def _fold(place: _Place) -> None:
+    """Replace the counters of the oldest loader by sums."""
+    oldest = place.loaders.pop(0)
+    _add(place.sums, _sums_of(_statistics(oldest)))
+
+
+def _add(sums: dict[str, float], more: dict[str, float]) -> None:
+    for name, value in more.items():
+        sums[name] = sums.get(name, 0) + value
+
+
+def _record() -> dict[str, Any]:
+    """Return what is known about this process."""
+    return {
+        "pid": os.getpid(),
+        "rank": os.environ.get("RANK", ""),
+        "program": [shortened(sys.argv[0]) if sys.argv else "", *sys.argv[1:]],
+        "dali": getattr(sys.modules.get("nvidia.dali"), "__name__", "") == "dali_like",
+        "memory_bytes": _memory_bytes() if settings().steps else 0,
+        "digests": _process.digests,
+        "loaders": [_of_place(name, place) for name, place in _process.places.items()],
+    }
+
+
+def _of_place(name: str, place: _Place) -> dict[str, Any]:
+    from dali_like.monitor.report import Report  # noqa: PLC0415
+
+    sums = dict(place.sums)
+    found = [_statistics(each) for each in place.loaders]
+    for each in found:
+        _add(sums, _sums_of(each))
+    main = max(found, key=lambda each: each.loop.batches)
+    report = Report(main)
+    return {
+        "place": name,
+        **sums,
+        "batch_size": main.settings.batch_size,
+        "num_workers": main.settings.num_workers,
+        "first_batch_s": main.loop.first_batch_s,
+        "foreign": main.settings.foreign,
+        **report.diagnosis.texts(main.loop.batches_per_s),
+        "report": str(report),
+    }
+
+
+# The end after a number of batches
+
+
+def _count_step(batch: Any) -> None:
+    if len(_process.digests) < _COMPARED:
+        _process.digests.append(_digest(batch))
+    _process.steps += 1
+    if _process.steps >= settings().steps:
+        _finish()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # workers end with their process
+
+
+def _digest(batch: Any) -> str:
+    """Return a hash of the content of a batch; "" if it has content that cannot be pickled."""
+    import pickle  # noqa: PLC0415
+
+    import torch  # noqa: PLC0415
+
+    found = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            tensor = value.detach().cpu().contiguous()
+            found.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+            found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, dict):
+            for key, each in value.items():
+                found.update(repr(key).encode())
+                add(each)
+        elif isinstance(value, (list, tuple)):
+            for each in value:
+                add(each)
+        else:
+            found.update(pickle.dumps(value))
+
+    try:
+        add(batch)
+    except Exception:  # objects of any class: their batches are not compared
+        return ""
+    return found.hexdigest()
+
+
+def _memory_bytes() -> int:
+    """Return the memory of this process and its descendants."""
+    from dali_like.monitor.process_memory import descendants_of, pss_bytes  # noqa: PLC0415
+
+    return sum(map(pss_bytes, [os.getpid(), *descendants_of(os.getpid())]))
+
+
+def _forget() -> None:
+    global _process  # noqa: PLW0603  # a forked child has its own
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_forget)
