@@ -222,8 +222,10 @@ def _read_open(
 ) -> NDArray[np.uint8]:
     size = os.fstat(descriptor).st_size
     stop = size if stop is None else stop
-    if stop > size:
-        raise _truncated(path, stop, size)
+    if max(start, stop) > size:
+        raise _truncated(path, max(start, stop), size)
+    if stop < start:
+        raise BrokenFileError(f"{shown(path)}: bytes {start} to {stop} are no part of it. Its index is damaged", path, start)
     data = np.empty(stop - start, np.uint8) if empty is None else empty(stop - start)
     done = 0
     while done < len(data):

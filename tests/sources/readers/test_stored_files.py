@@ -53,6 +53,14 @@ def test_parts_of_files(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.offset) == (path, 10)
 
 
+@pytest.mark.parametrize("stop", [2, -(1 << 63)])
+def test_a_part_that_ends_before_it_begins_is_an_error_of_the_file(stop: int, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"0123456789")
+
+    with pytest.raises(BrokenFileError, match=f"bytes 3 to {stop} are no part of it. Its index is damaged"):
+        StoredFiles().read_now(str(tmp_path / "a"), 3, stop)
+
+
 def test_only_some_files_stay_open(tmp_path: Path) -> None:
     names = [f"{i}" for i in range(5)]
     make_files(tmp_path, *names)
