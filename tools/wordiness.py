@@ -22,6 +22,11 @@ PHRASES = re.compile(
     r"(?:is|are|was|were|be|been) (?:said|told))\b",
     re.IGNORECASE,
 )
+#: Phrases that are not plain English, apart from some idioms: "None if there is none", "is not a file".
+UNCLEAR = re.compile(
+    r"\bthere (?:is|are|was|were) none\b|\b(?:is|are|was|were) none\b"
+    r"|(?<!here )\b(?:is|are|was|were) no (?!longer|more|less|fewer|better|worse|faster|slower|larger|smaller)[a-zA-Z]"
+)
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _CODE_BLOCK = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"``[^`]*``|`[^`]*`|https?://\S+")

@@ -65,7 +65,7 @@ def byte_size(name: str, value: Any) -> int:
     """Return a number of bytes, given as such, or as a text like "16GiB" or "500MB".
 
     Raises:
-        ArgumentTypeError, ArgumentError: it is none.
+        ArgumentTypeError, ArgumentError: it is neither a positive integer nor such a text.
     """
     if not isinstance(value, str):
         return positive(name, value)

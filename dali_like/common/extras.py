@@ -58,7 +58,7 @@ GPU_EXTRAS = ("cuda13", "cuda12")
 
 
 def _loaded(module: str) -> Any:
-    """Return a module that is imported already, in a tenth of the time of an import; None if there is none.
+    """Return a module that is imported already, in a tenth of the time of an import, or None.
 
     A module that another thread is importing does not count.
     """

@@ -80,7 +80,7 @@ def drop_context(error: BaseException) -> None:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """Return the notes of an exception as tracebacks show them: notes that are no text by their `str`."""
+    """Return the notes of an exception as tracebacks show them: notes that are not text by their `str`."""
     try:
         notes = getattr(error, "__notes__", None)
         if notes is None:

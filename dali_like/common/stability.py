@@ -66,6 +66,6 @@ def warn_deprecated(name: str, use: str = "") -> None:
 
     Args:
         name: as users write it: "fn.uniform", "Pipeline: max_streams".
-        use: the replacement; "": there is none, since the argument has no effect.
+        use: the replacement; "" if the argument has no effect.
     """
     warn(f"{name} is deprecated; use {use}" if use else f"{name} is deprecated and has no effect", DeprecationWarning)

@@ -31,7 +31,7 @@ def is_stateful(value: Any) -> bool:
 def log_lost_state(stateful: Any, error: Exception, instead: str) -> None:
     """Log that ``state_dict()`` has raised an error, and what a loader does instead when it resumes.
 
-    A method with required arguments, as that of MosaicML's ``StreamingDataset``, is for another caller: that is no news.
+    A method with required arguments, as that of MosaicML's ``StreamingDataset``, is for another caller.
     """
     if not _wants_arguments(stateful.state_dict):
         import logging  # noqa: PLC0415  # rarely needed, and slow to import

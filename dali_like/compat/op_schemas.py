@@ -84,7 +84,7 @@ class OpSchema:
         return self._description.min_inputs
 
     def MaxNumInput(self) -> int:  # noqa: N802
-        """Return the maximum number of inputs; 999 if there is none."""
+        """Return the maximum number of inputs; 999 if it is unlimited."""
         most = self._description.max_inputs
         return _ANY_NUMBER if most is None else most
 

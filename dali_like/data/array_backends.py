@@ -54,7 +54,7 @@ class ArrayBackend:
         """Return the keys of a batch as integers.
 
         Raises:
-            UnfitError: some of them are none.
+            UnfitError: some of them are not integers.
         """
         raise UnfitError
 

@@ -24,7 +24,7 @@ from dali_like.data.sample_schema import Column, Piece, UnfitError
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
 
-#: The types of keys that select the same row as an int does. A bool is none of them: it adds a dimension.
+#: The types of keys that select the same row as an int does. A bool does not: it adds a dimension.
 _INTEGERS = frozenset({int, np.int32, np.int64})
 
 #: The sequences, besides tensors, whose items can be read without side effects.
@@ -165,7 +165,7 @@ def _index_of(keys: Any, backend: ArrayBackend) -> NDArray[np.int64]:
     """Return the keys of a batch as an array.
 
     Raises:
-        UnfitError: they are not all integers, or there are none.
+        UnfitError: they are not all integers, or the list is empty.
     """
     if type(keys) not in (list, tuple) or not keys:
         raise UnfitError

@@ -217,7 +217,7 @@ class ChainDataset(IterableDataset[T_co]):
         datasets: an iterable of datasets. An iterator is exhausted by the first epoch.
 
     Raises, in ``iter`` and ``len``:
-        DatasetError: a dataset is no IterableDataset.
+        DatasetError: a dataset is not an IterableDataset.
     """
 
     @suggest_arguments

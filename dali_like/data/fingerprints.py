@@ -80,7 +80,7 @@ class _Look:
         self._seen: dict[int, Any] = {}
 
     def take(self, value: Any) -> None:
-        """Add the parts of an object until there are none left, or too many."""
+        """Add the parts of an object until all are added, or too many."""
         self._waiting.append(value)
         while self._waiting and len(self.parts) < MOST_PARTS:
             self._add(self._waiting.popleft())

@@ -62,7 +62,7 @@ def collate_fields(
         for_fields: replaces some of these in `fields`.
 
     Raises:
-        CollateError: the samples are no mappings with these fields.
+        CollateError: the samples are not mappings with these fields.
     """
     replaced = {**functions, **for_fields}
     if fields is None:

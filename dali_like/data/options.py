@@ -266,7 +266,7 @@ def check_workers(*, num_workers: Any, timeout: Any, prefetch_factor: Any, persi
 
     Raises:
         ArgumentError: a number is negative, or an argument needs workers.
-        ArgumentTypeError: a number is none.
+        ArgumentTypeError: an argument is not an integer.
     """
     if _is_negative("num_workers", num_workers):
         raise ArgumentError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
@@ -376,7 +376,7 @@ def check_before_iteration(loader: Any) -> None:
 
     Raises:
         IteratorArgumentError: `timeout` is set without workers, or a number of workers or batches is not positive.
-        ArgumentTypeError: one of these numbers is no integer, or the dataset is none.
+        ArgumentTypeError: one of these numbers is not an integer, or the dataset is not a dataset.
         ArgumentClashError: worker threads do not support another argument.
     """
     _check_dataset(loader.dataset)
@@ -420,7 +420,7 @@ def why_empty(options: LoaderOptions) -> str:
 
 
 def _length_of(value: Any, default: int) -> int:
-    """Return a length; the default if there is none."""
+    """Return a length, or else the default."""
     try:
         return len(value)
     except (TypeError, NotImplementedError):

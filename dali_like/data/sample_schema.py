@@ -458,7 +458,7 @@ def _first_array(column: Any) -> NDArray[Any]:
     """Return the first array of a column.
 
     Raises:
-        UnfitError: it is no column of arrays.
+        UnfitError: it is not a column of arrays.
     """
     if type(column) is not Column or type(column.pieces[0].values) is not np.ndarray:
         raise UnfitError
@@ -489,7 +489,7 @@ class SchemaBackend(Protocol):
     """The part of an array backend that schemas depend on."""
 
     def leaf_of(self, value: Any) -> Leaf | None:
-        """Return a leaf for a value that is no container or text; None if only the default collation handles it."""
+        """Return a leaf for a value that is not a container or text; None if only the default collation handles it."""
 
     def is_collated_specially(self, value: Any) -> bool:
         """Return whether the program has registered its own collation for values of this type."""

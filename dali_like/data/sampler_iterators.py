@@ -205,7 +205,7 @@ def part_in(state: Any, key: str, schema: Schema) -> Any:
     """Return the value under one key of a state.
 
     Raises:
-        CheckpointError: there is none, or it does not fit the schema.
+        CheckpointError: it is missing, or does not fit the schema.
     """
     return field(state, key, schema, "the state", invalid_state)
 
@@ -214,7 +214,7 @@ def count_in(state: Any, key: str, limit: int | None = None) -> int:
     """Return a number of counted things from a state.
 
     Raises:
-        CheckpointError: there is none, or it is negative or above the limit.
+        CheckpointError: it is missing, negative or above the limit.
     """
     number: int = part_in(state, key, integer(0, limit))
     return number

@@ -99,8 +99,8 @@ class RandomSampler(Sampler[int]):
         generator: see `dali_like.data.samplers`.
 
     Raises:
-        ArgumentTypeError: `replacement` is no bool, or `generator` is neither a generator nor a seed.
-        ArgumentError: `num_samples` is no positive integer, or the data source is empty.
+        ArgumentTypeError: `replacement` is not a bool, or `generator` is neither a generator nor a seed.
+        ArgumentError: `num_samples` is not a positive integer, or the data source is empty.
 
     >>> sorted(RandomSampler("abcde"))
     [0, 1, 2, 3, 4]
@@ -183,7 +183,8 @@ class WeightedRandomSampler(Sampler[int]):
         generator: see `dali_like.data.samplers`.
 
     Raises:
-        ArgumentError: `num_samples` is no positive integer, `replacement` is no bool, or the weights are not a 1d sequence.
+        ArgumentError: `num_samples` is not a positive integer, `replacement` is not a bool, or the weights are not a 1d
+            sequence.
         ArgumentTypeError: `generator` is neither a generator nor a seed.
         ArgumentClashError: a weight is negative or not finite; no weight is positive; or, without replacement, fewer than
             `num_samples` weights are positive. PyTorch raises these errors in the first epoch, and the last one not always.
@@ -237,7 +238,7 @@ class BatchSampler(Sampler[list[T_co]]):
         drop_last: whether to drop a last batch that is smaller.
 
     Raises:
-        ArgumentError: `batch_size` is no positive integer, or `drop_last` is no bool.
+        ArgumentError: `batch_size` is not a positive integer, or `drop_last` is not a bool.
 
     >>> list(BatchSampler(SequentialSampler("abcde"), batch_size=2, drop_last=False))
     [[0, 1], [2, 3], [4]]

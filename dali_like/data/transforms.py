@@ -82,7 +82,7 @@ class ToTensor:
     """Converts an image to an array (channels, height, width): uint8 becomes float32 in [0, 1], other dtypes are kept.
 
     Raises:
-        ArgumentTypeError: the image is no array.
+        ArgumentTypeError: the image is not an array.
         ArgumentError: the image does not have two or three dimensions.
 
     >>> ToTensor()(np.full((1, 2, 3), 255, np.uint8))[0]
@@ -114,7 +114,7 @@ class Normalize:
         inplace: whether to write the result into the given array.
 
     Raises:
-        ArgumentTypeError: the image is no array of floating-point numbers.
+        ArgumentTypeError: the image is not an array of floating-point numbers.
         ArgumentError: the image is not (..., channels, height, width), it has another number of channels, or a standard
             deviation is 0 in its dtype.
 
@@ -197,8 +197,8 @@ class Resize:
             than 1 of 255 on average.
 
     Raises:
-        ArgumentTypeError: `size` or `interpolation` has a wrong type. When called: the argument is no image, or, for BOX,
-            OpenCV does not support its dtype or number of channels.
+        ArgumentTypeError: `size` or `interpolation` has a wrong type. When called: the argument is not an image, or, for
+            BOX, OpenCV does not support its dtype or number of channels.
         ArgumentError: `size` does not have one or two numbers, or `max_size` is not greater. When called: the image or the
             result has no pixels.
         ArgumentClashError: `max_size` is given, and `size` has two numbers.
@@ -309,7 +309,7 @@ class RandomResizedCrop:
 
     Raises:
         ArgumentError: `size` does not have one or two numbers.
-        ArgumentTypeError: `scale` or `ratio` is no sequence, or `interpolation` has a wrong type.
+        ArgumentTypeError: `scale` or `ratio` is not a sequence, or `interpolation` has a wrong type.
 
     Warns about a `scale` or `ratio` whose second number is smaller than its first.
 

@@ -246,7 +246,7 @@ class CudaDevice:
                     self._decoder = codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
                 params = codec.DecodeParams(apply_exif_orientation=is_upright, color_spec=spec)
                 decoded: Sequence[Any] = self._decoder.decode(list(encoded), params=params, cuda_stream=self.stream)
-        except Exception as error:  # from nvImageCodec or CUDA; an undecodable image is no exception but None
+        except Exception as error:  # from nvImageCodec or CUDA; an undecodable image is not an exception but None
             raise DeviceError(f"GPU {self.device_id}: nvImageCodec has failed: {error}") from error
         return decoded
 

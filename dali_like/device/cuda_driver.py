@@ -58,7 +58,7 @@ def is_fatal(error: BaseException) -> bool:
 
     Args:
         error: of CuPy, which has the attribute ``status``, or of PyTorch, which has ``error_code`` from 2.8 on; anything
-            else that is no error of CUDA comes from modules that Python has emptied.
+            else that is not an error of CUDA comes from modules that Python has emptied.
     """
     status = getattr(error, "status", getattr(error, "error_code", None))
     if status is not None:
@@ -86,7 +86,7 @@ class Event:
 class Driver:
     """Calls of the driver.
 
-    CuPy's calls for events are no substitute. Its ``eventQuery`` keeps the GIL, although a long registration of memory in
+    CuPy's calls for events cannot replace them. Its ``eventQuery`` keeps the GIL, although a long registration of memory in
     another thread may block it. In a thread without a context, calls of the runtime create one on GPU 0.
 
     Args:

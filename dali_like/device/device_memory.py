@@ -116,7 +116,7 @@ class DeviceMemory:
         self.drop_free()
 
     def _take_free(self, free: deque[_Free]) -> Buffer | None:
-        """Return a free buffer, waiting for its fence on the device's stream if necessary; None if there is none."""
+        """Return a free buffer, waiting for its fence on the device's stream if necessary, or None."""
         for _ in range(len(free)):
             try:
                 candidate = free.popleft()

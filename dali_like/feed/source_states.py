@@ -55,7 +55,7 @@ class SourceState(abc.ABC):
         """Let the source resume from a state at the next batch; None: the checkpoint has no state of it.
 
         Raises:
-            CheckpointError: it is no state of this source.
+            CheckpointError: it is not a state of this source.
         """
 
 

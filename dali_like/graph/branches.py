@@ -1,6 +1,6 @@
 """Add conditions and branches to a graph.
 
-A conditional is no operator on batches: each sample takes its branch by itself, in a worker or a thread. The samples of
+A conditional is not an operator on batches: each sample takes its branch by itself, in a worker or a thread. The samples of
 a batch are neither split nor gathered.
 """
 
@@ -85,7 +85,7 @@ def merge_values(predicate: DataNode, if_true: Any, if_false: Any, *, name: str,
     Args:
         predicate: which branch a sample takes.
         if_true, if_false: nodes, constants, or lists, tuples and dictionaries of these with the same structure. One object
-            that is no number stays as it is.
+            that is not a number stays as it is.
         name: of the variable.
         where: the file and line of the conditional, for messages.
 

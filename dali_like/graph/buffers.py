@@ -36,7 +36,7 @@ class _Free(NamedTuple):
 
     Attributes:
         request: number of the last request before its release.
-        fence: passes when copies from the buffer have ended; None if there are none.
+        fence: passes when copies from the buffer have ended; None without copies.
     """
 
     buffer: _Buffer
@@ -244,7 +244,7 @@ class PreviousSamples:
 
     Attributes:
         shared: the shape and dtype of all samples; None if they differed, or before the first batch.
-        mean_bytes: mean size of a sample in the last batch whose samples differed; 0 if there was none.
+        mean_bytes: mean size of a sample in the last batch whose samples differed; 0 without such a batch.
     """
 
     shared: SampleShape | None = None

@@ -207,7 +207,7 @@ def _check_before(operator: Operator) -> None:
 
 
 def _function_before(node: OperatorNode, source: SourceNode) -> str:
-    """Return the name of a function of the user's before a cache; empty if there is none."""
+    """Return the name of a function of the user's before a cache, or an empty text."""
     external = source.external
     for before in _operators_before(node.inputs):
         description = getattr(before.operator, "description", None)

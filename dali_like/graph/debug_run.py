@@ -285,7 +285,7 @@ def column_of(producer: Producer, output: int, size: int) -> Sequence[Any]:
 
 
 def _is_batch(value: Any) -> bool:
-    """Whether a value that is no node is a batch, as DALI decides: a list of a pipeline, or of arrays and tensors."""
+    """Whether a value that is not a node is a batch, as DALI decides: a list of a pipeline, or of arrays and tensors."""
     if hasattr(value, "is_dense_tensor"):
         return True
     return isinstance(value, list) and bool(value) and all(map(_is_array, value))

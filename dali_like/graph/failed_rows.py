@@ -2,7 +2,7 @@
 
 Runs in the main process. Workers need none of this: there, operators behind a source are part of its callback. In threads,
 the other samples of the batch are at hand, but not those of later batches. So "skip" takes the next sample of the batch
-whose operators succeed, or the one before if there is none. The row of each output of the source changes with it, so images
+whose operators succeed, or if all fail, the one before. The row of each output of the source changes with it, so images
 keep their labels.
 """
 

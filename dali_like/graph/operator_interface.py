@@ -229,7 +229,7 @@ class OrderedOperator(Protocol):
 
 @functools.cache
 def choose_layout(layouts: str, ndim: int) -> str:
-    """Return the layout for `ndim` dimensions among several; empty if there is none."""
+    """Return the layout for `ndim` dimensions among several; empty without a layout."""
     return next((layout for layout in layouts.split() if len(layout) == ndim), "")
 
 

@@ -91,7 +91,7 @@ class ProgramStep(NamedTuple):
         random_key: of its random numbers; None if it has none.
         image_limit_bytes: the largest decoded image.
         framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
-        export: number of the export that is its only output; None if there is none.
+        export: number of the export that is its only output, or None.
         is_between: whether the output is one array that only other steps use, so its memory is reused.
         scope: registers of conditions, with the values that they must have for the step to run.
         name: of the node, for statistics and traces; empty for operators of no graph.

@@ -36,7 +36,7 @@ class DecodingLimit(NamedTuple):
     @classmethod
     def of_reader(cls, nbytes: int) -> DecodingLimit:
         """Return the limit of a reader."""
-        return cls(nbytes, f"If the file is no attack, pass a larger max_sample_bytes than {nbytes}")
+        return cls(nbytes, f"If the file is not an attack, pass a larger max_sample_bytes than {nbytes}")
 
     def check(self, nbytes: int, what: str) -> None:
         """Refuse a result that is too large, before memory is allocated for it.

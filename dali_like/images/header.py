@@ -45,7 +45,7 @@ class ImageHeader(NamedTuple):
         width: likewise.
         channels: 1 gray, 3 color, 4 color with alpha; or the number of bands of a TIFF. Palettes and CMYK count as color.
             Alpha of gray does not count.
-        orientation: EXIF or TIFF orientation, 1 to 8; 1 (upright) if there is none.
+        orientation: EXIF or TIFF orientation, 1 to 8; 1 (upright) if the file has no orientation.
     """
 
     format: str
@@ -76,7 +76,7 @@ class FileFacts(NamedTuple):
         format: as in `ImageHeader`.
         header: None if there is a problem with it.
         needs_bytes: a shorter file is truncated; 0: only the decoder can detect truncation.
-        ink: for CMYK JPEGs: "plain" (0 is no ink) or "inverted" (255 is no ink, as Adobe stores it); otherwise "none".
+        ink: for CMYK JPEGs: "plain" (0: without ink) or "inverted" (255: without ink, as Adobe stores it); otherwise "none".
         problem: description of the problem if `header` is None.
         patches: (position, bytes) to overwrite in a copy of the file before OpenCV reads it.
         bits: of a sample of a TIFF.

@@ -333,7 +333,7 @@ def _read(pid: int, fd: int) -> dict[str, Any] | None:
 
 
 def _content_of(fd: int) -> Any:
-    """Return the value of the JSON text in a publication; None if it is none, or is being written all the time."""
+    """Return the value of the JSON text in a publication; None if it is not JSON text, or is being written all the time."""
     for _ in range(_TRIES):
         data = os.pread(fd, _BYTES, 0)
         if len(data) < _HEADER.size:

@@ -76,7 +76,7 @@ class ImageForm:
         """Return the shape of an image from its header.
 
         Raises:
-            DecodeError: this is no image.
+            DecodeError: this is not an image.
         """
         shape = decoded_shape(data, self.output_type, self.adjust_orientation)
         if shape is None:

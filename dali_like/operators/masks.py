@@ -37,7 +37,7 @@ def random_mask_pixel(
 
     Args:
         mask: any dtype and number of dimensions.
-        foreground: whether to draw from foreground pixels only. If there are none, all pixels are drawn from.
+        foreground: whether to draw from foreground pixels only. Without foreground pixels, all pixels are drawn from.
         threshold: pixels with a greater value are foreground.
         value: pixels with this value are foreground, instead.
     """
@@ -199,7 +199,7 @@ def _drawn(
     k_largest: int | None,
     ignore_class: bool,
 ) -> _Box | None:
-    """Draw an object; None if there is none of sufficient size."""
+    """Draw an object of sufficient size, or return None."""
     if ignore_class:
         return _one_of(rng, [box for label in weights for box in _objects(mask, label, sides)], k_largest)
     while weights:

@@ -280,7 +280,7 @@ def _combined(own: _Numbers, matrix: Array | None, reverse_order: bool) -> Array
 
 
 def _frames(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the common number of frames: () if there are none.
+    """Return the common number of frames: () without frames.
 
     Raises:
         SampleError: the numbers differ, and neither is one.

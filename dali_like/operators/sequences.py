@@ -29,7 +29,7 @@ def _sequence_layout(layout: str, _: Mapping[str, Any]) -> str:
 
 
 def _check_elements(sequence: Array, numbers: Sequence[int], name: str) -> None:
-    """Refuse inputs that are no sequences, and elements that they lack.
+    """Refuse inputs that are not sequences, and elements that they lack.
 
     Raises:
         SampleError: as above.

@@ -2,7 +2,7 @@
 
 AutoGraph (the package diastatic-malt, module `malt`) rewrites the syntax tree of a function. It finds the variables that
 a statement assigns, lowers ``return``, ``continue`` and ``break``, and replaces each construct by a call of a function of
-this module: converted code knows the module as ``ag__``. Conditions that are no nodes act as in plain Python.
+this module: converted code knows the module as ``ag__``. Conditions that are not nodes act as in plain Python.
 
 Each function is converted when converted code calls it. Functions defined inside it stay as they are until then, so
 callbacks of sources and operators are never converted. Converted code keeps the user's file and line numbers, so

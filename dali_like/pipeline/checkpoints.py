@@ -117,7 +117,7 @@ class Checkpoint(NamedTuple):
             checkpoints: of all ranks, in any order.
 
         Raises:
-            CheckpointError: there is none, they are of different positions, or a source is no composed dataset.
+            CheckpointError: the list is empty, they are of different positions, or a source is not a composed dataset.
         """
         if not checkpoints:
             raise CheckpointError("there are no checkpoints to merge: pass those of all ranks")
@@ -263,7 +263,7 @@ def _merged_source(number: int, states: Sequence[Any], first: Any, epoch: int) -
         return first
     if not all(map(_is_of_composed, states)):
         raise CheckpointError(
-            f"source {number} has another state on each rank, and is no composed dataset: load the checkpoint of one rank"
+            f"source {number} has another state on each rank, and is not a composed dataset: load the checkpoint of one rank"
         )
     if all(state.get("epoch", epoch) != epoch for state in states):
         return None  # by an earlier version, of an epoch that has ended

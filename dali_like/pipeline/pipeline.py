@@ -748,7 +748,7 @@ class Pipeline:
         ``save_preprocessed_annotations`` of readers.
 
         Args:
-            define_graph: called for the outputs if there are none; deprecated in DALI.
+            define_graph: called for the outputs if none were set; deprecated in DALI.
             filename: a file to write the text to, too; it is overwritten.
 
         Raises:
@@ -991,7 +991,7 @@ class Pipeline:
         return per_output("output_ndim", self._arguments.output_ndim, self.num_outputs)
 
     def output_stream(self) -> None:
-        """Return the CUDA stream of the outputs. On the CPU there is none."""
+        """Return the CUDA stream of the outputs. It is always None: outputs are on the CPU."""
 
     @overload
     def epoch_size(self, name: str) -> int: ...

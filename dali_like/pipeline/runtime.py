@@ -75,7 +75,7 @@ class Runtime:
         pid: the process that owns the runtime.
         space: the shared memory.
         serving: the pool that serves each source, and the number of the source there.
-        process_pool: computes the batches of parallel sources; None if there are none.
+        process_pool: computes the batches of parallel sources; None without parallel sources.
         inline_pool: computes batches in the main process; None before `build`.
         inputs: the queues of the sources that the user feeds; empty before `build`.
         gpu_pool: computes batches that may lie on the GPU; None without a GPU, and before `build`.

@@ -367,7 +367,7 @@ def _read_operator(
     return outputs
 
 
-#: What makes nodes that are no operators of ``fn``. All of their arguments are numbers and strings without effect elsewhere.
+#: Makers of nodes that are not operators of ``fn``. Their arguments are numbers and strings without effect elsewhere.
 _OTHERS: Mapping[str, Callable[..., Any]] = {
     "DataNode.shape": DataNode.shape,
     "DataNode.__getitem__": subscribe_again,
@@ -382,7 +382,7 @@ def _function(name: str, where: str, arguments: Collection[str], *, trusted: boo
     """Return the function that makes a node.
 
     Raises:
-        SerializationError: there is none of that name, or the text must be trusted for it or one of its arguments.
+        SerializationError: no operator has that name, or the text must be trusted for it or one of its arguments.
     """
     if (other := _OTHERS.get(name)) is not None:
         return other
@@ -406,7 +406,7 @@ def _function(name: str, where: str, arguments: Collection[str], *, trusted: boo
 
 
 def _described(name: str) -> Description | None:
-    """Return the operator or reader with this name for messages, a public or an internal one; None if there is none."""
+    """Return the operator or reader with this name for messages, a public or an internal one, or None."""
     path = name.removeprefix("fn.")
     if path == name:
         return None

@@ -27,7 +27,7 @@ class Pipelines:
 
     Raises:
         ArgumentTypeError: an element is not a pipeline.
-        IteratorArgumentError: there is none, or their batch sizes or their ``enable_checkpointing`` differ.
+        IteratorArgumentError: no pipeline is given, or their batch sizes or their ``enable_checkpointing`` differ.
     """
 
     def __init__(self, given: Any, names: Sequence[str]) -> None:

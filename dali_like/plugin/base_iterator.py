@@ -72,7 +72,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             samples of the next epoch.
         last_batch_policy: the treatment of the last batch. Without a size, FILL and PARTIAL are the same.
         prepare_first_batch: take the first batch in the constructor, so that workers start and errors show early. An epoch
-            without batches is no error.
+            without batches is not an error.
         progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Requires
             ``pip install 'tqdm>=4.66'``.
 

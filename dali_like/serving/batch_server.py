@@ -413,7 +413,7 @@ class Server:
                 self._poll.register(descriptor, select.POLLIN)
 
     def _accept_or_refuse(self) -> Connection | None:
-        """Return the next connection; None if there is none. Refuse those for which no descriptor is left.
+        """Return the next connection, or None. Refuse those for which no descriptor is left.
 
         Raises:
             DescriptorLimitError: the whole system has no descriptor left.

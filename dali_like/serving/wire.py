@@ -150,7 +150,7 @@ class Listener(Descriptor):
         path: its path. Its folder is created if it does not exist.
 
     Raises:
-        ArgumentError: the folder is not private to this user; the path exists and is no socket; another server uses it.
+        ArgumentError: the folder is not private to this user; the path exists and is not a socket; another server uses it.
         UnsupportedSystemError: this system is not Linux.
     """
 
@@ -170,7 +170,7 @@ class Listener(Descriptor):
                 super().__init__(listening.detach())
 
     def accept(self) -> Connection | None:
-        """Return the next connection; None if there is none, or it is another user's.
+        """Return the next connection; None if no connection waits, or it is another user's.
 
         Raises:
             OSError: no descriptor is left for it. It stays in the queue.
@@ -196,7 +196,7 @@ class Listener(Descriptor):
         """Remove the socket of a server that has been killed."""
         try:
             if not stat.S_ISSOCK(os.lstat(address).st_mode):
-                raise ArgumentError(f"{self._path} exists and is no socket; pass a path that does not exist")
+                raise ArgumentError(f"{self._path} exists and is not a socket; pass a path that does not exist")
         except FileNotFoundError:
             return
         with _new_socket() as probe:
@@ -250,7 +250,7 @@ def private_address(path: str) -> Iterator[str]:
         if not os.path.exists(f"/proc/self/fd/{opened}"):
             raise UnsupportedSystemError(
                 errno.ENOSYS,
-                "serving batches needs /proc, and there is none; mount it: `mount -t proc proc /proc`",
+                "serving batches needs /proc, which is missing; mount it: `mount -t proc proc /proc`",
             )
         yield f"/proc/self/fd/{opened}/{name}"
     finally:

@@ -24,7 +24,7 @@ __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_conv
 CollateMap = Mapping[Any, Callable[..., Any]]
 
 _UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
-#: Kinds of dtypes that are no numbers: bytes, str, objects, and NumPy 2's str of any length.
+#: Kinds of dtypes that are not numbers: bytes, str, objects, and NumPy 2's str of any length.
 _NO_NUMBERS = "SUOT"
 #: Mutable sequences that can only hold numbers. NumPy 1 would store an array with a single element as a number.
 _TYPED_SEQUENCES = (array.array, bytearray)
@@ -153,7 +153,7 @@ def values_of(batch: Sequence[Any], key: Any) -> list[Any]:
 
     Raises:
         CollateKeyError: a sample has no such key.
-        CollateTypeError: a sample is no mapping.
+        CollateTypeError: a sample is not a mapping.
     """
     values = []
     for number, sample in enumerate(batch):

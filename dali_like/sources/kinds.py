@@ -257,7 +257,7 @@ def padded(kind: Kind, division: Division) -> Kind:
 
 
 def _knower(source: Any) -> Any:
-    """Return the object with the state of a callable: itself, or the object of the method; None if there is none."""
+    """Return the object with the state of a callable: itself, or the object of the method, or None."""
     return next(filter(is_stateful, (source, getattr(source, "__self__", None))), None)
 
 
@@ -290,7 +290,7 @@ def _length_of(source: Any) -> int | None:
 
 
 def _further_parameter(source: Callable[..., Any], signature: inspect.Signature) -> str | None:
-    """Return a parameter that DALI does not allow: it counts parameters, with defaults or not. None if there is none.
+    """Return a parameter that DALI does not allow: it counts parameters, with defaults or not. Otherwise None.
 
     The parameters that `functools.partial` has bound do not count.
     """

@@ -26,7 +26,7 @@ _SETTERS = frozenset(
         *("register_decoder", "setUseOptimized", "setUseOpenVX", "set_option", "setcontext", "setlocale"),
     }
 )
-#: Modules whose attributes are no settings of workers: spawned workers get them, or have no use for them.
+#: Modules whose attributes are not settings of workers: spawned workers get them, or have no use for them.
 _OTHER_MODULES = ("sys", "os", "torch.backends", "torch.cuda", "matplotlib", "multiprocessing")
 
 _Statements = Iterable[ast.stmt]

@@ -5,9 +5,9 @@ only on the seed and the epoch.
 
 A long permutation is a Feistel network over pairs of a quotient and a remainder: each round adds a hash of one to the other
 (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). There are a few more pairs than positions; a result that
-is no position goes through the network again until it is one (cycle-walking). Short permutations are NumPy's: a network over
-few pairs would not produce all permutations equally often. `Permutation.without_table` makes short networks nevertheless,
-where many permutations are needed, at few positions each.
+is not a position goes through the network again until it is one (cycle-walking). Short permutations are NumPy's: a network
+over few pairs would not produce all permutations equally often. `Permutation.without_table` makes short networks
+nevertheless, where many permutations are needed, at few positions each.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class TensorCPU:
         return self._array.ndim
 
     def layout(self) -> str:
-        """Return the layout; "" if there is none."""
+        """Return the layout, or ""."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:

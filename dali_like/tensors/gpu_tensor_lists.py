@@ -137,7 +137,7 @@ class TensorListGPU:
         return len(self._first().shape) - (self._dense is not None)
 
     def layout(self) -> str:
-        """Return the layout of each sample; "" if there is none."""
+        """Return the layout of each sample, or ""."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:

@@ -94,7 +94,7 @@ class TensorGPU:
     """One sample, or a dense batch as one tensor, on a GPU.
 
     Supports the CUDA Array Interface and DLPack, so that ``cupy.asarray(tensor)``, ``torch.from_dlpack(tensor)`` and
-    ``jax.dlpack.from_dlpack(tensor)`` are views of it. If its address is no multiple of 16, as of some samples of a dense
+    ``jax.dlpack.from_dlpack(tensor)`` are views of it. If its address is not a multiple of 16, as of some samples of a dense
     batch, DLPack exports a copy.
 
     Args:
@@ -140,7 +140,7 @@ class TensorGPU:
         return len(self._array.shape)
 
     def layout(self) -> str:
-        """Return the layout; "" if there is none."""
+        """Return the layout, or ""."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:
@@ -243,7 +243,7 @@ class TensorGPU:
         if copy is False and not is_view:
             raise BufferError(
                 f"a tensor at {array.address:#x} on device {device} needs a copy for device {wanted}, because other devices "
-                f"and addresses that are no multiples of {_EXPORT_ALIGNMENT} need one: leave copy=False out"
+                f"and addresses that are not multiples of {_EXPORT_ALIGNMENT} need one: leave copy=False out"
             )
         if wanted != device:
             return array.to_host().__dlpack__()

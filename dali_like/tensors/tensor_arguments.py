@@ -15,7 +15,7 @@ from dali_like.types import numpy_dtype, to_dali_type
 
 
 def checked_layout(layout: str | None, ndim: int) -> str:
-    """Return the layout; "" if there is none.
+    """Return the layout, or "".
 
     Raises:
         ArgumentError: the layout has another number of dimensions.

@@ -240,7 +240,7 @@ def first_mismatch(
     make_rank: MakeRank = SimulatedRank,
     epoch: int = 0,
 ) -> Mismatch | None:
-    """Run the parts one after another and return the first difference from the reference; None if there is none."""
+    """Run the parts one after another and return the first difference from the reference, or None."""
     states: list[Any] = []
     known = _Known(reference, dataset.shards)
     for number, part in enumerate(parts):

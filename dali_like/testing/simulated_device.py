@@ -63,7 +63,7 @@ class SimulatedFence:
 
     @property
     def error(self) -> DeviceError | None:
-        """The first failure of work between the previous fence and this one; None if there was none."""
+        """The first failure of work between the previous fence and this one, or None."""
         return next((marker.error for marker in self.markers if marker.error is not None), None)
 
 

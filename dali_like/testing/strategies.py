@@ -353,7 +353,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Keep:
-    """Accepts the elements whose number is no multiple of `divisor`; none if that is 1."""
+    """Accepts the elements whose number is not a multiple of `divisor`; none if that is 1."""
 
     divisor: int
 

@@ -36,7 +36,7 @@ def forkserver_of(pipe: Pipeline) -> int:
 
 
 def reserve_of(pipe: Pipeline) -> int:
-    """The process id of the reserve; 0 if there is none, or it has not announced itself."""
+    """The process id of the reserve, or 0, or it has not announced itself."""
     link = link_of(pipe, "reserve")
     return 0 if link is None else link.pid
 

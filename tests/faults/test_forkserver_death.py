@@ -316,7 +316,7 @@ class TestTheLimit:
             "it is not replaced: the limit is 2 restarts within a minute; raise py_worker_restarts (worker_restarts of a "
             "DataLoader)"
         ]
-        # A process that was a reserve is no child of the main process, unless that is the init process of a container.
+        # A process that was a reserve is not a child of the main process, unless that is the init process of a container.
         assert error.exitcode == (-signal.SIGKILL if start_method == "spawn" else None)
         assert ("with an unknown exit status" in str(error)) == (start_method == "fork")
         with pytest.raises(WorkerDiedError):

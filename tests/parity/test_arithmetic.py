@@ -148,7 +148,7 @@ def divisors(dtype: np.dtype) -> np.ndarray:
 
 
 def constants(library):
-    """Operands that are no nodes, and the types that they have in expressions."""
+    """Operands that are not nodes, and the types that they have in expressions."""
     of_int, of_float, of_bool = np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.bool_)
     yield from [(3, of_int), (-2, of_int), (2.5, of_float), (0.1, of_float), (True, of_bool)]
     yield from [(np.uint8(7), np.dtype(np.uint8)), (np.int64(-3), np.dtype(np.int64)), (np.float32(0.3), of_float)]

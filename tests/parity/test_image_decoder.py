@@ -52,7 +52,7 @@ NOT_AS_DALI = {
         for output_type in DALIImageType
     },
     ("jpeg_cmyk_plain", YCbCr): "the old operator takes the inks for inverted on the way to YCbCr, though not for RGB",
-    ("tiff_gray", YCbCr): "the old operator makes Cb and Cr 255, which is no gray",
+    ("tiff_gray", YCbCr): "the old operator makes Cb and Cr 255, which is not a gray",
     ("tiff_cmyk", ANY_DATA): "both deliver the inks, where they deliver RGB of a JPEG with inks",
 }
 # Where rounding differs.

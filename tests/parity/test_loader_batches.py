@@ -315,7 +315,7 @@ CONTAINERS: dict[str, Callable[[int], Any]] = {
     "tuple of one": lambda i: (i,),
     "empty ones": lambda i: ((), [], {}, "", b""),
     "dict": lambda i: {"image": np.full((2, 2), i, np.uint8), "label": i, "name": f"file {i}"},
-    "keys that are no text": lambda i: {0: i, (1, 2): i, None: i, 1.5: i},
+    "keys that are not text": lambda i: {0: i, (1, 2): i, None: i, 1.5: i},
     "other order of keys": lambda i: {"a": i, "b": 1} if i % 2 else {"b": 1, "a": i},
     "nested": lambda i: {"a": [(i, {"b": [np.full(2, i)]})], "c": Point(i, [str(i)]), "d": (((i,),),)},
     "named tuple": lambda i: Point(i, np.full(2, i)),

@@ -19,7 +19,7 @@ from dali_like.compat.missing_names import Missing, dali_functions
 
 pytestmark = pytest.mark.peers
 
-#: Functions and classes of DALI's modules that are no operators.
+#: Functions and classes of DALI's modules that are not operators.
 NO_OPERATORS = {
     *("Reload", "count", "python_op_factory", "register_cpu_op", "register_gpu_op", "nvidia", "tree", "sys", "threading"),
     *("warnings", "weakref"),

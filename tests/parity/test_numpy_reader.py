@@ -39,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = (root / "f.npy").read_bytes()
     (root / "truncated.npy").write_bytes(data[:-5])
     (root / "header.npy").write_bytes(data[:20])
-    (root / "other.npy").write_bytes(b"hello world, this is no array" * 10)
+    (root / "other.npy").write_bytes(b"hello world, this is not an array" * 10)
     (root / "upper.NPY").write_bytes(data)
     (root / "list.txt").write_text("aa/.hidden.npy\n\nsub/z.npy\n")
     return root

@@ -66,7 +66,7 @@ OTHER_DEFAULTS = {
     ("dl_tensor_python_function", "batch_processing"): "DALI's class passes True",
     ("experimental.numba_function", "setup_fn"): "the address of none",
     **{("water", name): "pi / 64, which DALI's schema shows with five digits" for name in ("freq_x", "freq_y")},
-    ("experimental.warp_perspective", "matrix"): "None is no matrix",
+    ("experimental.warp_perspective", "matrix"): "None is not a matrix",
     ("experimental.warp_perspective", "size"): "None is the size of the image",
     ("experimental.warp_perspective", "fill_value"): "the number for all channels",
     **{("transforms.crop", name): "None is 0 or 1" for name in ("from_start", "from_end", "to_start", "to_end")},

@@ -63,7 +63,7 @@ def test_an_operator_runs_only_for_samples_of_its_branch() -> None:
         if x >= 0:
             y = x
         else:
-            y = fn.cast(fn.decoders.image(text)[0, 0, 0], dtype=types.INT32)  # these are no images
+            y = fn.cast(fn.decoders.image(text)[0, 0, 0], dtype=types.INT32)  # these are not images
         return y
 
     assert run(define) == [[0, 1, 2, 3]]

@@ -576,7 +576,7 @@ def test_a_path_has_one_server(path: str) -> None:
             DataLoader(Squares()).serve(path)
         assert os.path.exists(path)
     Path(path).write_text("")
-    with pytest.raises(ArgumentError, match="is no socket"):
+    with pytest.raises(ArgumentError, match="is not a socket"):
         DataLoader(Squares()).serve(path)
 
 

@@ -187,7 +187,7 @@ def test_dlpack_lets_the_stream_wait_that_it_is_given(device: SimulatedDevice) -
 
 
 def odd_sample(device: SimulatedDevice) -> TensorGPU:
-    """A sample at an address that is no multiple of 16, as by its size."""
+    """A sample at an address that is not a multiple of 16, as by its size."""
     return on(device, np.arange(24, dtype=np.uint8).reshape(4, 6))[1]
 
 

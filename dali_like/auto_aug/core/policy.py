@@ -72,7 +72,9 @@ def _check_step(step: Any, policy: str, num_magnitude_bins: int) -> None:
         )
     augmentation, probability, magnitude_bin = step
     if not isinstance(augmentation, Augmentation):
-        raise ArgumentTypeError(f"policy `{policy}`: {augmentation!r} is no augmentation; decorate it with @augmentation")
+        raise ArgumentTypeError(
+            f"policy `{policy}`: {augmentation!r} is not an augmentation; decorate it with @augmentation"
+        )
     place = f"policy `{policy}`, augmentation `{augmentation.name}`"
     if not isinstance(probability, (float, int)) or not 0 <= probability <= 1:
         raise ArgumentError(f"{place}: the probability {probability!r} must be a number from 0 to 1")

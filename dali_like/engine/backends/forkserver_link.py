@@ -155,8 +155,8 @@ class ForkserverLink:
         """Wait for the end of a forkserver that ends, and return its exit code as `multiprocessing` defines it.
 
         Returns:
-            None if it is unknown: the forkserver is no child of this process, because another forkserver has forked it, or
-            the program has waited for all its children.
+            None if it is unknown: the forkserver is not a child of this process, because another forkserver has forked it,
+            or the program has waited for all its children.
         """
         if self._pidfd is not None:
             self._pidfd.wait(_END_S)
@@ -184,7 +184,7 @@ def kill(pidfd: Descriptor) -> None:
 
 
 def reap(pidfd: Descriptor) -> int | None:
-    """Reap a process that has ended, and return its exit code; None if it is no child of this process."""
+    """Reap a process that has ended, and return its exit code; None if it is not a child of this process."""
     try:
         result = os.waitid(os.P_PIDFD, pidfd.fileno(), os.WEXITED | os.WNOHANG)
     except ChildProcessError:

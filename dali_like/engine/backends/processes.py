@@ -116,7 +116,7 @@ class ProcessWorkers:
         self._processes.read_news()
 
     def take_end(self) -> End | None:
-        """Return the next end of a worker or of the forkserver; None if there is none."""
+        """Return the next end of a worker or of the forkserver, or None."""
         ends = self._processes.ends
         if not ends:
             return None
@@ -231,7 +231,7 @@ class ProcessGroup:
             control.close()
 
     def request_reserve(self) -> None:
-        """Let the forkserver fork a reserve, if there is none and it needs one."""
+        """Let the forkserver fork a reserve, if it needs one and has not forked it."""
         if self._has_reserve and not self._is_stopping and self._forkserver is not None and self._reserve is None:
             self._reserve = ForkserverLink(self.events, self._room)
             self._forkserver.send(Message.RESERVE, descriptors=(self._reserve.take_theirs(),))
@@ -263,7 +263,7 @@ class ProcessGroup:
         return self._forkserver is not None or self._reserve is not None
 
     def promote_reserve(self) -> bool:
-        """Make the reserve the forkserver. Return False if there is none."""
+        """Make the reserve the forkserver. Return False without a reserve."""
         self._forkserver, self._reserve = self._reserve, None
         self._try_reserve()
         return self._forkserver is not None

@@ -32,7 +32,7 @@ class BatchKey(NamedTuple):
         worker: the only worker that can compute it, or ANY_WORKER.
         turn: order of need. Batches with lower numbers are needed earlier.
         request: bytes for a request source.
-        parts: for a batch whose tasks are no ranges of samples: the number of its parts. An error names one of them.
+        parts: for a batch whose tasks are not ranges of samples: the number of its parts. An error names one of them.
         owners: the worker of each task, if they differ. The request then says which samples are in a task.
     """
 

@@ -168,7 +168,7 @@ class DescriptorRoom:
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
     """Context manager for the start of workers: turns EMFILE and ENFILE into an error with advice.
 
-    It is no generator: from Python 3.12 on, the frame of a generator would keep itself, the failed object and its
+    It is not a generator: from Python 3.12 on, the frame of a generator would keep itself, the failed object and its
     descriptors alive.
 
     Args:

@@ -3,8 +3,7 @@
 Slots lie in the shared space. Only the main process makes, reuses and frees them. The user gets a slot under a `Lease`:
 while any array over the slot is alive, so is the lease, and the slot is not reused. The finalizer of a lease may run in any
 thread and at any instruction, so it only appends to a deque. The slot returns to the ring when the main thread next acquires
-one. In a
-forked child the finalizer does nothing: the slot belongs to the parent.
+one. In a forked child the finalizer does nothing: the slot belongs to the parent.
 
 A lease keeps the shared space, so closing a pipeline never invalidates a batch that the user holds.
 

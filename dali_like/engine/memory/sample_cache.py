@@ -487,7 +487,7 @@ class CacheMemory:
         self._keep(begin, align(size), [(key, begin)])
 
     def _take_own(self, size: int) -> tuple[int, int]:
-        """Return begin and end of memory for entries that the owner writes; nothing if there is none."""
+        """Return begin and end of memory for entries that the owner writes; an empty range without such entries."""
         needed = align(size)
         if self.replaces:  # an extent for each entry, so that it can be replaced by itself
             if self._used + needed > self.budget_bytes >= needed:

@@ -146,7 +146,7 @@ class SharedFile:
         """Return a file for sources without workers: a new one, or beyond a few the one with most free address space.
 
         Raises:
-            OutOfMemoryError: there is none yet, and no address space.
+            OutOfMemoryError: the file does not exist yet, and no address space is free.
         """
         pid = os.getpid()  # a forked child must not allocate from files of its parent
         files = [file for ref in cls._common.valuerefs() if (file := ref()) is not None and file.creator == pid]
@@ -164,7 +164,7 @@ class SharedFile:
 
     @classmethod
     def of_address(cls, address: int) -> SharedFile | None:
-        """Return the file of this process that an address lies in; None if there is none."""
+        """Return the file of this process that an address lies in, or None."""
         found = (file for file in list(cls._existing) if file.has_file and 0 <= address - file.address < file.size)
         return next(found, None)
 

@@ -65,7 +65,7 @@ class Observer(Protocol):
         """Take note of a new extent whose first `nbytes` have memory until `freed`."""
 
     def fence(self) -> Fence | None:
-        """Return a fence behind all accesses to memory that is being released; None if there are none."""
+        """Return a fence behind all accesses to memory that is being released; None without accesses."""
 
     def freed(self, address: int) -> bool:
         """Take note that the extent at an address, if `made` has named it, is about to lose its memory.

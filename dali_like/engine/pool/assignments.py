@@ -52,7 +52,7 @@ class Assignments:
         return min(self.running, key=lambda worker: (self._num_open(worker), worker), default=0)
 
     def taken_by(self, worker: int) -> TaskNumber | None:
-        """Return the task that a worker has taken and not reported; None if there is none.
+        """Return the task that a worker has taken and not reported, or None.
 
         Race: a running worker may have reported it, and taken another one. Then this is the last one.
         """

@@ -68,7 +68,7 @@ class Cells:
         return read_message(self._space, start, MESSAGE_BYTES - WORD_BYTES)
 
     def stack_of(self, worker: int) -> str:
-        """Return the last Python stack of a worker; "" if there is none."""
+        """Return the last Python stack of a worker, or ""."""
         return _trim(self._text(worker).decode(errors="replace"))
 
     def crash_of(self, worker: int, exitcode: int | None) -> str:

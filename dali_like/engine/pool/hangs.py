@@ -80,7 +80,7 @@ class HangWatch:
         return stat.rpartition(") ")[2][:1] in ("T", "t")
 
     def stack_of(self, worker: int) -> str:
-        """Return the Python stack of a worker, or the reason why there is none."""
+        """Return the Python stack of a worker, or the reason why it is missing."""
         if self.is_stopped(worker):
             return "the process is stopped by a signal, so it cannot show its Python stack"
         if not self._cells.forget_stack(worker):

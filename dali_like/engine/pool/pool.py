@@ -285,7 +285,7 @@ class WorkerPool:
                     return batch
             self._post()
             if dispatcher.failure is not None and all(map(dispatcher.is_lost, batches)):
-                self._check()  # after a request to stop, ends of workers are no failure
+                self._check()  # after a request to stop, the ends of workers are not failures
                 raise dispatcher.failure
             if dispatcher.no_memory is not None and dispatcher.is_stuck(batches[0]):
                 if not has_reclaimed:

@@ -327,7 +327,7 @@ class Recovery:
         self._start_stopped()
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
-        """Describe each worker with a task of a batch, or if there is none, each busy worker: its task and Python stack."""
+        """Describe each worker with a task of a batch, or else each busy worker: its task and Python stack."""
         watch = self._watch or HangWatch(self._workers, self._space, self._options.num_workers, math.inf)
         unfinished_tasks = {
             worker: unfinished for worker, unfinished in enumerate(self._unfinished_tasks()) if unfinished is not None

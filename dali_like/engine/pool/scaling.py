@@ -120,8 +120,7 @@ class Scale:
         for source, (tasks, busy_ns) in enumerate((measured - self._measured).tolist()):
             num_ahead = self._dispatcher.num_begun(source) + 1  # the batch that is being delivered counts
             if tasks and self._assemblers[source].fit(busy_ns / tasks, self._recovery.num_workers, num_ahead):
-                self.fit_every *= (
-                    2  # each change makes new slots: change more rarely, even if the load of the machine varies
-                )
+                # Each change makes new slots: change more rarely, even if the load of the machine varies.
+                self.fit_every *= 2
         self._measured = measured
         return self.fit_every

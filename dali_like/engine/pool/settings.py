@@ -10,8 +10,8 @@ number counts.
 
 Decisions only grow. A worker too many sleeps, and costs only its private memory, while a new worker repeats setup,
 connections and caches. But a prefetched batch takes the memory of a slot. So `adjusted` makes the queue shrink when extra
-batches go
-unused: it follows the smallest number of ready batches at the loop's arrivals, so a pause of the loop has no effect.
+batches go unused: it follows the smallest number of ready batches at the loop's arrivals, so a pause of the loop has no
+effect.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class EndQueue:
         self.read_news()
 
     def take_end(self) -> End | None:
-        """Return the next end; None if there is none."""
+        """Return the next end, or None."""
         return self._ends.popleft() if self._ends else None
 
 
@@ -158,7 +158,7 @@ class Workers(Protocol):
         """Wait for an event, or until the timeout, and read all events."""
 
     def take_end(self) -> End | None:
-        """Return the next end of a worker or of `FORKSERVER`; None if there is none. Each end is returned once.
+        """Return the next end of a worker or of `FORKSERVER`, or None. Each end is returned once.
 
         Workers that end with the forkserver have no end of their own. The end of `FORKSERVER` comes when they are gone.
         """

@@ -161,7 +161,7 @@ class _Samples:
         error = None if task.cancelled() else task.exception()
         if self._end.done():
             return
-        if error is not None:  # a BaseException that is no Exception: it ends all samples
+        if error is not None:  # a BaseException that is not an Exception: it ends all samples
             self._end.set_exception(error)
         elif not self._tasks:
             self._end.set_result(None)

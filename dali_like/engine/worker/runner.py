@@ -538,7 +538,7 @@ def _parts() -> Any:
 
 
 def _is_last(error: BaseException, source: Source) -> bool:
-    """Whether an exception ends the task: it is none of a sample that is to be replaced."""
+    """Whether an exception ends the task: it does not belong to a sample that is to be replaced."""
     return source.on_error == "raise" or is_a(error, StopIteration, RegionFullError, NoMemoryError)
 
 
@@ -576,7 +576,7 @@ def _returning_arrays(callback: Callable[[Any], Any], kind: Any) -> Callable[[An
             if sample.__class__ is tuple or sample.__class__ is list:
                 return tuple([value.numpy() if value.__class__ is kind else value for value in sample])
             return sample.numpy() if sample.__class__ is kind else sample
-        except (RuntimeError, TypeError):  # a tensor that is no plain array of the CPU: the caller names the reason
+        except (RuntimeError, TypeError):  # a tensor that is not a plain array of the CPU: the caller names the reason
             return sample
 
     return call

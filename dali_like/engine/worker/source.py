@@ -96,7 +96,7 @@ class Source(NamedTuple):
         seeds: seeds of `SampleInfo.rng` besides the sample: the pipeline's seed, and the number of the source.
         verb: the verb in messages about values of the source: "'images' returned ...".
         takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
-        layouts: the declared layout of each output; empty if there is none.
+        layouts: the declared layout of each output; empty without layouts.
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
         operators: the names of the operators that are part of the callback, for statistics and traces.

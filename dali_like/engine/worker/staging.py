@@ -75,7 +75,7 @@ class Staging:
     """Rows for samples of the shapes and dtypes that two samples in a row had last.
 
     Attributes:
-        count: the number of rows; 0: there are none.
+        count: the number of rows, which may be 0.
         rows: for each output of the callback, an array of its rows.
         targets, keys: where rows are written, as in `dali_like.engine.worker.task.SlotView`.
     """

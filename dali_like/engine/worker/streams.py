@@ -286,7 +286,7 @@ def request_text(generation: int, state: bytes) -> bytes:
 
     Args:
         generation: increases when the main process loads another state.
-        state: JSON text of the latest state that a new worker can resume from; empty: there is none.
+        state: JSON text of the latest state that a new worker can resume from, or an empty text.
     """
     return _GENERATION.pack(generation) + state
 
@@ -346,7 +346,7 @@ class StatefulCallable:
         """Load a state that `save` has returned.
 
         Raises:
-            CheckpointError: it is no state of a callable.
+            CheckpointError: it is not a state of a callable.
         """
         check_saved(saved, {"state": object})
         self._owner.load_state_dict(saved["state"])

@@ -216,7 +216,7 @@ class Task:
 
     Attributes:
         callback: the callback of the source, or a wrapper of the runner around it.
-        provisional: whether the expected dtypes and dimensions are only guessed, so that others are no errors.
+        provisional: whether the expected dtypes and dimensions are only guessed, so that others are not errors.
         size: samples in the batch.
         start, stop: the samples of the task, by their index in the batch. If tasks have owners, its request names others.
         first: idx_in_epoch of the batch's first sample.

@@ -58,7 +58,7 @@ class Channels(NamedTuple):
 
     Attributes:
         tasks: the pipe with tasks for any worker.
-        own_tasks: for each worker, the pipe with tasks that only this worker can compute; empty if there are none. If these
+        own_tasks: for each worker, the pipe with tasks that only this worker can compute; or empty. If these
             pipes do not block, workers read them, and do not splice. Then the pipe for any worker has records to stop only.
         done: the pipe for reports.
         space: the shared space.

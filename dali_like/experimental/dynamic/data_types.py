@@ -22,7 +22,7 @@ class DType:
         bits: of an element.
         exponent_bits, significand_bits: of floating-point numbers.
         bytes: of an element.
-        type_id: the type in `dali_like.types`; None if there is none.
+        type_id: the type in `dali_like.types`, or None.
         name: such as "f32".
     """
 
@@ -146,7 +146,7 @@ def type_id(dtype: DType | DALIDataType) -> DALIDataType:
     """Return the type in `dali_like.types`.
 
     Raises:
-        ArgumentError: there is none: operators do not support bfloat16.
+        ArgumentError: no such type exists: operators do not support bfloat16.
     """
     found = dtype.type_id if isinstance(dtype, DType) else dtype
     if not isinstance(found, DALIDataType):

@@ -131,7 +131,7 @@ class Tensor(_Operand):
 
     @property
     def layout(self) -> str | None:
-        """The layout; None if there is none."""
+        """The layout, or None."""
         return self._layout or None
 
     @property
@@ -350,7 +350,7 @@ class Batch(_Operand):
 
     @property
     def layout(self) -> str | None:
-        """The layout of each sample; None if there is none."""
+        """The layout of each sample, or None."""
         return self._list.layout() or None
 
     @property
@@ -489,7 +489,7 @@ def _plain_part(part: Any, bounds: list[Batch] | None = None) -> Any:
 
 
 class _Flag(NamedTuple):
-    """A Boolean, which is no index: True and 1 are equal keys."""
+    """A Boolean, which is not an index: True and 1 are equal keys."""
 
     value: bool
 
@@ -636,7 +636,7 @@ def as_batch(tensors: Any, dtype: Any = None, device: Any = None, layout: str | 
 
 
 def common_batch_size(name: str, values: Sequence[Any]) -> int | None:
-    """Return the number of samples of the batches among some values; None if there are none.
+    """Return the number of samples of the batches among some values; None without batches.
 
     Raises:
         BatchSizeError: they differ.

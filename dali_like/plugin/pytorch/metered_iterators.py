@@ -57,7 +57,7 @@ def count_batches(counters: LoaderCounters, batch_size: int | None) -> Callable[
 
 
 def _length_of(batch: Any) -> int:
-    """Return the number of samples of a batch, as far as its first tensor tells; 0 if there is none."""
+    """Return the number of samples of a batch, as far as its first tensor tells; 0 without a tensor."""
     while isinstance(batch, (dict, list, tuple)) and batch:
         batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
     return len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0

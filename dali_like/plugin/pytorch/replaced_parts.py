@@ -35,7 +35,7 @@ _PROCESSES = {getattr(multiprocessing.context, f"{name}Process", None) for name 
 
 
 def replaced_part(loader: Any) -> str | None:
-    """Return the name of a part of PyTorch's loader that the program has replaced; None if there is none.
+    """Return the name of a part of PyTorch's loader that the program has replaced, or None.
 
     Args:
         loader: a loader that is about to begin an iterator.

@@ -64,7 +64,7 @@ class CacheOptions(NamedTuple):
         Args:
             description: of everything that the elements depend on, except for functions and files.
             files: returns the paths of the input files.
-            function: name of a function of the user's that the elements depend on; empty if there is none.
+            function: name of a function of the user's that the elements depend on, or an empty text.
 
         Raises:
             ArgumentError: there is a function and no key; or others may enter the folder.

@@ -61,7 +61,7 @@ class SampleCache:
         return self._memory
 
     def memories(self) -> tuple[CacheMemory, ...]:
-        """Return the memory in a tuple, which is empty where there is none. Call it before workers start."""
+        """Return the memory in a tuple, which is empty without memory. Call it before workers start."""
         memory = self.open()
         return () if memory is None else (memory,)
 

@@ -128,7 +128,7 @@ def _files_of(stage: Indexed) -> Sequence[str]:
 
 
 def first_random(stage: Stage) -> Stage | None:
-    """Return a random stage among a stage and its inputs; None if there is none."""
+    """Return a random stage among a stage and its inputs, or None."""
     if stage.is_random:
         return stage
     return next(filter(None, map(first_random, stage.inputs)), None)

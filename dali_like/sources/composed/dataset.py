@@ -164,7 +164,7 @@ class ComposedDataset:
 
         Raises:
             MissingFileError: a file does not exist, or no file matches a pattern.
-            BrokenFileError: a file is no tar archive, or is damaged.
+            BrokenFileError: a file is not a tar archive, or is damaged.
             FileReadError: a file cannot be read.
             ArgumentError: there are compressed files and others, or an argument is out of range.
         """
@@ -212,7 +212,7 @@ class ComposedDataset:
         Raises:
             MissingExtraError: array_record is not installed.
             MissingFileError: a file does not exist, or no file matches a pattern.
-            BrokenFileError: a file is no ArrayRecord file, or is damaged.
+            BrokenFileError: a file is not an ArrayRecord file, or is damaged.
             ArgumentError: a path is a URL.
         """
         return cls(composed.from_files.array_record(paths))
@@ -673,7 +673,7 @@ class ComposedDataset:
         instead; in logical shards, it begins again.
 
         Raises:
-            ArgumentTypeError: a dataset is no composed one, or weights are no numbers.
+            ArgumentTypeError: a dataset is not a composed one, or weights are not numbers.
             ArgumentError: a weight is less than one position of a block, or datasets, weights and names do not fit.
             ArgumentClashError: both weights and a schedule are given.
         """
@@ -818,7 +818,7 @@ class ComposedDataset:
         """Return a dataset of several inputs, with their common options.
 
         Raises:
-            ArgumentError: there is none.
+            ArgumentError: no dataset is given.
             ArgumentClashError: they have different options.
         """
         if not datasets:

@@ -85,7 +85,7 @@ def _old_weights(stage: Stage, description: Sequence[str]) -> dict[int, Any]:
             try:
                 found[line] = checked_schedule(len(new.inputs), None, json.loads(text))
             except (ValueError, TypeError) as error:
-                raise CheckpointError(f"Invalid state_dict: {text!r:.200} are no weights of {new.name}: {error}") from error
+                raise CheckpointError(f"Invalid state_dict: {text!r:.200} are not weights of {new.name}: {error}") from error
     return found
 
 

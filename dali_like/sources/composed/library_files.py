@@ -35,7 +35,7 @@ class ArrayRecordFiles(ChunkedFiles):
 
     Raises:
         MissingExtraError: array_record is not installed.
-        MissingFileError, BrokenFileError: a file does not exist, or is no ArrayRecord file.
+        MissingFileError, BrokenFileError: a file does not exist, or is not an ArrayRecord file.
         ArgumentError: a path is a URL.
     """
 
@@ -70,7 +70,7 @@ class ArrayRecordFiles(ChunkedFiles):
                 reader.read([0])  # raises the reason
             reader.close()
         except RuntimeError as error:
-            raise BrokenFileError(f"{shown(path)} is no ArrayRecord file, or is damaged: {error}", path) from error
+            raise BrokenFileError(f"{shown(path)} is not an ArrayRecord file, or is damaged: {error}", path) from error
         return count
 
     async def read(self, first: int, last: int) -> Sequence[Any]:
@@ -162,7 +162,7 @@ class LanceTable(ChunkedFiles):
             try:
                 self._table = lance.dataset(self._path, version=self._version, storage_options=self._storage_options)
             except (OSError, ValueError) as error:
-                raise MissingFileError(f"{shown(self._path)} is no Lance table: {error}", self._path) from error
+                raise MissingFileError(f"{shown(self._path)} is not a Lance table: {error}", self._path) from error
             self._pid = os.getpid()
         return self._table
 

@@ -225,7 +225,7 @@ class Schedule(NamedTuple):
 
 
 def names_of(stages: Sequence[Stage | None]) -> list[str]:
-    """Return a name for each input of a mixture: that of its files, or else its number; None: it is no stage."""
+    """Return a name for each input of a mixture: that of its files, or else its number; None: it is not a stage."""
     numbers = [f"input {number}" for number in range(len(stages))]
     for shorten in (os.path.basename, str):
         names = [_name_of(stage, shorten) or number for stage, number in zip(stages, numbers, strict=True)]
@@ -277,7 +277,7 @@ def checked_schedule(
 
     Raises:
         ArgumentClashError: both weights and a schedule are given.
-        ArgumentTypeError: weights are no numbers.
+        ArgumentTypeError: weights are not numbers.
         ArgumentError: they do not fit.
     """
     if schedule is None:

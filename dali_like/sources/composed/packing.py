@@ -72,7 +72,7 @@ class PackLayout:
 
         Raises:
             SampleError: it has other fields.
-            SampleTypeError: it is no mapping, or a field is no array of numbers with a dimension.
+            SampleTypeError: it is not a mapping, or a field is not an array of numbers with a dimension.
         """
         values = (element,) if self.is_plain else [self._field(element, name) for name in self.names]
         parts = tuple(map(np.asarray, values))

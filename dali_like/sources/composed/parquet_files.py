@@ -181,7 +181,7 @@ class ParquetFiles(ChunkedFiles):
             path = self._paths[group.file]
             raise BrokenFileError(
                 f"{shown(path)}: row group {group.number} is larger than max_row_group_bytes={self._most_bytes} after "
-                "decompression. If it is no attack, pass a larger max_row_group_bytes",
+                "decompression. If it is not an attack, pass a larger max_row_group_bytes",
                 path,
             )
 
@@ -224,7 +224,9 @@ class ParquetFiles(ChunkedFiles):
         tail = self._files.read_now(path, max(size - _TAIL_BYTES, 0), size).tobytes()
         footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
         if tail[-4:] != _MAGIC or footer_bytes > size:
-            raise BrokenFileError(f"{shown(path)} is no Parquet file, or is truncated: it ends without a footer", path, size)
+            raise BrokenFileError(
+                f"{shown(path)} is not a Parquet file, or is truncated: it ends without a footer", path, size
+            )
         if footer_bytes > len(tail):
             tail = self._files.read_now(path, size - footer_bytes, size).tobytes()
         return size, footer_bytes, self._parsed_footer(number, size, tail[-footer_bytes:])

@@ -102,7 +102,7 @@ class Steps(NamedTuple):
         return step_positions(begin, self.batch_size, self.rank).start
 
     def count(self, begin: int) -> int:
-        """Return the size of the rank's batch in the step that begins at a position; 0: there is none."""
+        """Return the size of the rank's batch in the step that begins at a position; 0 without a batch."""
         if self.length is None or begin + self.size <= self.length:
             return self.batch_size
         if begin >= self.length or self.rest is Rest.DROP:

@@ -101,7 +101,7 @@ def _chunk_ends(bounds: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64
 
 
 class LineFiles(SpanFiles):
-    """JSON Lines. Empty lines are no records."""
+    """JSON Lines. Empty lines are not records."""
 
     kind = "jsonl"
 

@@ -195,7 +195,7 @@ class ShardWalk(Iterator[Any]):
         """Go past the next output without computing more than needed.
 
         Raises:
-            StopIteration: there is none.
+            StopIteration: the elements have ended.
         """
         next(self)
 
@@ -254,7 +254,7 @@ def skip_any(walk: ShardWalk) -> None:
     """Go past the next output, also past an exception, because the output is not wanted.
 
     Raises:
-        StopIteration: there is none.
+        StopIteration: the elements have ended.
     """
     try:
         walk.skip()

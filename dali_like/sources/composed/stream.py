@@ -1,7 +1,7 @@
 """Evaluates a dataset in one process: the elements at positions, and the states of logical shards.
 
 The caller knows the epoch and the position of each element. An `Elements` keeps the walks through shards open. If a walk has
-gone past the wanted position, or there is none, it opens another one from a state that the caller passes.
+gone past the wanted position, or is missing, it opens another one from a state that the caller passes.
 """
 
 from __future__ import annotations

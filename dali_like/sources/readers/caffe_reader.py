@@ -192,7 +192,7 @@ class _Tensor(NamedTuple):
             return _copied(
                 bytes_of(self.record, self.fields[_BYTE_DATA][-1]), [*shape, 1] if len(shape) == 2 else shape, info
             )
-        raise ValueError(f"its first tensor is no image, but of data_type {self.data_type}: pass image_available=False")
+        raise ValueError(f"its first tensor is not an image, but of data_type {self.data_type}: pass image_available=False")
 
     def numbers(self, what: str, *data_types: int) -> NDArray[Any]:
         """Return the numbers in new memory. The data type must be one of those given."""

@@ -179,7 +179,7 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
     """Return the annotations in a JSON file.
 
     Raises:
-        BrokenFileError: the file is no JSON, or lacks something; the message names the annotation.
+        BrokenFileError: the file is not JSON, or lacks something; the message names the annotation.
     """
     try:
         parsed = json_value(files.read_now(path).tobytes())

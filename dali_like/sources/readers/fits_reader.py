@@ -114,7 +114,7 @@ class FitsReader(Reader):
         except IndexError:
             raise ValueError(f"the file has only {len(hdus)} HDUs") from None
         if not hdu.is_image:
-            raise ValueError(f"HDU {number} is no image, but a {type(hdu).__name__}")
+            raise ValueError(f"HDU {number} is not an image, but a {type(hdu).__name__}")
         if math.prod(hdu.shape) * abs(int(hdu.header.get("BITPIX", 8))) // 8 > self._most_bytes:
             raise ValueError(self._too_large(f"HDU {number} of shape {hdu.shape}"))
         pixels = hdu.data
@@ -125,7 +125,8 @@ class FitsReader(Reader):
         return image
 
     def _too_large(self, what: str) -> str:
-        return f"{what} is larger than max_file_bytes={self._most_bytes}. If it is no attack, pass a larger max_file_bytes"
+        limit = f"max_file_bytes={self._most_bytes}"
+        return f"{what} is larger than {limit}. If it is not an attack, pass a larger max_file_bytes"
 
 
 def _fits() -> Any:

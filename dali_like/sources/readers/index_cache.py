@@ -80,7 +80,7 @@ def _places(path: str) -> list[str]:
 
 
 def _stored(place: str, key: str) -> bytes | None:
-    """Return the stored index; None if there is none, or it is damaged or of another version of the file."""
+    """Return the stored index; None if it is missing, damaged or of another version of the file."""
     try:
         with open(place, "rb") as file:
             content = file.read()

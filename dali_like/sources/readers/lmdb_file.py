@@ -66,7 +66,7 @@ def find_records(path: str, file: BinaryIO) -> Records:
         file: the file, open for reading.
 
     Raises:
-        BrokenFileError: the file is no database of LMDB, or is damaged or truncated.
+        BrokenFileError: the file is not a database of LMDB, or is damaged or truncated.
     """
     return _Database(path, file).records()
 

@@ -128,7 +128,7 @@ def _part_at(record: Record, position: int) -> tuple[int, int]:
         raise record.broken("ends within a part. The file is truncated, or the index is of another file", position)
     magic, word = _PART.unpack_from(record.data.data, position)
     if magic != _MAGIC:
-        raise record.broken("is no RecordIO: wrong magic number. The index may be of another file", position)
+        raise record.broken("is not RecordIO: wrong magic number. The index may be of another file", position)
     return word >> 29, word & ((1 << 29) - 1)
 
 

@@ -29,7 +29,7 @@ class NemoAsrReader(Reader):
 
     A manifest has a JSON object per line, with `audio_filepath`, and optionally `duration` and `offset` in seconds and
     `text`. An entry without a duration is read up to the end of its file. Relative paths begin from the current folder.
-    Lines that are no such object are skipped with a warning. DALI 1.53 respects durations and offsets as well, although its
+    Other lines are skipped with a warning. DALI 1.53 respects durations and offsets as well, although its
     documentation denies it.
 
     Args:

@@ -45,7 +45,7 @@ class ReaderStream:
         self._size: int | None = None
 
     def number_of_info(self, output: int) -> int | None:
-        """Return the number of the output that is the origin of another one, or of itself; None if there is none."""
+        """Return the number of the output that is the origin of another one, or of itself, or None."""
         return next((number for number, other in self.infos.items() if output in (number, other)), None)
 
     @property

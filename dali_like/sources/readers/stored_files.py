@@ -103,7 +103,7 @@ class StoredFiles:
     def read_now(
         self, path: str, start: int = 0, stop: int | None = None, empty: Callable[[int], NDArray[np.uint8]] | None = None
     ) -> NDArray[np.uint8]:
-        """Return a file, or a part of it; see `read`. For code that is no coroutine."""
+        """Return a file, or a part of it; see `read`. For code that is not a coroutine."""
         if not is_url(path):
             return self._read_local(path, start, stop, empty)
         data: NDArray[np.uint8] = _finished(self.read(path, start, stop))
@@ -225,7 +225,7 @@ def _read_open(
     if max(start, stop) > size:
         raise _truncated(path, max(start, stop), size)
     if stop < start:
-        raise BrokenFileError(f"{shown(path)}: bytes {start} to {stop} are no part of it. Its index is damaged", path, start)
+        raise BrokenFileError(f"{shown(path)}: bytes {start} to {stop} are not a part of it. Its index is damaged", path, start)
     data = np.empty(stop - start, np.uint8) if empty is None else empty(stop - start)
     done = 0
     while done < len(data):

@@ -137,7 +137,7 @@ def checked_features(features: Any) -> dict[str, Feature]:
 
     Raises:
         ArgumentTypeError: this is not a dict of features.
-        ArgumentError: there are none.
+        ArgumentError: `features` is empty.
     """
     if not isinstance(features, Mapping):
         raise ArgumentTypeError(
@@ -219,7 +219,7 @@ def _length_of(record: Record) -> int:
         raise record.broken("ends within its length. The file is truncated, or the index is of another file")
     length, checksum = _HEAD.unpack_from(record.data.data)
     if _is_wrong(record.data[:_LENGTH_BYTES], checksum):
-        raise record.broken("is no TFRecord: the checksum of its length is wrong. The index may be of another file")
+        raise record.broken("is not TFRecord: the checksum of its length is wrong. The index may be of another file")
     return int(length)
 
 

@@ -330,8 +330,8 @@ class VideoFramesReader(VideoFilesReader):
     Args:
         sequence_length: frames in a sequence.
         filenames: paths of videos.
-        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
-            videos are skipped, with a warning.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Other files in it are
+            skipped, with a warning.
         file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
             read. Without the end, the range goes on to the end of the video.
         labels: a label for each of `filenames`.
@@ -446,8 +446,8 @@ _PLAIN = """{first}
     Args:
         sequence_length: frames in a sequence.
         filenames: paths of videos.
-        file_root: folder with a folder for each label. Folders and files are sorted by their names. Files in it that are no
-            videos are skipped, with a warning.
+        file_root: folder with a folder for each label. Folders and files are sorted by their names. Other files in it are
+            skipped, with a warning.
         file_list: path of a text file. Its lines have a path, a label, and perhaps the start and the end of the range to
             read, in seconds. Negative ones count from the end. Without the end, the range goes on to the end of the video.
         labels: a label for each of `filenames`. An empty list: their numbers.

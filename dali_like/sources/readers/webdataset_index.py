@@ -58,7 +58,7 @@ def scan_archive(path: str, file: BinaryIO) -> list[list[Component]]:
         file: the archive.
 
     Raises:
-        BrokenFileError: this is no tar archive, or it is compressed, damaged or truncated.
+        BrokenFileError: this is not a tar archive, or it is compressed, damaged or truncated.
     """
     samples: list[list[Component]] = []
     last_name = None
@@ -113,7 +113,7 @@ def _headers(path: str, file: BinaryIO, is_whole: bool) -> Iterator[tarfile.TarI
     except (tarfile.TarError, ValueError) as error:
         offset = 0 if archive is None else archive.offset
         raise BrokenFileError(
-            f"{shown(path)} is no tar archive, or is damaged or truncated: {error} at byte {offset}", path, offset
+            f"{shown(path)} is not a tar archive, or is damaged or truncated: {error} at byte {offset}", path, offset
         ) from error
     # The module takes a damaged header for the end of the archive.
     file.seek(archive.offset)

@@ -19,7 +19,7 @@ jax: Any = pytest.importorskip("jax")
 
 @pytest.fixture(scope="session", autouse=True)
 def _jax_is_up() -> None:
-    """Descriptors and threads that JAX opens once are no test's."""
+    """Descriptors and threads that JAX opens once are not test's."""
     jax.jit(lambda value: value + 1)(jax.numpy.zeros(3)).block_until_ready()
     assert jax.device_count() == NUM_DEVICES
 

@@ -255,7 +255,7 @@ class TestChangedWeights:
         state = iter(mix(inputs(), OLD)).state_dict()
         state["position"] = 1
         state["description"][0] = state["description"][0].replace("[3, 1]", "[3")
-        with pytest.raises(CheckpointError, match="are no weights of mix"):
+        with pytest.raises(CheckpointError, match="are not weights of mix"):
             iter(mix(inputs(), NEW)).load_state_dict(state, allow_change=["weights"])
 
 

@@ -415,7 +415,7 @@ class TestParquet:
 
     def test_broken_files(self, path: str, tmp_path: Path) -> None:
         (tmp_path / "y.parquet").write_bytes(b"hello")
-        with pytest.raises(BrokenFileError, match="no Parquet file"):
+        with pytest.raises(BrokenFileError, match="not a Parquet file"):
             ComposedDataset.from_parquet(tmp_path / "y.parquet")
         dataset = ComposedDataset.from_parquet(path)
         data = bytearray(Path(path).read_bytes())
@@ -446,7 +446,7 @@ class TestArrayRecord:
         assert sorted(map(int, pickle.loads(pickle.dumps(dataset)).shuffle(together=2))) == list(range(600))
 
         (tmp_path / "bad").write_bytes(b"hello")
-        with pytest.raises(BrokenFileError, match="no ArrayRecord file"):
+        with pytest.raises(BrokenFileError, match="not an ArrayRecord file"):
             ComposedDataset.from_array_record(tmp_path / "bad")
         with pytest.raises(MissingFileError):
             ComposedDataset.from_array_record(tmp_path / "none")
@@ -476,7 +476,7 @@ assert [row["n"] for row in pickle.loads(pickle.dumps(dataset))] == list(range(7
 assert len(ComposedDataset.from_lance(path)) == 1
 with pytest.raises(ArgumentError, match="has no column 'k'"):
     ComposedDataset.from_lance(path, columns=["k"])
-with pytest.raises(MissingFileError, match="is no Lance table"):
+with pytest.raises(MissingFileError, match="is not a Lance table"):
     ComposedDataset.from_lance(path + "x")
 """
 

@@ -105,7 +105,7 @@ def test_vanished_databases(tmp_path: Path) -> None:
     ("record", "options", "message"),
     [
         (IMAGE, {}, "too few tensors"),
-        (tensor(FLOAT, floats=[1]), {}, "its first tensor is no image, but of data_type 1: pass image_available=False"),
+        (tensor(FLOAT, floats=[1]), {}, "its first tensor is not an image, but of data_type 1: pass image_available=False"),
         (IMAGE + tensor(INT32, integers=[1, 2]), {}, "2 labels instead of one: pass label_type=1, 2 or 3"),
         (IMAGE + tensor(INT32, integers=[9]), {"label_type": 1, "num_labels": 3}, r"\[9\] are not below num_labels=3"),
         (

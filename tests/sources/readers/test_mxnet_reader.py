@@ -115,7 +115,7 @@ def test_broken_indexes(text: str, message: str, path: Path) -> None:
 def test_an_index_of_another_file(path: Path) -> None:
     Path(f"{path}.idx").write_text("0\t8\n1\t16\n")
     with pytest.raises(
-        BrokenFileError, match=r"is no RecordIO: wrong magic number. The index may be of another file"
+        BrokenFileError, match=r"is not RecordIO: wrong magic number. The index may be of another file"
     ) as caught:
         read(path, f"{path}.idx", 1)
     assert (caught.value.file, caught.value.offset) == (str(path), 8)

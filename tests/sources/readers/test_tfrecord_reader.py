@@ -185,7 +185,7 @@ def test_records_with_wrong_checksums_can_be_skipped(path: Path) -> None:
 @WITH_CRC
 def test_lengths_with_wrong_checksums(path: Path) -> None:
     damage(path, 9)
-    with pytest.raises(BrokenFileError, match="is no TFRecord: the checksum of its length is wrong"):
+    with pytest.raises(BrokenFileError, match="is not TFRecord: the checksum of its length is wrong"):
         read(path)
 
 

@@ -162,8 +162,8 @@ def test_compressed_archives(compress: Any, program: str, path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (0, "is no tar archive, or is damaged or truncated: empty file"),
-        (100, "is no tar archive, or is damaged or truncated"),
+        (0, "is not a tar archive, or is damaged or truncated: empty file"),
+        (100, "is not a tar archive, or is damaged or truncated"),
         (512 + 2, "unexpected end of data"),
         (1024 + 100, "there is no header of a file at byte 1024"),
         (1536 + 1, "unexpected end of data"),
@@ -189,7 +189,7 @@ def test_damaged_headers(place: int, path: Path) -> None:
 
 def test_other_files(path: Path) -> None:
     path.write_bytes(b"hello world" * 200)
-    with pytest.raises(BrokenFileError, match="is no tar archive"):
+    with pytest.raises(BrokenFileError, match="is not a tar archive"):
         read(path)
     path.write_bytes(bytes(10240))
     with pytest.raises(ArgumentError, match=r"No files found in the archive .*a.tar: folders, links"):

@@ -55,7 +55,7 @@ class DALIServer:
         proxy: the transform.
 
     Raises:
-        ArgumentTypeError: `pipeline` is no pipeline.
+        ArgumentTypeError: `pipeline` is not a pipeline.
         DefinitionError: the pipeline has no inputs, a source, or an operator on batches.
     """
 
