@@ -50,7 +50,7 @@ def error_of(call: Callable[[], Any]) -> weakref.ref[Exception]:
     pytest.fail("there has been no error")
 
 
-def test_no_memory_for_what_operators_make() -> None:
+def test_no_memory_for_results_of_operators() -> None:
     @pipeline_def(batch_size=4, num_threads=2, max_held_bytes=24 * MIB)
     def pipeline() -> Any:
         return fn.external_source(lambda info: np.full(MIB, info.iteration, np.uint8), batch=False) + np.uint8(0)

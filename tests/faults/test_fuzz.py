@@ -282,7 +282,7 @@ IMPLAUSIBLE: dict[str, Callable[[int, int], tuple[int, int, int, int, int]]] = {
 
 
 @pytest.mark.parametrize("what", IMPLAUSIBLE)
-def test_report_of_what_no_worker_says(what: str) -> None:
+def test_an_implausible_report_is_an_error_or_ignored(what: str) -> None:
     with waiting() as wait:
         wait.note(*IMPLAUSIBLE[what](wait.tickets[0], wait.region_bytes))
         wait.go_on()
@@ -392,7 +392,7 @@ PLACES: dict[str, Callable[[Hands], tuple[int, int]]] = {
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("place", PLACES)
-def test_garbage_in_what_the_worker_reads(place: str, garbage: str, ragged: bool) -> None:
+def test_garbage_in_memory_that_a_worker_reads_is_an_error_or_ignored(place: str, garbage: str, ragged: bool) -> None:
     def scribble(hands: Hands) -> None:
         offset, size = PLACES[place](hands)
         hands.write(offset, GARBAGE[garbage](size))
@@ -405,7 +405,7 @@ def test_garbage_in_what_the_worker_reads(place: str, garbage: str, ragged: bool
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("place", PLACES)
-def test_garbage_in_what_a_worker_leaves_when_it_dies(place: str, garbage: str) -> None:
+def test_garbage_left_by_a_dying_worker_is_an_error_or_ignored(place: str, garbage: str) -> None:
     def scribble(hands: Hands) -> None:
         offset, size = PLACES[place](hands)
         hands.write(offset, GARBAGE[garbage](size))

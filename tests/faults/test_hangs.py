@@ -130,7 +130,7 @@ class TestASampleThatHangs:
         assert len(os.listdir(tmp_path)) == 2
         assert pipe.statistics().worker_restarts == 2
 
-    def test_shows_no_more_of_the_stack_than_what_is_the_callbacks(self, make: MakePipeline) -> None:
+    def test_shows_only_the_callbacks_part_of_the_stack(self, make: MakePipeline) -> None:
         pipe = make(hangs_at({6}, sleep_for_ever), "fork")
         assert run(pipe) == [0, 1, 2, 3]
 
@@ -422,7 +422,7 @@ class TestTheWatch:
     def test_lets_a_worker_be_on_nothing_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self.Watched(8.0, monkeypatch).overdue_at(None, *range(1, 50)) == []
 
-    def test_forgets_what_the_worker_before_was_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_forgets_the_task_of_the_previous_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
         watched = self.Watched(8.0, monkeypatch)
         watched.overdue_at("a task", *range(1, 9))
 

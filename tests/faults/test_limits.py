@@ -187,7 +187,7 @@ class TestAvailableMemory:
 
         assert available_bytes(machine.root) == 0
 
-    def test_is_what_page_cache_leaves_where_a_group_is_over_its_limit_with_it(self, machine: Machine) -> None:
+    def test_does_not_count_page_cache_in_a_group_over_its_limit(self, machine: Machine) -> None:
         machine.write(membership("/job", 2) | v2("/job", 10_000, 12_000, cache=3_000))
 
         assert available_bytes(machine.root) == 1_000
@@ -285,7 +285,7 @@ def test_processors_are_not_limited_by_groups_of_another_kind(machine: Machine) 
     [("-1", "100000"), ("50000", None), (None, "100000")],
     ids=["no quota", "no period", "a period only"],
 )
-def test_processors_are_not_limited_by_half_of_what_would_limit_them(
+def test_processors_are_not_limited_by_a_quota_without_a_period_or_the_reverse(
     quota: str | None, period: str | None, machine: Machine
 ) -> None:
     machine.write({"proc/self/cgroup": "5:cpu,cpuacct:/job\n"})

@@ -138,7 +138,7 @@ class TestAWorkerThatDies:
 
         assert seen == undisturbed(kind, epochs, persistent_workers=True)
 
-    def test_may_have_begun_before_it_was_known_what_samples_are_like(self, tmp_path: Path) -> None:
+    def test_may_have_begun_its_task_before_the_sample_schema_was_known(self, tmp_path: Path) -> None:
         """The worker that does its task again knows by then."""
         known = tmp_path / "known"
 
@@ -303,7 +303,7 @@ class TestADatasetThatRaises:
 
     @pytest.mark.parametrize("num_workers", [0, 2])
     @pytest.mark.parametrize("kind", MAP_KINDS)
-    def test_may_have_what_a_function_returns_instead(
+    def test_on_error_function_replaces_its_samples(
         self, kind: str, num_workers: int, capfd: pytest.CaptureFixture[str]
     ) -> None:
         loader = make_loader(
@@ -759,7 +759,7 @@ class TestThreads:
 
         assert seen == undisturbed(kind)
 
-    def test_may_drop_what_another_one_has_begun(self) -> None:
+    def test_dropping_an_iterator_in_another_thread_ends_its_workers(self) -> None:
         batches = [iter(make_loader("sample by sample", "fork"))]
         next(batches[0])
         pids = workers_of(batches[0])
@@ -768,7 +768,7 @@ class TestThreads:
 
         assert not any(map(psutil.pid_exists, pids))
 
-    def test_may_end_what_another_one_waits_for(self, tmp_path: Path) -> None:
+    def test_closing_an_iterator_ends_the_wait_of_another_thread(self, tmp_path: Path) -> None:
         event = Happening({4, 8}, sleep_for_ever, tmp_path)
         batches = iter(make_loader("batch by batch", event=event))
         seen = [indices_of(next(batches))]

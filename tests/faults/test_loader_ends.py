@@ -287,7 +287,7 @@ class InterruptedGenerator(InterruptedSampler):
 
 class TestAnInterruptOfTheUsersCode:
     @pytest.mark.parametrize("at", [0, 9])
-    def test_in_the_sampler_costs_what_it_has_drawn(self, at: int, start_method: str) -> None:
+    def test_in_the_sampler_loses_the_indices_drawn_for_the_batch(self, at: int, start_method: str) -> None:
         loader = DataLoader(
             Numbers(), batch_sampler=InterruptedSampler(at), num_workers=2, multiprocessing_context=start_method
         )

@@ -132,7 +132,7 @@ class TestSkip:
         assert samples_of(pipe) == first
         assert pipe.statistics().replaced_samples == 2
 
-    def test_tells_the_source_which_row_the_sample_is_for(self, make: MakePipeline, way: str) -> None:
+    def test_tells_the_source_the_row_of_the_sample(self, make: MakePipeline, way: str) -> None:
         def source(info: SampleInfo) -> Any:
             if info.idx_in_epoch in (6, 7):
                 raise ValueError("bad")
@@ -225,7 +225,7 @@ class TestSkip:
         assert pipe.statistics().replaced_samples == 1
 
     @pytest.mark.parametrize("wrong", [np.float32(1), np.zeros(3, np.int64)], ids=["another dtype", "another ndim"])
-    def test_takes_what_was_not_declared_for_an_error_from_the_first_batch_on(
+    def test_replaces_samples_of_an_undeclared_dtype_or_shape_from_the_first_batch_on(
         self, wrong: Any, make_pipeline: MakePipeline, way: str
     ) -> None:
         def source(info: SampleInfo) -> Any:
@@ -256,7 +256,7 @@ class TestSkip:
 
 
 class TestACallable:
-    def test_makes_what_stands_in(self, make: MakePipeline, way: str) -> None:
+    def test_returns_the_replacement(self, make: MakePipeline, way: str) -> None:
         pipe = make(bad_at({6, 7, 12}), way, lambda info, error: np.int64(-info.idx_in_epoch))
 
         assert samples_of(pipe) == [[0, 1, 2, 3], [4, 5, -6, -7], [8, 9, 10, 11], [-12, 13, 14, 15]]
@@ -293,7 +293,7 @@ class TestACallable:
         ],
         ids=["None", "another dtype", "another ndim"],
     )
-    def test_is_given_what_is_wrong_with_a_result(
+    def test_is_called_with_the_error_of_a_wrong_result(
         self, wrong: Any, kind: type[Exception], make: MakePipeline, way: str
     ) -> None:
         pipe = make(wrong_at_late(wrong), way, lambda info, error: np.int64(1000 if isinstance(error, kind) else 0))
@@ -347,7 +347,7 @@ class TestACallable:
         ],
         ids=["None", "a string", "another dtype", "another ndim"],
     )
-    def test_must_not_return_what_cannot_be_delivered_either(
+    def test_that_returns_a_wrong_sample_is_an_error_of_the_source(
         self, wrong: Any, kind: type[Exception], make: MakePipeline, way: str
     ) -> None:
         pipe = make(bad_at({LATE}, length=100), way, lambda info, error: wrong)

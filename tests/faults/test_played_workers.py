@@ -179,7 +179,7 @@ def test_pool_that_is_closed_keeps_no_batch() -> None:
         assert pool.used_bytes < MIB
 
 
-def test_other_batches_wait_until_the_first_has_shown_what_samples_are_like() -> None:
+def test_other_batches_wait_until_the_first_has_shown_the_schema() -> None:
     with played(of(rows)) as pool:
         batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
 
@@ -296,7 +296,7 @@ def test_sample_in_the_place_of_a_bad_one_may_outgrow_its_room() -> None:
         assert samples_of(pool, pool.begin(1, SIZE)) == [8, 9, 11, 11, 12, 13, 14, 15]
 
 
-def test_what_samples_are_like_is_a_guess_before_a_batch_is_delivered() -> None:
+def test_the_first_delivered_batch_determines_the_schema() -> None:
     """The first that is delivered says it, and not the first that was begun."""
 
     def callback(info: SampleInfo) -> NDArray[Any]:
@@ -583,7 +583,7 @@ class TestWorkersThatMayNotBeReplaced:
             raise Death
         return rows(info)
 
-    def test_leave_what_comes_before_to_the_others(self) -> None:
+    def test_leave_earlier_batches_to_the_others(self) -> None:
         with played(of(self.callback), num_workers=2, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
@@ -596,7 +596,7 @@ class TestWorkersThatMayNotBeReplaced:
             with pytest.raises(WorkerDiedError, match=f"idx_in_epoch {2 * SIZE}"):
                 pool.wait(batches[1])
 
-    def test_cost_what_they_were_on(self) -> None:
+    def test_lose_the_batches_of_their_tasks(self) -> None:
         """All of it, for any order of deaths."""
         with played(of(rows), num_workers=3, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
@@ -614,7 +614,7 @@ class TestWorkersThatMayNotBeReplaced:
                     pool.wait(batch)
             assert pool.workers.running == {last.index: last}
 
-    def test_do_not_cost_what_has_been_begun(self) -> None:
+    def test_do_not_lose_batches_computed_by_others(self) -> None:
         """Of several batches it is given first, also where another one will not come."""
         with played(of(rows), num_workers=2, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
@@ -821,7 +821,7 @@ class TestWalks:
 
             assert all(iterations == sorted(set(iterations)) for iterations in calls)
 
-    def test_what_nobody_wants_is_not_made_after_a_death(self) -> None:
+    def test_canceled_batches_are_not_computed_again_after_a_death(self) -> None:
         for seed in SEEDS:
             calls: list[list[int]] = []
             with played(logged_walks(8, calls), num_workers=2, seed=seed) as pool:
@@ -1008,7 +1008,7 @@ class TestLittleMemory:
 class TestReports:
     """A reported task is not reported again."""
 
-    def test_of_what_a_worker_is_on_is_of_its_task(self) -> None:
+    def test_of_an_unfinished_task_names_a_sample_of_that_task(self) -> None:
         """Also when it has just taken one, and its cell still says where it was in another."""
         with played(of(rows), num_workers=1) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]

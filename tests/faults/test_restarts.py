@@ -226,7 +226,7 @@ class TestAnIdleWorkerThatIsKilled:
         assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == 2
 
-    def test_leaves_what_it_has_made(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
+    def test_leaves_its_finished_samples(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         pipe = make_pipeline(counted(Noise(), tmp_path), "fork")
         batches_of(pipe, 1)
         pids = workers_of(pipe)

@@ -367,7 +367,7 @@ class TestAHang:
 
             assert seen + outcomes(pipe, LENGTH) == epoch_of()
 
-    def test_is_not_what_a_long_way_to_a_batch_is(self, tmp_path: Path) -> None:
+    def test_is_not_reported_for_a_replacement_that_skips_many_items(self, tmp_path: Path) -> None:
         """The replacement of a worker iterates through all earlier items."""
         count = 12
 

@@ -300,7 +300,7 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
         with pytest.raises(WorkerError):
             pipe.run()
 
-    def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline) -> None:
+    def test_makes_later_requests_to_it_do_nothing(self, make: MakePipeline) -> None:
         pipe = started(make(numbers(), "fork"))
         workers: Any = backend_of(pool_of(pipe))
         pids = workers_of(pipe)
@@ -445,7 +445,7 @@ class TestAnExceptionInACallback:
         assert "in failing_source" in text
         assert "raise make_error()" in text
 
-    def test_shows_what_caused_it(self, make: MakePipeline, way: str) -> None:
+    def test_shows_its_cause(self, make: MakePipeline, way: str) -> None:
         def source(info: SampleInfo) -> NDArray[Any]:
             try:
                 return {}[info.idx_in_epoch]  # type: ignore[no-any-return]
@@ -529,7 +529,7 @@ class TestAnExceptionInACallback:
 
         assert error.__notes__[0] == "see the manual"
 
-    def test_gives_up_only_what_cannot_travel(self, make: MakePipeline, start_method: str) -> None:
+    def test_loses_only_its_unpicklable_attributes(self, make: MakePipeline, start_method: str) -> None:
         class HoldsALock(Exception):
             def __init__(self, text: str) -> None:
                 super().__init__(text, threading.Lock())
@@ -543,7 +543,9 @@ class TestAnExceptionInACallback:
         assert "lock" in error.args[1]
         assert "lock" in error.lock
 
-    def test_of_a_class_that_cannot_travel_says_what_it_was(self, make: MakePipeline, start_method: str) -> None:
+    def test_of_an_unpicklable_class_arrives_as_a_worker_error_with_its_name(
+        self, make: MakePipeline, start_method: str
+    ) -> None:
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch == 6:
                 raise type("CannotTravelError", (Exception,), {"lock": threading.Lock()})("broken")
@@ -556,7 +558,7 @@ class TestAnExceptionInACallback:
         assert "CannotTravelError: broken" in str(error)
         assert run(pipe) == iteration(2)
 
-    def test_of_a_module_that_only_workers_find_says_what_it_was(
+    def test_of_a_module_that_only_workers_find_arrives_as_a_worker_error_with_its_name(
         self, make: MakePipeline, start_method: str, tmp_path: Path
     ) -> None:
         (tmp_path / "only_workers_find_this.py").write_text("class PluginError(Exception): pass")

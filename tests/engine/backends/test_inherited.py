@@ -185,7 +185,9 @@ PRIMITIVES: dict[str, tuple[Callable[[Any], tuple[Any, ...]], Callable[..., Any]
 
 @pytest.mark.parametrize("name", PRIMITIVES)
 @pytest.mark.parametrize("start_method", START_METHODS)  # they are pickled
-def test_what_a_worker_does_is_seen(name: str, start_method: str, make_pipeline: MakePipeline) -> None:
+def test_a_primitive_used_by_a_worker_shows_it_in_the_main_process(
+    name: str, start_method: str, make_pipeline: MakePipeline
+) -> None:
     make, act, has_acted = PRIMITIVES[name]
     primitives = make(multiprocessing.get_context(start_method))
 
@@ -231,7 +233,7 @@ def test_values_of_ctypes_that_are_not_shared_travel(make_pipeline: MakePipeline
     assert first_batch(pipe) == [12] * 4
 
 
-def test_what_is_put_into_a_queue_last_arrives(start_method: str) -> None:
+def test_items_put_into_a_queue_before_the_worker_ends_arrive(start_method: str) -> None:
     queue = multiprocessing.get_context(start_method).Queue()
 
     def put_many(queue: Any) -> int:
@@ -486,7 +488,7 @@ def test_proxy_of_a_manager_has_a_connection_of_its_own_in_each_forked_worker() 
         assert passes_over(loader) == [[1] * 4, [1] * 4]
 
 
-def test_queue_that_the_program_has_put_into_sends_what_a_forked_worker_puts_into_it() -> None:
+def test_a_queue_already_used_by_the_program_transports_items_of_a_forked_worker() -> None:
     queue = multiprocessing.get_context("fork").Queue()
     queue.put("before")
     assert queue.get() == "before"

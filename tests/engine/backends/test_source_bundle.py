@@ -116,7 +116,7 @@ def test_array_that_is_there_twice_travels_once() -> None:
     assert len(pickled([array, {"again": array}]).buffers) == 1
 
 
-def test_data_are_the_same_for_what_has_not_changed() -> None:
+def test_an_unchanged_source_is_pickled_to_the_same_data() -> None:
     source = Holding(np.ones(LARGE))
 
     before = pickled(source).data
@@ -167,7 +167,7 @@ def test_arrays_are_as_they_were(shape: tuple[int, ...], make_pipeline: MakePipe
     assert first_batch(pipe) == [sums] * 4
 
 
-def test_what_a_worker_writes_is_its_own(make_pipeline: MakePipeline) -> None:
+def test_writes_to_an_array_stay_in_their_worker(make_pipeline: MakePipeline) -> None:
     array = np.zeros(LARGE)
 
     def count(info: SampleInfo) -> Any:
@@ -185,7 +185,7 @@ def test_what_a_worker_writes_is_its_own(make_pipeline: MakePipeline) -> None:
     assert array[0] == 0
 
 
-def test_what_a_worker_has_written_its_replacement_does_not_see(make_pipeline: MakePipeline) -> None:
+def test_a_replacement_does_not_see_writes_of_the_dead_worker(make_pipeline: MakePipeline) -> None:
     array = np.zeros(LARGE)
 
     def write() -> None:
@@ -259,7 +259,7 @@ def test_arrays_go_with_a_pickler_of_the_users_own(make_pipeline: MakePipeline) 
 # When there is no memory
 
 
-def test_shipment_larger_than_what_is_available_is_refused(
+def test_a_bundle_larger_than_the_available_memory_is_refused(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundle, "available_bytes", lambda: 6 << 20)

@@ -103,7 +103,7 @@ class TestThreads:
 
         assert [run(pipe), run(pipe)] == [[0, 1], [2, 3]]
 
-    def test_know_which_worker_they_are(self, make_pipeline: MakePipeline) -> None:
+    def test_get_worker_info_has_the_number_of_the_thread(self, make_pipeline: MakePipeline) -> None:
         both = threading.Barrier(2, timeout=DEADLINE_S)
 
         def source(info: SampleInfo) -> Any:
@@ -118,7 +118,7 @@ class TestThreads:
         assert sorted(run(pipe)) == [[0, 2], [1, 2]]
         assert get_worker_info() is None
 
-    def test_note_what_they_have_measured_after_their_report(
+    def test_measurements_are_noted_after_the_report(
         self, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """So does any worker, but in other processes it cannot be made to show."""
@@ -147,7 +147,7 @@ class TestThreads:
 
         assert pipe.py_worker_pids == []
 
-    def test_call_what_sets_up_and_tears_down_once_each(self, make_pipeline: MakePipeline) -> None:
+    def test_worker_setup_and_worker_teardown_are_called_once_in_each_thread(self, make_pipeline: MakePipeline) -> None:
         calls: list[tuple[str, str]] = []
         options = {
             "worker_setup": lambda: calls.append(("up", threading.current_thread().name)),
@@ -628,7 +628,7 @@ class TestGivingUp:
         assert end is not None
         assert (end.exitcode, workers.take_end()) == (3, None)
 
-    def test_what_it_may_still_use_is_kept_until_it_has_ended(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
+    def test_an_abandoned_thread_keeps_its_slot_until_it_ends(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
         worker.tasks.put(1)
         wait_until(lambda: worker.gate.is_reached, "the task")
         workers.signal(0, signal.SIGKILL)
@@ -684,7 +684,7 @@ class TestGivingUp:
         assert kept() is None
         assert workers.take_end() is None
 
-    def test_while_it_shows_what_it_ends_by_it_keeps_nothing_either(
+    def test_a_thread_that_reports_its_exception_keeps_no_slot(
         self, worker: Worker, workers: threads.ThreadWorkers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         is_showing, persists = threading.Event(), threading.Event()
@@ -806,7 +806,7 @@ class TestGivingUp:
         wait_until(lambda: not worker_threads(), "the end of the thread")
         assert persists
 
-    def test_what_is_raised_where_nothing_may_be_is_shown(
+    def test_an_exception_outside_of_callbacks_is_printed(
         self, worker: Worker, workers: threads.ThreadWorkers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shown = []
@@ -892,7 +892,7 @@ class TestLoaders:
         assert iterator._workers == []  # type: ignore[attr-defined]
         iterator._shutdown_workers()
 
-    def test_raise_what_the_dataset_raises(self) -> None:
+    def test_an_exception_of_the_dataset_is_raised_with_a_note_on_its_sample(self) -> None:
         loader = self.load({0: 1, 2: 3}, sampler=[0, 1, 2])
 
         with pytest.raises(KeyError) as caught:

@@ -210,7 +210,7 @@ def test_batches_survive_reset_close_and_the_pipeline(source: Source, way: str) 
             assert_untouched(batch, iteration, epoch)
 
 
-def test_what_is_written_to_a_batch_stays_and_does_not_reach_others(way: str, make_pipeline: MakePipeline) -> None:
+def test_writes_of_the_user_to_a_held_batch_stay_and_reach_no_other_batch(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(SOURCES["dense"], way)
     pipe.run()
     held = pipe.run()[0]

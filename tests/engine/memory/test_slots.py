@@ -149,7 +149,7 @@ DATA = np.arange(3.0)
 
 
 @pytest.mark.parametrize("sample", [(DATA, 7), (DATA, np.int64(7)), [DATA, np.array(7)]], ids=["int", "scalar", "list"])
-def test_what_becomes_an_array_that_fits_its_row_needs_no_description(sample: Any) -> None:
+def test_objects_that_convert_to_arrays_of_the_expected_shape_go_to_their_rows(sample: Any) -> None:
     space = SharedSpace.create()
     source = Source("a source", lambda info: sample, num_outputs=2)
     rows = [OutputSchema(DTYPE_CODES[np.dtype(float)], 1, (3,)), OutputSchema(DTYPE_CODES[np.dtype(int)], 0, ())]
@@ -435,7 +435,7 @@ class TestSpace:
         # Private: nothing public shows what keeps a space
         assert not list(space._keepers)
 
-    def test_extent_as_large_as_what_is_left_is_had(self) -> None:
+    def test_an_extent_of_all_remaining_space_is_allocated(self) -> None:
         space = SharedSpace.create(16 * MIB)
         first = space.allocate(MIB)
 

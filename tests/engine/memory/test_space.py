@@ -98,7 +98,7 @@ def test_whatever_the_order_the_space_becomes_whole_again(sizes: list[int], orde
     assert space.allocate(space.size) == 0
 
 
-def test_extent_larger_than_what_is_left() -> None:
+def test_an_extent_larger_than_the_remaining_space_is_refused() -> None:
     space = make_space(num_pages=512)
     space.allocate(PAGE)
 
@@ -234,7 +234,7 @@ def test_commit_of_more_than_the_machine_has_is_refused_at_once(
         space.commit(0, 2 * memory)
 
 
-def test_limit_counts_what_is_in_use() -> None:
+def test_the_limit_counts_memory_in_use() -> None:
     space = SharedSpace.create(limit_bytes=4 << 20)
     space.commit(0, 3 << 20)
 
@@ -248,7 +248,7 @@ def test_limit_counts_what_is_in_use() -> None:
     assert space.used_bytes == 4 << 20
 
 
-def test_limit_is_half_of_what_is_available_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_limit_is_half_of_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: 10 << 20)
 
     assert SharedSpace.create().limit_bytes == 5 << 20
@@ -280,7 +280,7 @@ def write_files(root: Path, files: dict[str, str]) -> None:
 MEMINFO = {"proc/meminfo": "MemTotal:  2000 kB\nMemFree:  10 kB\nMemAvailable:   1000 kB\n"}
 
 
-def test_available_is_what_the_machine_has(tmp_path: Path) -> None:
+def test_available_memory_without_control_groups_is_that_of_the_machine(tmp_path: Path) -> None:
     write_files(tmp_path, MEMINFO)
 
     assert available_bytes(tmp_path) == 1000 * 1024
@@ -289,7 +289,9 @@ def test_available_is_what_the_machine_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "left"), [(("max", "max"), 1_024_000), (("max", "9000"), 8500), (("9000", "7000"), 5500)]
 )
-def test_available_is_what_the_control_groups_have_left(limits: tuple[str, str], left: int, tmp_path: Path) -> None:
+def test_available_memory_is_the_least_that_the_control_groups_have_left(
+    limits: tuple[str, str], left: int, tmp_path: Path
+) -> None:
     inner, outer = limits
     write_files(
         tmp_path,
@@ -309,7 +311,9 @@ def test_available_is_what_the_control_groups_have_left(limits: tuple[str, str],
 
 
 @pytest.mark.parametrize(("limit", "left"), [("9223372036854771712", 1_024_000), ("5000", 1000)])
-def test_available_is_what_control_groups_of_the_first_version_have_left(limit: str, left: int, tmp_path: Path) -> None:
+def test_available_memory_is_the_least_that_control_groups_of_version_1_have_left(
+    limit: str, left: int, tmp_path: Path
+) -> None:
     write_files(
         tmp_path,
         {

@@ -176,7 +176,7 @@ class TestDepth:
         ("depth", "least_ready", "expected"),
         [(9, 9, 2), (9, 5, 6), (9, 3, 8), (9, 2, 9), (9, 1, 9), (9, 0, 18), (12, 0, 20), (20, 0, 20), (2, 3, 2), (1, 3, 1)],
     )
-    def test_is_adjusted_by_what_was_ready_whenever_the_loop_came(self, depth: int, least_ready: int, expected: int) -> None:
+    def test_is_adjusted_by_the_least_number_of_ready_batches(self, depth: int, least_ready: int, expected: int) -> None:
         assert adjusted(depth, 20, least_ready) == expected
 
 
@@ -267,7 +267,7 @@ class TestTheTuner:
             == "callbacks wait for 99% of their time; a larger increase waits for the next measurement"
         )
 
-    def test_begins_with_what_is_given_and_with_one_thread(self) -> None:
+    def test_begins_with_the_given_numbers_or_one_thread(self) -> None:
         assert Tuner(8, are_threads=True).settings[:2] == (1, 2)
         assert Tuner(8, num_workers=3, depth=5).settings[:2] == (3, 5)
         assert Tuner(8, depth=3, per_worker=True).settings[:2] == (4, 12)
@@ -396,7 +396,7 @@ class TestTheTuner:
 
         assert chooser.settings.prefetch_depth == fewer < deepest
 
-    def test_keeps_what_was_missed_once(self, clock: list[float]) -> None:
+    def test_keeps_a_depth_that_was_too_small_once(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.64, 0.64, tasks=1)
         chooser.look(pool)
@@ -457,7 +457,7 @@ class TestTheTuner:
         assert chooser.settings.num_workers == 2
         assert "callbacks compute" in chooser.settings.num_workers_reason
 
-    def test_goes_by_what_workers_have_waited_for_a_cpu_since_the_last_look(
+    def test_counts_the_delays_of_workers_since_the_last_look_only(
         self, clock: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pool, chooser = StandIn(), Tuner(4)
@@ -496,7 +496,7 @@ class TestTheTuner:
 
         assert chooser.settings.num_workers == expected
 
-    def test_does_not_take_what_is_between_two_pools_for_the_loop(self, clock: list[float]) -> None:
+    def test_does_not_count_the_time_between_two_pools_as_the_loops(self, clock: list[float]) -> None:
         chooser = Tuner(8)
         take(StandIn(), chooser, clock)
         chooser.begin()
@@ -609,7 +609,7 @@ class TestTheTuner:
         assert measured_by(chooser, pool).waiting == 0.0
 
     @pytest.mark.parametrize(("memory", "nbytes"), [("", MIB), ("Shared_Clean: 9000 kB\nPrivate_Dirty: 2048 kB\n", 2 * MIB)])
-    def test_knows_what_one_more_worker_takes_at_least(
+    def test_estimates_the_private_memory_of_another_worker(
         self, memory: str, nbytes: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pool, chooser = StandIn(), Tuner(8)
@@ -655,7 +655,7 @@ class TestTheTuner:
 
         assert chooser.settings.num_workers == 8
 
-    def test_leaves_alone_what_is_given(self, clock: list[float]) -> None:
+    def test_leaves_given_numbers_alone(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8, num_workers=3)
         deeper: list[int] = []
         chooser.on_deeper = deeper.append
@@ -931,7 +931,7 @@ def test_a_pool_that_grows_replaces_workers_that_die(make_pipeline: MakePipeline
     assert pipe.statistics().worker_restarts >= 8
 
 
-def test_what_workers_had_measured_when_they_died_stays(make_pipeline: MakePipeline) -> None:
+def test_measurements_of_dead_workers_still_count(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(sleeping, batch_size=8, workers="auto", py_worker_restarts=None)
     for _ in range(20):
         pipe.run()

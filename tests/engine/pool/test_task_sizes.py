@@ -422,7 +422,7 @@ class LatePool:
         """Nothing is open."""
 
 
-def test_what_follows_is_begun_before_a_wait_and_not_after_it() -> None:
+def test_the_next_batch_is_submitted_before_a_wait_and_not_after_it() -> None:
     pool = LatePool(is_prompt=False)
     lockstep = Lockstep([SourceFeed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
 

@@ -403,7 +403,7 @@ class OddError(BaseException):
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_what_is_no_exception_is_raised_and_no_sample_is_taken_for_made(
+def test_a_base_exception_is_raised_and_its_batch_is_not_delivered(
     batch: bool, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     armed = [True]
@@ -427,7 +427,7 @@ def test_what_is_no_exception_is_raised_and_no_sample_is_taken_for_made(
     assert caplog.records == []
 
 
-def test_of_several_that_raise_what_is_no_exception_one_is_told_and_no_other_goes_on(
+def test_of_several_base_exceptions_one_is_raised_and_the_other_coroutines_end(
     make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def source(info: SampleInfo) -> Any:
@@ -445,7 +445,7 @@ def test_of_several_that_raise_what_is_no_exception_one_is_told_and_no_other_goe
     assert caplog.records == []
 
 
-def test_what_goes_on_in_the_event_loop_ends_with_the_pipeline(make_pipeline: MakePipeline) -> None:
+def test_background_tasks_of_the_event_loop_end_with_the_pipeline(make_pipeline: MakePipeline) -> None:
     ended, tasks = [], []
 
     async def go_on() -> None:
@@ -730,7 +730,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("in_loop", [False, True], ids=["plainly", "within an event loop"])
-def test_ctrl_c_cancels_what_is_in_the_making(
+def test_ctrl_c_cancels_running_coroutines(
     in_loop: bool, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = Waiting()
@@ -831,7 +831,7 @@ def test_an_async_generator_is_refused() -> None:
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_coroutine_function_that_is_not_told_which_sample_is_refused(parallel: bool) -> None:
+def test_a_coroutine_function_without_a_parameter_is_refused(parallel: bool) -> None:
     async def source() -> Any:
         return np.int64(0)
 
@@ -855,7 +855,7 @@ def test_a_function_that_returns_a_coroutine_is_none(way: str, make_pipeline: Ma
         (number, {"batch": False, "concurrency": 1.5}, "concurrency must be a positive integer"),
     ],
 )
-def test_concurrency_of_what_has_none(source: Any, options: dict[str, Any], words: str) -> None:
+def test_concurrency_of_other_sources_is_refused(source: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         fn.external_source(source=source, **{"concurrency": 4, **options})
 

@@ -138,14 +138,14 @@ def test_one_that_is_too_long_shows_where_it_was_raised() -> None:
     assert f"[... {LONG - 1000} letters ...]" in str(error)
 
 
-def test_one_with_too_many_parts_says_what_it_was() -> None:
+def test_a_group_with_too_many_parts_arrives_as_a_worker_error_with_its_text() -> None:
     error = arrived(ExceptionGroup("several", [TellsMore(i) for i in range(10_000)]), SHORT_BYTES)
 
     assert type(error) is WorkerError
     assert "ExceptionGroup: several (10000 sub-exceptions)" in str(error)
 
 
-def test_one_that_cannot_travel_and_has_no_text_says_what_it_was() -> None:
+def test_an_unpicklable_exception_without_a_text_arrives_with_its_class_name() -> None:
     kind = type("CannotTravel", (SaysNothing,), {"lock": threading.Lock()})
 
     assert "CannotTravel: <CannotTravel str() failed>" in str(arrived(kind()))

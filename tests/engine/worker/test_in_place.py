@@ -89,7 +89,7 @@ def several(info: SampleInfo) -> Any:
 
 @pytest.mark.parametrize("source", [dense, ragged, changing, scalar, empty, several])
 @in_both_places
-def test_samples_are_what_was_written(source: Any, way: str, make_pipeline: MakePipeline) -> None:
+def test_samples_written_in_place_arrive(source: Any, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, way, num_outputs=4 if source is several else None)
 
     assert_batches(pipe, source, iterations=12)
@@ -142,7 +142,7 @@ def test_bytes_are_the_default(make_pipeline: MakePipeline) -> None:
 
 @pytest.mark.parametrize("source", [dense, ragged, changing, scalar])
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_is_written_is_what_is_delivered(source: Any, way: str, make_pipeline: MakePipeline) -> None:
+def test_memory_lent_to_a_callback_is_the_memory_of_the_batch(source: Any, way: str, make_pipeline: MakePipeline) -> None:
     def with_address(info: SampleInfo) -> Any:
         array = source(info)
         return array, np.array(address_of(array))
@@ -334,7 +334,7 @@ def test_shapes_that_vary_about_that_of_the_rows(way: str, make_pipeline: MakePi
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_was_kept_of_an_earlier_sample_is_copied(way: str, make_pipeline: MakePipeline) -> None:
+def test_an_array_kept_from_an_earlier_sample_is_copied(way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         # Samples of the same task, whose other samples lie elsewhere.
         if info.idx_in_batch % 2:
@@ -367,7 +367,7 @@ def test_batches_that_are_held_stay_as_they_were(way: str, make_pipeline: MakePi
 
 
 @pytest.mark.parametrize("on_error", ["skip", lambda info, error: filled(info, (5, 3))], ids=["skip", "callable"])
-def test_what_a_failed_sample_has_written_is_overwritten(on_error: Any, way: str, make_pipeline: MakePipeline) -> None:
+def test_memory_written_by_a_failed_sample_is_overwritten(on_error: Any, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         array = dense(info)
         if info.idx_in_epoch % 4 == 1:
@@ -665,7 +665,7 @@ def samples(draw: st.DrawFn) -> tuple[list[list[Part]], int | None]:
 
 @hypothesis.settings(max_examples=80)
 @hypothesis.given(samples())
-def test_a_batch_is_what_the_callback_returns_outside_of_one(plan: tuple[list[list[Part]], int | None]) -> None:
+def test_lent_memory_gives_the_same_batch_as_arrays_of_the_callback(plan: tuple[list[list[Part]], int | None]) -> None:
     parts, of_objects = plan
     num_outputs = len(parts[0])
 

@@ -61,7 +61,7 @@ PROGRAM = f"""if True:
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_what_one_sample_has_freed_is_there_for_the_next(start_method: str) -> None:
+def test_memory_freed_by_one_sample_is_reused_by_the_next_without_page_faults(start_method: str) -> None:
     root = Path(str(dali_like.__file__)).parents[1]
     command = [sys.executable, "-c", PROGRAM, start_method]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300, check=False)
@@ -99,7 +99,7 @@ def test_users_may_say_it_by_tunables(
     ],
     ids=["one", "two", "many", "least", "nothing left", "most"],
 )
-def test_all_together_keep_an_eighth_of_what_is_available(num_workers: int, available: int, kept: int) -> None:
+def test_all_workers_together_keep_an_eighth_of_the_available_memory(num_workers: int, available: int, kept: int) -> None:
     assert kept_bytes(num_workers, available) == kept
 
 

@@ -164,7 +164,7 @@ def test_local_classes_are_those_of_the_program(way: str, make: MakePipeline) ->
     assert all(kind is Data for kind in classes)
 
 
-def test_local_functions_travel_with_what_they_close_over(way: str, make: MakePipeline) -> None:
+def test_local_functions_travel_with_their_closures(way: str, make: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         return lambda: info.idx_in_epoch
 
@@ -343,7 +343,7 @@ def test_batches_of_objects(container: Callable[[Any], Any], way: str, make: Mak
 
 
 @pytest.mark.parametrize("batch", ["text", {"a": 1}, None, 5, {1, 2}, np.array(5)], ids=repr)
-def test_what_is_no_batch_of_objects(batch: Any, make: MakePipeline) -> None:
+def test_a_batch_of_objects_that_is_not_a_list_is_an_error(batch: Any, make: MakePipeline) -> None:
     pipe = make(lambda i: batch, "serial", {"batch": True})
 
     with pytest.raises(SampleTypeError, match=r"'things' returned (None|.* in output 0; a batch of objects is a list)"):
@@ -394,7 +394,7 @@ UNPICKLABLES: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("case", UNPICKLABLES)
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_cannot_be_pickled_is_an_error_and_later_batches_are_right(case: str, way: str, make: MakePipeline) -> None:
+def test_an_unpicklable_object_is_an_error_and_later_batches_are_right(case: str, way: str, make: MakePipeline) -> None:
     value, why = UNPICKLABLES[case]
 
     def source(info: SampleInfo) -> Any:
@@ -410,7 +410,7 @@ def test_what_cannot_be_pickled_is_an_error_and_later_batches_are_right(case: st
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_cannot_be_pickled_may_be_replaced(way: str, make: MakePipeline) -> None:
+def test_on_error_replaces_an_unpicklable_object(way: str, make: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         return threading.Lock() if info.idx_in_epoch == 2 else info.idx_in_epoch
 
@@ -430,7 +430,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("with_operator", [False, True])
-def test_what_cannot_be_unpickled_is_an_error_and_later_batches_are_right(with_operator: bool, way: str) -> None:
+def test_an_object_whose_unpickling_fails_is_an_error_and_later_batches_are_right(with_operator: bool, way: str) -> None:
     @pipeline_def(batch_size=4, num_threads=2, py_num_workers=2, **({} if way == "serial" else {"py_start_method": way}))
     def pipeline() -> Any:
         source = lambda info: (info.idx_in_epoch, Refusing() if info.idx_in_epoch == 6 else info.idx_in_epoch)  # noqa: E731

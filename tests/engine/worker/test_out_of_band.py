@@ -127,7 +127,7 @@ def test_views_of_memory_stay_views_of_the_same_shape_and_type(view: memoryview)
     assert (value.format, value.shape, value.tolist()) == (view.format, view.shape, view.tolist())
 
 
-def test_what_cannot_be_found_by_name_goes_by_value_and_its_arrays_once() -> None:
+def test_a_lambda_is_pickled_by_value_and_arrays_beside_it_once() -> None:
     slot = make_slot()
     array = LARGE
     pickled = write([array, lambda: 5], slot)
@@ -146,7 +146,7 @@ def test_types_that_are_registered_for_pickling_are_pickled_so(monkeypatch: pyte
     assert write([Registered(3)], slot, {Registered: lambda value: (str, (value.number,))}).load() == ["3"]
 
 
-def test_reducers_are_used_beside_what_goes_by_value() -> None:
+def test_registered_reducers_are_used_beside_objects_pickled_by_value() -> None:
     slot = make_slot()
     view = memoryview(np.arange(6, dtype=np.int16).reshape(2, 3))
 
@@ -159,13 +159,13 @@ def test_reducers_are_used_beside_what_goes_by_value() -> None:
     assert (travelled.shape, travelled.format) == (view.shape, view.format)
 
 
-def test_what_cannot_be_pickled_at_all_is_an_error() -> None:
+def test_an_unpicklable_object_is_a_sample_type_error() -> None:
     slot = make_slot()
     with pytest.raises(SampleTypeError, match=r"an object that a worker has to send cannot be pickled: .*generator"):
         write((number for number in range(3)), slot)
 
 
-def test_what_finds_no_room_says_how_much_it_would_need() -> None:
+def test_a_pickle_larger_than_the_region_is_an_error_with_the_needed_size() -> None:
     slot = make_slot()
     with pytest.raises(RegionFullError) as caught:
         write(np.zeros(REGION_BYTES, np.uint8), slot)

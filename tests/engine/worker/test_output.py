@@ -281,7 +281,7 @@ def run_and_close(make_pipeline: MakePipeline, *, way: str, workers: int = 1, **
 
 
 class TestWorkers:
-    def test_mark_what_callbacks_print(
+    def test_mark_the_lines_that_callbacks_print(
         self, start_method: str, make_pipeline: MakePipeline, capfd: pytest.CaptureFixture[str]
     ) -> None:
         def source(info: SampleInfo) -> Any:
@@ -366,7 +366,7 @@ class TestWorkers:
         assert lines[:2] == ["(Exception in thread prefetch:", "Traceback (most recent call last):"]
         assert lines[-2:] == ["ConnectionError: lost", ")"]
 
-    def test_mark_what_goes_to_the_original_streams(
+    def test_mark_lines_written_to_the_original_streams(
         self, start_method: str, make_pipeline: MakePipeline, capfd: pytest.CaptureFixture[str]
     ) -> None:
         def write() -> None:

@@ -77,7 +77,7 @@ class TestSetUpAndTeardown:
 
         assert isinstance(caught.value.__cause__, ConnectionError)
 
-    def test_that_fails_in_the_main_process_raises_what_it_raises(self, make_pipeline: MakePipeline) -> None:
+    def test_an_exception_of_worker_setup_in_the_main_process_is_raised_by_run(self, make_pipeline: MakePipeline) -> None:
         def setup() -> None:
             raise ConnectionError("nobody there")
 
@@ -111,7 +111,7 @@ class TestSetUpAndTeardown:
 
 
 class TestWorkerInfo:
-    def test_says_which_worker_it_is(self, start_method: str, make_pipeline: MakePipeline) -> None:
+    def test_get_worker_info_has_the_number_of_the_worker(self, start_method: str, make_pipeline: MakePipeline) -> None:
         def source(info: SampleInfo) -> Any:
             worker = get_worker_info()
             assert worker is not None
