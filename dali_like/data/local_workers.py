@@ -85,7 +85,7 @@ class LocalWorkers:
         """End the service."""
 
     def close(self) -> None:
-        """End the workers: there are none."""
+        """Do nothing: this process computes the batches."""
 
     def report(self) -> dict[str, Any] | None:
         """Return the state of an iterable dataset behind the last batch."""

@@ -47,7 +47,7 @@ class PartCallback(Protocol):
         """Return a sample.
 
         Raises:
-            AbsentSampleError: there is none at this place.
+            AbsentSampleError: the place has no sample.
         """
 
     def end_part(self) -> bytes:
