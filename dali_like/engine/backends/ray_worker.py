@@ -1,9 +1,9 @@
 """A worker as a Ray actor. Runs on the nodes of the cluster.
 
 Neither pipes nor the shared space reach another node. So an actor owns a space of its own. Its slots have the layout of the
-main process's slots; there is one for each batch of a call. The actor computes tasks there with the same `TaskRunner` as all
-workers, and returns the parts that a task has written: rows, descriptors, region. The main process copies them into its slot,
-see `dali_like.engine.backends.ray_slots`.
+main process's slots; there is one for each batch of a call. The actor computes tasks there with the same `TaskRunner` as
+all workers, and returns the parts that a task has written: rows, descriptors, region. The main process copies them into its
+slot, see `dali_like.engine.backends.ray_slots`.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _read_open(
     if max(start, stop) > size:
         raise _truncated(path, max(start, stop), size)
     if stop < start:
-        raise BrokenFileError(f"{shown(path)}: bytes {start} to {stop} are not a part of it. Its index is damaged", path, start)
+        raise BrokenFileError(f"{shown(path)}: bytes {start} to {stop} are not in it. Its index is damaged", path, start)
     data = np.empty(stop - start, np.uint8) if empty is None else empty(stop - start)
     done = 0
     while done < len(data):

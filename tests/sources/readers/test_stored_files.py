@@ -57,7 +57,7 @@ def test_parts_of_files(tmp_path: Path) -> None:
 def test_a_part_that_ends_before_it_begins_is_an_error_of_the_file(stop: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"0123456789")
 
-    with pytest.raises(BrokenFileError, match=f"bytes 3 to {stop} are not a part of it. Its index is damaged"):
+    with pytest.raises(BrokenFileError, match=f"bytes 3 to {stop} are not in it. Its index is damaged"):
         StoredFiles().read_now(str(tmp_path / "a"), 3, stop)
 
 
