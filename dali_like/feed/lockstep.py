@@ -310,21 +310,29 @@ class Lockstep:
         for feed, output in zip(self._feeds, outputs, strict=False):
             feed.put_back(output)
 
-    def go_to(self, position: PipelinePosition, restored: Container[int]) -> None:
-        """Continue from another position.
+    def check_reachable(self, position: PipelinePosition, restored: Container[int], num_ahead: int) -> None:
+        """Check that `go_to` can continue from a position. Call it before `put_back`, which cannot be undone.
 
         Args:
-            restored: the sources that have restored their own state to that position.
+            restored: see `go_to`.
+            num_ahead: iterations taken that the user has not seen.
 
         Raises:
             CheckpointError: a source that cannot go back is already beyond the position.
         """
-        for i, feed in enumerate(self._feeds):
-            if feed.plan.persists and position.delivered[i] < feed.num_delivered and i not in restored:
+        for i, count in enumerate(self.delivered(num_ahead)):
+            if position.delivered[i] < count and i not in restored:
                 raise CheckpointError(
-                    f"source {i} is an iterator and has delivered {feed.num_delivered} batches; it cannot go back to "
+                    f"source {i} is an iterator and has delivered {count} batches; it cannot go back to "
                     f"{position.delivered[i]}. Load the state into another pipeline"
                 )
+
+    def go_to(self, position: PipelinePosition, restored: Container[int]) -> None:
+        """Continue from another position, which `check_reachable` has accepted.
+
+        Args:
+            restored: the sources that have restored their own state to that position.
+        """
         while self._window:
             self._drop(self._window.popleft())
         for i, (feed, delivered) in enumerate(zip(self._feeds, position.delivered, strict=True)):

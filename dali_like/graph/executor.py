@@ -141,7 +141,13 @@ class Executor:
             self._ended = False
 
     def go_to(self, position: PipelinePosition, restored: Container[int], *, ended: bool) -> None:
-        """Continue from another position; see `Lockstep.go_to`."""
+        """Continue from another position; see `Lockstep.go_to`.
+
+        Raises:
+            CheckpointError: a source cannot go back to it. Nothing has changed.
+        """
+        # A failed batch has no outputs to put back.
+        self._lockstep.check_reachable(position, restored, sum(bool(pending.outputs) for pending in self._queue))
         self._put_back()
         self._lockstep.go_to(position, restored)
         self._ended = ended

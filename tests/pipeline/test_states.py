@@ -681,6 +681,20 @@ def test_an_iterator_without_a_state_does_not_go_back() -> None:
         assert take(pipe, 1)[0][0] == [[4], [5], [6], [7]]
 
 
+def test_refused_state_leaves_batches_of_an_iterator_that_are_computed_ahead() -> None:
+    walk = map(np.array, [[[number]] * 4 for number in range(20)])
+    with closing(pipeline_of(walk, "thread", prefetch_queue_depth=3)) as pipe:
+        state = pipe.state_dict()
+        seen = take(pipe, 2)
+
+        with pytest.raises(CheckpointError, match="has delivered 2 batches; it cannot go back to 0"):
+            pipe.load_state_dict(state)
+
+        seen += take(pipe, 6)
+
+    assert [step[0][0] for step in seen] == [[number] for number in range(8)]
+
+
 def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_either() -> None:
     with closing(pipeline_of(map(np.array, [[number] for number in range(40)]), batch=False)) as pipe:
         state = pipe.state_dict()
