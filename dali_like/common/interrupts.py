@@ -104,7 +104,8 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
         if not _deferral.active:
             if kind is KeyboardInterrupt:
                 _deferral.due = False  # one KeyboardInterrupt is already on its way
-            _deferral.replay(_receive if self._is_nested else self._handler)
+            if _deferral.due:
+                _deferral.replay(_receive if self._is_nested else self._handler)
 
 
 class interruptible:  # noqa: N801
@@ -134,16 +135,15 @@ def check_interrupts() -> None:
 
 
 class InterruptSafeLock:
-    """A reentrant lock that defers Ctrl-C while it is held. Waiting for it can be interrupted."""
+    """A reentrant lock that defers Ctrl-C while it is held. Waiting for it can be interrupted.
+
+    Attributes:
+        deferrals: one for each time that the thread that holds the lock has acquired it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._deferrals: list[deferred_interrupts] = []
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether the thread that holds the lock has acquired it more than once."""
-        return len(self._deferrals) > 1
+        self.deferrals: list[deferred_interrupts] = []
 
     def __enter__(self) -> None:
         deferral = deferred_interrupts()
@@ -166,10 +166,10 @@ class InterruptSafeLock:
             if not taken:
                 deferral.__exit__(*sys.exc_info())
         if taken:
-            self._deferrals.append(deferral)
+            self.deferrals.append(deferral)
         return taken
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        deferral = self._deferrals.pop()
+        deferral = self.deferrals.pop()
         self._lock.release()
         deferral.__exit__(kind)

@@ -79,15 +79,6 @@ class Iteration:
                     end = ENDS_WITHIN
         return end
 
-    def may_end(self) -> bool:
-        """Whether `end` is known; cheaper than computing it."""
-        if self.is_beyond:
-            return True
-        for batch in self.batches:  # noqa: SIM110  # a generator takes twice as long
-            if batch is not None and (batch.is_last or type(batch.outcome) is StopIteration):
-                return True
-        return False
-
     def mark_beyond(self) -> None:
         """Forget the batches: the epoch has ended before this iteration."""
         self.batches = [None] * len(self.batches)
@@ -242,7 +233,8 @@ class Lockstep:
         """
         if self._finished:
             raise StopIteration
-        self._poll()
+        for poll in self._polls:
+            poll()
         if not (self._overlaps_epochs and self._window):
             self._fill(serial=True)
         iteration = self._window[0]
@@ -250,18 +242,21 @@ class Lockstep:
             self._fill(serial=False, more=1)  # due once this iteration is delivered; beginning it now uses the wait
         outputs = []
         failure: Exception | None = None
-        batches = iteration.batches if iteration.end != ENDS_BEFORE else []
+        end = iteration.end
+        batches = iteration.batches if end != ENDS_BEFORE else []
         for feed, batch in zip(self._feeds, batches):  # noqa: B905  # there may be none
             assert batch is not None
             try:
                 outputs.append(feed.take(batch))
             except StopIteration:
+                end = iteration.end
                 break
             except Exception as error:
                 if batch.outcome is not error:
                     raise  # not the outcome of a batch, but for example a worker's death: the iteration is still to come
                 failure = error if failure is None else failure  # its class may define `__bool__`
-        end = iteration.end
+            if batch.is_last:
+                end = ENDS_WITHIN
         if end == ENDS_BEFORE:  # errors of other sources in this iteration lie beyond the end
             self._finished = True
             ended_by = self._ended_by(iteration)
@@ -366,24 +361,26 @@ class Lockstep:
             serial: whether to begin batches of sources that compute at once, too.
             more: how many iterations further ahead than usual.
         """
-        self._drop_beyond_ends()
-        while len(self._window) < self._ahead + more:
-            last = self._window[-1] if self._window else None
+        window = self._window
+        if shows_end := self._shows_end():
+            self._drop_beyond_ends()
+        while len(window) < self._ahead + more:
+            last = window[-1] if window else None
             if last is None:
-                self._window.append(self._new_iteration(self._epoch, self._iteration))
-            elif last.end != ENDS_BEFORE:
-                self._window.append(self._new_iteration(last.epoch, last.number + 1))
+                window.append(self._new_iteration(self._epoch, self._iteration))
+            elif not (shows_end or last.is_beyond) or last.end != ENDS_BEFORE:
+                window.append(self._new_iteration(last.epoch, last.number + 1))
             elif self._overlaps_epochs:
-                self._window.append(self._new_iteration(last.epoch + 1, 0))
+                window.append(self._new_iteration(last.epoch + 1, 0))
             else:
                 break
         has_begun = False
-        for index, iteration in enumerate(self._window):
+        for index, iteration in enumerate(window):
             if not iteration.is_begun:
                 has_begun |= self._begin(iteration, index - more, serial)
                 if not self._overlaps_epochs and iteration.end != END_UNKNOWN:
                     break
-        if has_begun and not self._overlaps_epochs:
+        if has_begun and not self._overlaps_epochs and self._shows_end():
             self._drop_beyond_ends()
 
     def _new_iteration(self, epoch: int, number: int) -> Iteration:
@@ -408,10 +405,18 @@ class Lockstep:
             self._window.append(self._new_iteration(iteration.epoch, iteration.number + 1))
         self._drop_beyond_ends()
 
+    def _shows_end(self) -> bool:
+        """Return whether the end of any iteration is known; cheaper than computing it."""
+        for iteration in self._window:
+            if iteration.is_beyond:
+                return True
+            for batch in iteration.batches:
+                if batch is not None and (batch.is_last or type(batch.outcome) is StopIteration):
+                    return True
+        return False
+
     def _drop_beyond_ends(self) -> None:
         """Drop the iterations beyond the end of their epoch, but for the first, which is marked and shows the end."""
-        if not any(map(Iteration.may_end, self._window)):
-            return
         ended, ends_here = -1, False
         beyond = []
         for iteration in self._window:

@@ -14,8 +14,8 @@ from typing import Any
 
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey, Sizes
-from dali_like.engine.pool.base import Pool, result_of
-from dali_like.engine.pool.batch import Batch, Outcome, Output
+from dali_like.engine.pool.base import Pool
+from dali_like.engine.pool.batch import Batch, Outcome, Output, result_of
 from dali_like.feed.source_states import SourceState
 from dali_like.feed.turns import Turns
 from dali_like.sources.sharding import ALONE, Shard
@@ -34,6 +34,9 @@ class SourcePlan:
         shard: this process's share of the batches.
         batch: whether the source returns whole batches. Those are numbered across all shards.
         state: the state of the source; None: it has none.
+
+    Attributes:
+        takes_notes: whether `note` must be called.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class SourcePlan:
         self.shard = shard
         self.batch = batch
         self.state = state
+        self.takes_notes = state is not None and state.travels
         self._traveling = state if state is not None and state.travels else None
 
     def number(self, iteration: int) -> int:
@@ -142,7 +146,8 @@ class SourceFeed:
             Exception: the exception of the callback, which is the batch's outcome; any other is the pool's.
         """
         outputs = self.pool.wait(batch)
-        self.plan.note(batch)
+        if self.plan.takes_notes:
+            self.plan.note(batch)
         return outputs
 
     def compute(self, batch: Batch) -> None:

@@ -24,8 +24,7 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DTYPE_CODES, Status
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch, position_note
+from dali_like.engine.pool.batch import Batch, position_note, result_of
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.meters import Interval, Reading
 from dali_like.engine.worker.parts import PartReport

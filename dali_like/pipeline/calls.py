@@ -47,7 +47,7 @@ class ExclusiveCall:
         self._pipe._check_open()  # before the lock: a thread may have held it when this process was forked
         if not self._lock.take_unless(is_needless):
             return False
-        if self._lock.is_nested:
+        if len(self._lock.deferrals) > 1:  # nested
             self._lock.__exit__(None)
             raise PipelineStateError(
                 "a pipeline cannot be used by its own callbacks, or by signal handlers during a call of its methods"
@@ -64,5 +64,5 @@ class ExclusiveCall:
     def close(self) -> None:
         """Close the pipeline: now, or at the end of the call that this one interrupts."""
         with self._lock:
-            if not self._lock.is_nested:
+            if len(self._lock.deferrals) == 1:
                 self._pipe._close()

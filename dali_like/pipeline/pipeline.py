@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.stability import unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown, suggest_arguments
-from dali_like.common.tracebacks import user_frames_first
+from dali_like.common.tracebacks import collapse, user_frames_first
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import (
@@ -349,7 +349,6 @@ class Pipeline:
 
     # Running
 
-    @user_frames_first
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
         """Return the next batch: a `TensorListCPU` or `TensorListGPU` per output, or a list for one of Python objects.
 
@@ -373,16 +372,23 @@ class Pipeline:
             PipelineStateError: the pipeline is run by `schedule_run`.
             ClosedError, ForkedError: the pipeline has been closed; it belongs to the parent of this process.
         """
-        schedule = self._schedule
-        schedule.use(PipelineAPIType.BASIC)
-        if inputs:
-            self._feed_all(inputs)
-        if schedule.batches:
-            outputs = schedule.batches.popleft()
-        else:
-            hook = self._monitor.hooks.take
-            outputs = self._take() if hook is None else hook(self._take)
-        wait_on_stream(outputs, cuda_stream)
+        try:
+            schedule = self._schedule
+            if schedule.api is not PipelineAPIType.BASIC:
+                schedule.use(PipelineAPIType.BASIC)
+            if inputs:
+                self._feed_all(inputs)
+            if schedule.batches:
+                outputs = schedule.batches.popleft()
+            else:
+                hook = self._monitor.hooks.take
+                outputs = self._take() if hook is None else hook(self._take)
+            runtime = self._runtime
+            if runtime is None or runtime.copier is not None:
+                wait_on_stream(outputs, cuda_stream)
+        except Exception as error:  # as `user_frames_first`, without a call
+            collapse(error)
+            raise
         return outputs
 
     def _take(self) -> tuple[TensorList, ...]:
@@ -402,7 +408,9 @@ class Pipeline:
         return batch
 
     def _next_batch(self) -> tuple[TensorList, ...]:
-        return (self._executor or self._build()).run()
+        runtime = self._runtime
+        executor = None if runtime is None else runtime.executor
+        return (executor or self._build()).run()
 
     def _set_up_iteration(self) -> None:
         """Call `iter_setup`, outside of the lock: it may use the pipeline."""
@@ -646,9 +654,10 @@ class Pipeline:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
-        if self._runtime is not None and self._is_inherited():
+        runtime = self._runtime
+        if runtime is not None and runtime.pid != os.getpid():
             raise ForkedError(
-                f"this pipeline belongs to process {self._runtime.pid}, the parent of this fork; make another one here"
+                f"this pipeline belongs to process {runtime.pid}, the parent of this fork; make another one here"
             )
 
     def __repr__(self) -> str:

@@ -22,13 +22,14 @@ class Schedule:
     Attributes:
         batches: the scheduled batches, oldest first.
         checks_api: whether mixing raises.
+        api: how the pipeline has been run; None before.
     """
 
     def __init__(self) -> None:
         self.batches: deque[tuple[TensorList, ...]] = deque()
         self.checks_api = True
         self._begins_epoch = True
-        self._api: PipelineAPIType | None = None
+        self.api: PipelineAPIType | None = None
 
     def use(self, api: PipelineAPIType) -> None:
         """Note how the pipeline is run.
@@ -38,10 +39,10 @@ class Schedule:
         """
         if not self.checks_api:
             return
-        if self._api is None:
-            self._api = api
-        elif self._api is not api:
-            raise PipelineStateError(f"Mixing pipeline API type. Currently used: {self._api}, but trying to use {api}")
+        if self.api is None:
+            self.api = api
+        elif self.api is not api:
+            raise PipelineStateError(f"Mixing pipeline API type. Currently used: {self.api}, but trying to use {api}")
 
     def fill(self, take: Callable[[], tuple[TensorList, ...]], first_batches: int) -> None:
         """Schedule the next batch; at the beginning of an epoch, `first_batches` of them. The end of the epoch ends it."""

@@ -42,14 +42,13 @@ def step(*kinds: str, is_beyond: bool = False) -> Iteration:
 )
 def test_ends_where_the_first_source_does(kinds: tuple[str, ...], end: int) -> None:
     assert step(*kinds).end == end
-    assert step(*kinds).may_end() == (end != END_UNKNOWN)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_beyond_a_known_end_batches_do_not_matter(kind: str) -> None:
     beyond = step(kind, is_beyond=True)
 
-    assert (beyond.end, beyond.may_end(), beyond.is_begun) == (ENDS_BEFORE, True, True)
+    assert (beyond.end, beyond.is_begun) == (ENDS_BEFORE, True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey, Sizes
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.batch import Batch, result_of
 from dali_like.errors import CheckpointError, NoInputError, WorkerDiedError
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.feed.position_plan import PositionPlan, PositionState

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.pool.batch import Batch, Output, result_of
 from dali_like.engine.worker.streams import Stream, request_text
 from dali_like.errors import CheckpointError
 from dali_like.feed.lockstep import Lockstep, PipelinePosition

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.batch import Batch, result_of
 from dali_like.feed.lockstep import Lockstep
 from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.types import SampleInfo

@@ -17,6 +17,9 @@ class Sizes(NamedTuple):
     last: int
 
 
+#: The first fields of a `BatchKey` are words in the header of its slot.
+NUM_KEY_WORDS = 5
+
 #: In place of a worker's number: any worker.
 ANY_WORKER = -1
 
@@ -59,8 +62,3 @@ class BatchKey(NamedTuple):
     def num_tasks(self, task_size: int) -> int:
         """Return the number of tasks, with so many samples in each of them."""
         return len(self.owners) or -(-self.size // task_size)
-
-    @property
-    def words(self) -> tuple[int, ...]:
-        """The words for the header of its slot."""
-        return self[:5]

@@ -33,22 +33,25 @@ class Descriptor:
 
     If the number is one of a closed standard stream, it is replaced: the program may open that stream again. With the number
     -1 it is closed from the start.
+
+    Attributes:
+        number: as `fileno` returns it. It is read for each batch, where a call would cost more.
     """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
-    _fd = -1
+    number = -1
     _close = staticmethod(os.close)  # at the exit of the program, modules may be empty before the last descriptor is closed
 
     def __init__(self, fd: int) -> None:
         if 0 <= fd < _FIRST_FREE:
             fd, low = _duplicate(fd), fd
             os.close(low)
-        self._fd = fd
+        self.number = fd
         self._open.add(self)
 
     def fileno(self) -> int:
         """Return the number; -1 when closed."""
-        return self._fd
+        return self.number
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until it is readable or at end of file. Return False after the timeout."""
@@ -58,7 +61,7 @@ class Descriptor:
 
     def close(self) -> None:
         """Close it. Calling it again does nothing."""
-        fd, self._fd = self._fd, -1
+        fd, self.number = self.number, -1
         if fd >= 0:
             self._close(fd)
 
@@ -109,7 +112,7 @@ class EventSet(Descriptor):
         made = select.epoll()
         super().__init__(_duplicate(made.fileno()))
         made.close()
-        self._epoll = select.epoll.fromfd(self._fd)
+        self._epoll = select.epoll.fromfd(self.number)
 
     def add(self, descriptor: Descriptor) -> None:
         """Add a descriptor. Remove it before it is closed: copies in other processes would keep it in the set."""
@@ -124,7 +127,7 @@ class EventSet(Descriptor):
 
     def close(self) -> None:
         """Close the set, but no descriptor in it. Calling it again does nothing."""
-        self._fd = -1
+        self.number = -1
         if self._epoll is not None:
             self._epoll.close()
 

@@ -46,15 +46,17 @@ class Slot:
         descriptors: places of samples outside of rows; shape (capacity, outputs, DESCRIPTOR_WORDS).
         holds: number of `release` calls to wait for besides the first, before the slot is reused.
         nbytes: its address space, at least that of its layout while it is in use.
+        page: its first page.
     """
 
-    __slots__ = ("counts", "descriptors", "header", "holds", "marks", "nbytes", "offset", "slot_layout", "space")
+    __slots__ = ("counts", "descriptors", "header", "holds", "marks", "nbytes", "offset", "page", "slot_layout", "space")
 
     def __init__(self, space: SharedSpace, slot_layout: SlotLayout) -> None:
         self.space = space
         self.holds = 0
         self.nbytes = align(slot_layout.slot_bytes)
         self.offset = space.take(self.nbytes, slot_layout.resident_bytes)
+        self.page = self.offset // PAGE_BYTES
         self._write_header(slot_layout)
 
     def _write_header(self, slot_layout: SlotLayout) -> None:
@@ -96,11 +98,6 @@ class Slot:
     def _shrink(self, nbytes: int) -> None:
         self.space.shrink(self.offset, nbytes)
         self.nbytes = align(nbytes)
-
-    @property
-    def page(self) -> int:
-        """The first page of the slot."""
-        return self.offset // PAGE_BYTES
 
     @property
     def committed_bytes(self) -> int:
@@ -173,7 +170,8 @@ class Ring:
         Raises:
             OutOfMemoryError: there is no free slot, and no memory for a new one.
         """
-        self._collect()
+        if self._returned:
+            self._collect()
         self._trim()
         if not self._free:
             slot = Slot(self._space, self._slot_layout)
@@ -191,7 +189,8 @@ class Ring:
 
     def release(self, slot: Slot) -> None:
         """Return a slot to the ring. Any thread may call it, but not a forked child."""
-        fence = self._space.fence()
+        observer = self._space.observer
+        fence = None if observer is None else observer.fence()
         if self._closed:
             if fence is not None:
                 fence.wait()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dali_like.common.foreign_errors import add_note
-from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.batch_key import NUM_KEY_WORDS, BatchKey
 from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
@@ -68,7 +68,8 @@ class Assembler(abc.ABC):
         request_bytes: room for the request of a batch.
 
     Attributes:
-        source: the source.
+        source: the source; `use` changes it.
+        task_size: samples in a task of the slots from now on.
         ring: its slots.
         known: whether a batch has shown the schema of the samples.
         usual_region_bytes: usual memory of all regions of a batch together; decays slowly.
@@ -85,8 +86,9 @@ class Assembler(abc.ABC):
         outputs: Sequence[OutputSchema],
         request_bytes: int = 0,
     ) -> None:
-        self.source = source
+        self.use(source)
         self._space = space
+        self.task_size = task_size
         self._num_tasks = -(-capacity // task_size)
         self._most_bytes = space.size // _MAX_SLOT_SHARE  # of all regions of a slot together
         self._least_bytes = _LEAST_SHARED_REGION_BYTES if space.shares_file else _LEAST_REGION_BYTES
@@ -148,9 +150,14 @@ class Assembler(abc.ABC):
         others = ", and perhaps others after it," if self.source.concurrency is not None else ""
         return describe_sample(key, sample, others)
 
+    def use(self, source: Source) -> None:
+        """Replace the source by another one of the same samples."""
+        self.source = source
+        self._counts = source.counts
+
     def renew(self, source: Source) -> None:
         """Replace the source, and forget its schema where it may differ."""
-        self.source = source
+        self.use(source)
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot, and write the header of the slot.
@@ -165,13 +172,12 @@ class Assembler(abc.ABC):
                 "depths, or give the process more memory"
             )
         try:
-            slot = self._acquire(batch)
+            slot = self._acquire(batch) if batch.missing_bytes else self.ring.acquire(self.usual_region_bytes)
         except OutOfMemoryError:
             self._space.drop_free()
             slot = self._acquire(batch)
-        key = batch.key
-        _pack_batch(self._space.map, slot.offset, ticket, 0, self._guesses, *key.words)
-        if self.source.counts:
+        _pack_batch(self._space.map, slot.offset, ticket, 0, self._guesses, *batch.key[:NUM_KEY_WORDS])
+        if self._counts:
             slot.counts[:] = UNKNOWN
         batch.begin(ticket, slot)
         return slot
@@ -318,6 +324,7 @@ class Assembler(abc.ABC):
         )
         if wanted != (now.task_size, now.region_bytes, now.outputs, now.request_bytes):
             self.ring.slot_layout = SlotLayout(now.capacity, *wanted, most_tasks=now.most_tasks)
+            self.task_size = wanted[0]
 
     def _region_bytes(self, wanted: int) -> int:
         wanted = max(wanted, self._least_bytes)
@@ -357,7 +364,7 @@ class ArrayAssembler(Assembler):
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         num_samples = min(slot.slot_layout.task_size, batch.key.size)
-        if self.source.counts and slot.counts[0] not in (UNKNOWN, num_samples):
+        if self._counts and slot.counts[0] not in (UNKNOWN, num_samples):
             return  # the last batch of an epoch may be too short to learn from
         try:
             schemas = schemas_at(batch, slot, slice(num_samples), self.source)
@@ -368,7 +375,7 @@ class ArrayAssembler(Assembler):
 
     def end_of(self, batch: Batch, slot: Slot) -> int:
         size = batch.key.size
-        if not self.source.counts:
+        if not self._counts:
             return size
         task_size = slot.slot_layout.task_size
         counts: list[int] = slot.counts[: slot.slot_layout.num_tasks(size)].tolist()

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dali_like.common.foreign_errors import is_a
 from dali_like.common.hooks import InlineHooks
 from dali_like.common.interrupts import interruptible
 from dali_like.engine.memory.batch_key import BatchKey
@@ -23,7 +22,7 @@ from dali_like.engine.memory.ring import Lease, SampleList, Slot
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import Assembler, assembler_type
-from dali_like.engine.pool.batch import Batch, Failure, Output
+from dali_like.engine.pool.batch import Batch, Output, result_of
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.pool.shortage import explain_shortage
 from dali_like.engine.worker.exceptions import without_frames
@@ -245,14 +244,3 @@ def _leave_slot(value: Any, slot: Slot) -> Any:
     if isinstance(value, np.ndarray) and np.may_share_memory(value, slot.space.bytes):
         return value.copy()
     return value
-
-
-def result_of(batch: Batch) -> Sequence[Output]:
-    """Return the outputs of a batch whose outcome is known, or raise its exception, which then is the outcome."""
-    if type(batch.outcome) is Failure:
-        batch.outcome = batch.outcome.rebuild()
-    if is_a(batch.outcome, Exception):
-        raise batch.outcome
-    assert batch.outcome is not None
-    outputs: Sequence[Output] = batch.outcome
-    return outputs

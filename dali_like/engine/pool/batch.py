@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.foreign_errors import add_note
+from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
@@ -135,7 +135,7 @@ class Batch:
         self.schemas: tuple[OutputSchema, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
-        self.failed_sample = key.stop
+        self.failed_sample = max(key.size, key.parts)  # `BatchKey.stop`, without a call, here and below
         self.slot: Slot | None = None
         self.grants: tuple[Grant, ...] = ()
 
@@ -143,19 +143,20 @@ class Batch:
         """Reset the progress: all tasks are open."""
         self.ticket = ticket
         self.slot = slot
-        self.num_tasks = self.key.num_tasks(slot.slot_layout.task_size)
+        key = self.key
+        self.num_tasks = len(key.owners) or -(-key.size // slot.slot_layout.task_size)
         self.open_tasks = (1 << self.num_tasks) - 1
         self.described = 0
         self.reported = 0
         self.region_bytes = 0
         self.largest_region_bytes = 0
         self.needed_bytes = 0
-        self.failed_sample = self.first_unmade = self.key.stop
+        self.failed_sample = self.first_unmade = max(key.size, key.parts)
         self.failed_task = -1
         self.failed_worker = -1
         self.fatal: Exception | None = None
         self.short_bytes = 0
-        self.size = self.key.size
+        self.size = key.size
 
     def end_grants(self) -> None:
         """Return the room in sample caches, except for entries of reported tasks."""
@@ -184,6 +185,21 @@ class Batch:
         assert self.slot is not None
         first = 0 if self.key.owners else task * self.slot.slot_layout.task_size
         self.first_unmade = min(self.first_unmade, first)
+
+
+def result_of(batch: Batch) -> Sequence[Output]:
+    """Return the outputs of a batch whose outcome is known, or raise its exception, which then is the outcome."""
+    outcome = batch.outcome
+    if type(outcome) is Failure:
+        outcome = batch.outcome = outcome.rebuild()
+    if type(outcome) is not list and is_a(outcome, Exception):  # most outcomes are lists
+        try:
+            raise outcome
+        finally:
+            del outcome  # the traceback refers to this frame
+    assert outcome is not None
+    outputs: Sequence[Output] = outcome
+    return outputs
 
 
 def position_note(batch: Batch, source: Source, sample: int) -> str:

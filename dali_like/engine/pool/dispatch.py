@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 from dali_like.common.foreign_errors import is_a
@@ -113,11 +114,6 @@ class Dispatcher:
         return partial(_send_stop, self._in_flight, self.pipes, self._num_workers)
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether the workers have been asked to stop, because the pipeline was closed or the program is exiting."""
-        return self.pipes.is_closed
-
-    @property
     def has_failed(self) -> bool:
         """Whether no more batches are begun, for example because workers have died too often."""
         return self.failure is not None
@@ -216,11 +212,13 @@ class Dispatcher:
             batch = self.backlog[0]
             assembler = self._assemblers[batch.key.source]
             # The first batch of a source shows the schema of its samples. The others need it for their slots.
-            if assembler.needs_first_batch and any(
-                other.key.source == batch.key.source for other in self._in_flight.values()
+            if (
+                not assembler.known
+                and assembler.needs_first_batch
+                and any(other.key.source == batch.key.source for other in self._in_flight.values())
             ):
                 return
-            num_tasks = batch.key.num_tasks(assembler.ring.slot_layout.task_size)
+            num_tasks = len(batch.key.owners) or -(-batch.key.size // assembler.task_size)
             if self._open_tasks and self._open_tasks + num_tasks > self.pipes.most_open_tasks:
                 return
             ticket = next(self._tickets)
@@ -229,7 +227,8 @@ class Dispatcher:
             except OutOfMemoryError as error:
                 self.no_memory = without_frames(error)  # raised if there is still none when a caller waits for the batch
                 return
-            self._grant(batch, assembler.source, num_tasks)
+            if assembler.source.caches and self._shares_caches:
+                self._grant(batch, assembler.source, num_tasks)
             self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
@@ -239,8 +238,7 @@ class Dispatcher:
     def _grant(self, batch: Batch, source: Source, num_tasks: int) -> None:
         """Give a batch room in the sample caches of its source."""
         slot = batch.slot
-        if not source.caches or not self._shares_caches or slot is None:
-            return
+        assert slot is not None
         from dali_like.engine.memory.sample_cache import link_grants  # noqa: PLC0415  # most sources have no cache
 
         batch.grants = tuple(cache.grant(num_tasks, slot.slot_layout.task_size) for cache in source.caches)
@@ -251,7 +249,7 @@ class Dispatcher:
         assert batch.slot is not None
         key, ticket, page = batch.key, batch.ticket, batch.slot.page
         if self._assignments is None and not key.owners:
-            self.pipes.post(key.worker, b"".join([TASK.pack(ticket, page, task) for task in tasks]))
+            self.pipes.post(key.worker, b"".join(map(TASK.pack, repeat(ticket), repeat(page), tasks)))
             return
         for task in tasks:
             chosen = key.worker_of(task)
@@ -271,7 +269,7 @@ class Dispatcher:
         reports = b""
         while len(reports) in (0, _REPORT_BYTES):
             try:
-                reports = os.read(self.pipes.done.fileno(), _REPORT_BYTES)
+                reports = os.read(self.pipes.done.number, _REPORT_BYTES)
             except BlockingIOError:
                 return
             if not reports:
@@ -286,18 +284,22 @@ class Dispatcher:
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
             return
-        if not _is_plausible(batch, worker, status, value, self._num_workers):
-            self._report_corruption(f"is invalid (task {task}, worker {worker}, status {status}, value {value})")
-            return
-        _note_report(batch, task, worker, status, value)
+        slot = batch.slot
+        assert slot is not None
+        # Most reports have nothing to note.
+        if status != Status.DENSE or not slot.slot_layout.all_dense or not (0 <= worker < self._num_workers and value >= 0):
+            if not _is_plausible(batch, worker, status, value, self._num_workers):
+                self._report_corruption(f"is invalid (task {task}, worker {worker}, status {status}, value {value})")
+                return
+            _note_report(batch, task, worker, status, value)
+        batch.open_tasks &= ~(1 << task)
         if worker != NO_WORKER and status != Status.SKIPPED:
             batch.reported |= 1 << task
         self._open_tasks -= 1
         if not batch.open_tasks:
             self._complete(batch)
         elif task == 0 and status == Status.DESCRIBED and not self._assemblers[batch.key.source].known:
-            assert batch.slot is not None
-            self._assemblers[batch.key.source].learn_early(batch, batch.slot)
+            self._assemblers[batch.key.source].learn_early(batch, slot)
 
     def _report_corruption(self, problem: str) -> None:
         self.fail_at_once(
@@ -313,7 +315,8 @@ class Dispatcher:
         slot = batch.slot
         assert slot is not None
         batch.slot = None
-        batch.end_grants()
+        if batch.grants:
+            batch.end_grants()
         del self._in_flight[batch.ticket]
         self.num_completed += 1
         if batch is self._scarce:
@@ -325,7 +328,8 @@ class Dispatcher:
             batch.outcome = self._outcome_of(batch, slot, assembler)
         except Exception as error:  # such as MemoryError: it belongs to this batch, and not to the caller's
             batch.outcome = error
-        if batch.outcome is not None and not is_a(batch.outcome, Exception, Failure):
+        outcome = batch.outcome
+        if type(outcome) is list or not (outcome is None or is_a(outcome, Exception, Failure)):  # most outcomes are lists
             self._ready.add(batch)
 
     def _outcome_of(self, batch: Batch, slot: Slot, assembler: Assembler) -> Outcome:
@@ -556,4 +560,3 @@ def _note_report(batch: Batch, task: int, worker: int, status: int, value: int) 
         batch.grow(value, task)
     elif status == Status.NO_MEMORY:
         batch.lack(value, task)
-    batch.open_tasks &= ~(1 << task)

@@ -58,9 +58,11 @@ class Pipes:
         done: the end to read reports from; it does not block.
         worker_ends: the workers' ends: of the task pipes, the shared one first, and of the pipe for reports.
         most_open_tasks: the maximum number of open tasks.
+        is_closed: whether workers have been asked to stop, or the main process has closed its ends.
     """
 
     def __init__(self, num_workers: int, *, own: bool, are_read: bool = False) -> None:
+        self.is_closed = False
         self._shared_read, self._tasks = map(Descriptor, os.pipe())
         self.done, done_write = map(Descriptor, os.pipe())
         os.set_blocking(self.done.fileno(), False)
@@ -77,16 +79,11 @@ class Pipes:
         most += [pipe_bytes(pipe) // TASK.size for pipe in (self._tasks, *self._own_writes)]
         self.most_open_tasks = min(most) // 2
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether workers have been asked to stop, or the main process has closed its ends."""
-        return self._tasks.fileno() < 0
-
     def post(self, worker: int, records: bytes) -> None:
         """Post tasks for one worker, or for ANY_WORKER. Does nothing if all workers have ended."""
         pipe = self._tasks if worker == ANY_WORKER else self._own_writes[worker]
         try:
-            os.write(pipe.fileno(), records)
+            os.write(pipe.number, records)
         except BrokenPipeError:
             pass  # the forkserver has ended, and the workers with it: `Workers.take_end` reports it
         except OSError:
@@ -143,9 +140,11 @@ class Pipes:
             # Closing alone might not end it: a forked process may have inherited the write end.
             os.set_blocking(self._tasks.fileno(), False)
             os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+        self.is_closed = True
         self._tasks.close()
 
     def close(self) -> None:
         """Close the main process's ends."""
+        self.is_closed = True
         for end in (self._tasks, self.done, *self._own_reads, *self._own_writes):
             end.close()

@@ -44,8 +44,7 @@ from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, co
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import Assembler, assembler_type
-from dali_like.engine.pool.base import result_of
-from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.pool.batch import Batch, Output, result_of
 from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
@@ -240,7 +239,7 @@ class WorkerPool:
         self._check()
         self._workers.renew(sources, pickled)
         for assembler, source in zip(self._assemblers, sources, strict=True):
-            assembler.source = source
+            assembler.use(source)
 
     def submit(self, key: BatchKey) -> Batch:
         self._check()
@@ -251,11 +250,15 @@ class WorkerPool:
 
     def poll(self) -> None:
         self._check()
-        self._dispatcher.read_reports()
-        self._post()
+        dispatcher = self._dispatcher
+        dispatcher.read_reports()
+        if dispatcher.backlog:
+            self._post()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
-        self.wait_for((batch,))
+        # Nothing else is due for a complete batch: `take` looks for ends of workers now and then.
+        if batch.outcome is None or self._tuner is not None:
+            self.wait_for((batch,))
         outputs: Sequence[Output] = self.take(batch)
         return outputs
 
@@ -327,8 +330,10 @@ class WorkerPool:
         self._until_fit -= 1
         if not self._until_fit:
             self._workers.read_news()  # a loop that never waits would miss the ends of workers
+            self._recovery.look()
             self._until_fit = self.scale.fit()
-        self._post()
+        if self._dispatcher.backlog:
+            self._post()
         return result_of(batch)
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
@@ -396,7 +401,7 @@ class WorkerPool:
             announce()
 
     def _check(self) -> None:
-        if self._closed or self._dispatcher.is_stopped or self._pid != os.getpid():
+        if self._closed or self._dispatcher.pipes.is_closed or self._pid != os.getpid():
             self._refuse()
 
     def _refuse(self) -> NoReturn:

@@ -214,6 +214,7 @@ class Recovery:
         num_restarts: replacements of dead workers so far.
         num_oom_kills: workers that the kernel has killed for lack of memory.
         num_workers: workers that have been started; a replacement does not count.
+        is_isolating: whether no batch may be begun, because a suspect is being isolated.
     """
 
     def __init__(self, workers: Workers, space: SharedSpace, options: WorkerOptions, dispatcher: Dispatcher) -> None:
@@ -233,6 +234,7 @@ class Recovery:
         for worker in range(options.num_first):
             dispatcher.note_running(worker, running=True)
         self._phase = Phase.NORMAL
+        self.is_isolating = False
         self._hang_errors: dict[int, WorkerTimeoutError] = {}
         self._suspects: deque[UnfinishedTask] = deque()
         self.num_restarts = self.num_oom_kills = 0
@@ -246,11 +248,6 @@ class Recovery:
     def phase(self) -> Phase:
         """The phase of the pool."""
         return self._phase
-
-    @property
-    def is_isolating(self) -> bool:
-        """Whether no batch may be begun, because a suspect is being isolated."""
-        return self._phase in _ISOLATING
 
     @property
     def poll_ms(self) -> float:
@@ -274,7 +271,7 @@ class Recovery:
         """Handle the ends of workers that have become known, continue an isolation, and look for hangs when that is due."""
         while (end := self._workers.take_end()) is not None:
             self._handle(end)
-        if self._phase in _ISOLATING:
+        if self.is_isolating:
             self._isolate()
         self._dispatcher.share_out()
         if self._watch is not None and self._watch.due():
@@ -354,6 +351,7 @@ class Recovery:
         if phase not in PHASES[self._phase]:
             raise RuntimeError(f"no transition from {self._phase.name} to {phase.name}")
         self._phase = phase
+        self.is_isolating = phase in _ISOLATING
 
     @property
     def _num_stopped(self) -> int:

@@ -123,7 +123,7 @@ class Recorder:
 
     def add(self, ns: int) -> None:
         """Count a duration."""
-        self.counts[bin_of(ns)] += 1
+        self.counts[bisect_right(_BEGINS_NS, ns)] += 1  # `bin_of`, without a call
         self.total_ns += ns
 
 
