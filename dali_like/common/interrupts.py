@@ -149,7 +149,7 @@ class InterruptSafeLock:
         deferral = deferred_interrupts()
         deferral.__enter__()
         if self._lock.acquire(blocking=False):  # so it is nearly always
-            self._deferrals.append(deferral)
+            self.deferrals.append(deferral)
             return
         deferral.__exit__(None)
         self.take_unless()

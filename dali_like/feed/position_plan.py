@@ -10,13 +10,10 @@ from typing import Any
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.worker.streams import check_saved
 from dali_like.feed.source_feed import SourcePlan
-from dali_like.feed.source_states import BatchNumber, SourceState
+from dali_like.feed.source_states import SAVED_POSITION, BatchNumber, SourceState
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import Steps
 from dali_like.sources.composed.states import make_state
-
-#: Fields of the state: the number of the next batch in its epoch, and the state of the dataset.
-_SAVED = {"iteration": int, "state": object}
 
 
 class PositionState(SourceState):
@@ -52,7 +49,7 @@ class PositionState(SourceState):
     def restore(self, state: Any) -> None:
         self._known = 0, 0, 0
         if state is not None:
-            check_saved(state, _SAVED)
+            check_saved(state, SAVED_POSITION)
             checked = self._dataset.checked_state(state["state"])
             self._known = checked["epoch"], state["iteration"], checked["position"]
 

@@ -15,21 +15,15 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.parts import pack_parts
-from dali_like.engine.worker.streams import check_saved
-from dali_like.errors import CheckpointError
+from dali_like.engine.worker.streams import SAVED_STREAM, check_saved
 from dali_like.feed.shards import PositionsAnswer, ShardProgress, packed
 from dali_like.feed.source_feed import MergedEpoch, MergingFeed, SourcePlan
-from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState
+from dali_like.feed.source_states import SAVED_POSITION, BatchNumber, RecentStates, SourceState
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.sharding import Shard
-
-#: Fields of the state: the number of the next batch in its epoch, and the state of the dataset.
-_SAVED = {"iteration": int, "state": object}
-#: Fields of states of earlier versions, in which the dataset was an iterable of batches.
-_SAVED_AS_STREAM = {"epoch": object, "position": int, "end": object, "of_iterator": bool, "state": object}
 
 
 class Point(NamedTuple):
@@ -101,17 +95,15 @@ class ShardsState(SourceState):
         self._known = None
         if state is None:
             return
-        if isinstance(state, dict) and set(state) == set(_SAVED_AS_STREAM):
-            check_saved(state, _SAVED_AS_STREAM)
+        if isinstance(state, dict) and "of_iterator" in state:  # of an earlier version: the dataset was a stream of batches
+            check_saved(state, SAVED_STREAM)
             if not state["of_iterator"]:  # before the first batch
                 self._dataset.checked_state(state["state"])
                 return
             iteration = state["position"]
         else:
-            check_saved(state, _SAVED)
+            check_saved(state, SAVED_POSITION)
             iteration = state["iteration"]
-        if iteration < 0:
-            raise CheckpointError(f"the checkpoint has batch {iteration} of a composed dataset")
         checked = self._dataset.checked_state(state["state"])
         self._known = iteration, Point(checked["epoch"], checked["position"], shard_states(checked, self.owned))
 

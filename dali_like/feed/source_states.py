@@ -11,9 +11,13 @@ import abc
 import copy
 from typing import Any
 
+from dali_like.common.json_state import ANYTHING, integer, mapping
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.streams import StatefulCallable, Stream, reporting, request_text, state_text
 from dali_like.types import BatchInfo, SampleInfo
+
+#: State of a composed dataset: the number of the next batch in its epoch, and the state of the dataset.
+SAVED_POSITION = mapping(iteration=integer(), state=ANYTHING)
 
 #: Epoch and number of a batch, as its source counts them.
 BatchNumber = tuple[int, int]

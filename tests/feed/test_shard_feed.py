@@ -301,7 +301,7 @@ def test_a_state_of_another_kind_is_refused() -> None:
     with closing(pipeline_of(numbers(8), 2, "thread")) as pipe:
         state = json.loads(json.dumps(pipe.state_dict()))
         state["sources"] = [{"iteration": -1, "state": state["sources"][0]["state"]}]
-        with pytest.raises(CheckpointError, match="batch -1"):
+        with pytest.raises(CheckpointError, match="iteration should be an integer from 0 on, not -1"):
             pipe.load_state_dict(state)
         state["sources"] = [{"position": 3}]
         with pytest.raises(CheckpointError, match="another kind of source"):

@@ -440,6 +440,19 @@ class Batches(Iterable):
         return np.repeat(super().count(), 4)[:, np.newaxis]
 
 
+@pytest.mark.parametrize("way", ["serial", "thread"])
+def test_checkpoint_with_an_earlier_state_of_an_iterable_skips_the_items_since(way: str) -> None:
+    with closing(pipeline_of(Batches(100), way)) as pipe:
+        take(pipe, 2)
+        earlier = through_json(pipe.state_dict())
+        take(pipe, 3)
+        state = {**through_json(pipe.state_dict()), "sources": earlier["sources"]}
+        expected = take(pipe, 5)
+
+    with closing(pipeline_of(Batches(0), way, checkpoint=state)) as pipe:
+        assert take(pipe, 5) == expected
+
+
 def test_sources_of_batches_do_too() -> None:
     with closing(pipeline_of(Batches())) as pipe:
         expected = states_and_rest(pipe, 16)

@@ -26,35 +26,35 @@ import functools
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from types import NoneType
 from typing import Any
 
 from dali_like.common.foreign_errors import is_a
+from dali_like.common.json_state import ANYTHING, BOOLEAN, Schema, check, integer, mapping, optional
 from dali_like.common.user_objects import is_stateful
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
-#: Fields of a state that `Stream.save` returns, with their types.
-_SAVED = {"epoch": (int, NoneType), "position": int, "end": (int, NoneType), "of_iterator": bool, "state": object}
+#: What `Stream.save` returns. `position` is that of `state`: resuming at a later one skips the items since.
+SAVED_STREAM = mapping(
+    epoch=optional(integer()), position=integer(), end=optional(integer()), of_iterator=BOOLEAN, state=ANYTHING
+)
+_SAVED_BY_CALLABLE = mapping(state=ANYTHING)
 
 #: A request begins with its generation, see `Stream.heed`; the JSON text of a state may follow.
 _GENERATION = struct.Struct("<q")
 
 
-def check_saved(saved: Any, fields: dict[str, Any]) -> None:
-    """Check that the saved state of a source has exactly these fields, of these types.
+def check_saved(saved: Any, schema: Schema) -> None:
+    """Check that the saved state of a source has the form of its kind.
 
     Raises:
-        CheckpointError: it has other fields, or other types.
+        CheckpointError: it has another one.
     """
-    if not (
-        isinstance(saved, dict)
-        and set(saved) == set(fields)
-        and all(isinstance(saved[name], kind) for name, kind in fields.items())
-    ):
-        raise CheckpointError(
-            f"the checkpoint has a state of another kind of source: {saved!r:.200}; expected the fields {', '.join(fields)}"
-        )
+
+    def refusal(problem: str) -> CheckpointError:
+        return CheckpointError(f"the checkpoint has a state of another kind of source: {problem}")
+
+    check(saved, schema, "the state", refusal)
 
 
 class Walk:
@@ -241,7 +241,7 @@ class Stream:
         Raises:
             CheckpointError: it cannot.
         """
-        check_saved(saved, _SAVED)
+        check_saved(saved, SAVED_STREAM)
         if not saved["of_iterator"] and self.owner is None:
             raise CheckpointError(
                 "the checkpoint has the state of an iterable; in this pipeline the iterable has no load_state_dict()"
@@ -348,7 +348,7 @@ class StatefulCallable:
         Raises:
             CheckpointError: it is not a state of a callable.
         """
-        check_saved(saved, {"state": object})
+        check_saved(saved, _SAVED_BY_CALLABLE)
         self._owner.load_state_dict(saved["state"])
 
     def forget(self) -> None:
