@@ -25,6 +25,7 @@ from _pytest.mark import ParameterSet
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.opening import substitute
+from dali_like.engine.backends.forkserver_link import reap_forkservers
 from dali_like.testing.simulated_device import SimulatedDevice
 
 #: How long anything may take that should happen at once, on a machine that is busy with other things.
@@ -282,11 +283,13 @@ def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     _elder.update(before.children)
     yield
     gc.collect()
+    reap_forkservers()
     now = Resources()
     end = time.monotonic() + DEADLINE_S / 3
     while (more := now.more_than(before)) and time.monotonic() < end:
         time.sleep(0.01)
         gc.collect()
+        reap_forkservers()
         now = Resources()
     pytestconfig.stash[_MAPPINGS] = now.mappings
     assert not more, f"the test has left behind: {more}"

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from dali_like import Pipeline
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.engine.backends import forkserver as forkserver_module
 from dali_like.engine.backends import processes as processes_module
+from dali_like.engine.backends.forkserver_link import reap_forkservers
 from dali_like.engine.backends.processes import ProcessGroup
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
@@ -70,6 +70,24 @@ def run_to(error: type[Exception], pipe: Pipeline) -> pytest.ExceptionInfo[Any]:
     with pytest.raises(error) as caught:
         run()
     return caught
+
+
+def refuse_first_fork(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the forkserver fail to fork its reserve, which is its first fork."""
+    main, fork = os.getpid(), os.fork
+
+    def refuse_first() -> int:
+        if os.getpid() != main and happens(folder / "refused"):
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    monkeypatch.setattr(os, "fork", refuse_first)
+
+
+@pytest.fixture(autouse=True)
+def _reserve_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let forkservers fork their reserve at the start: most tests need it."""
+    monkeypatch.setattr(processes_module, "FIRST_RESERVE_S", 0.0)
 
 
 @pytest.fixture
@@ -123,6 +141,7 @@ class TestAForkserverThatDies:
     def test_before_it_has_a_reserve_is_forked_again(
         self, make_pipeline: MakePipeline, expected: Any, deaths: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(processes_module, "FIRST_RESERVE_S", 1000.0)
         serve = forkserver_module.Forkserver.serve
 
         def die_first(forkserver: Any) -> Any:
@@ -131,10 +150,35 @@ class TestAForkserverThatDies:
             return serve(forkserver)
 
         monkeypatch.setattr(forkserver_module.Forkserver, "serve", die_first)
-        pipe = make_pipeline(Noise(), "fork", py_worker_restarts=0)
+        pipe = make_pipeline(Noise(), "fork")
 
         assert batches_of(pipe, LENGTH + 1) == expected(Noise(), LENGTH + 1)
         assert len(list(tmp_path.iterdir())) == deaths
+
+    def test_between_batches_before_it_has_a_reserve_is_forked_again(
+        self, make_pipeline: MakePipeline, expected: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(processes_module, "FIRST_RESERVE_S", 1000.0)
+        pipe = make_pipeline(Noise(), "fork")
+        seen = batches_of(pipe, 2)
+
+        os.kill(forkserver_of(pipe), signal.SIGKILL)
+
+        assert seen + batches_of(pipe, LENGTH) == expected(Noise(), LENGTH + 2)
+
+    def test_that_could_fork_no_reserve_is_an_error(
+        self, make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The main process may have changed its sources since, so it must not fork another one."""
+        refuse_first_fork(tmp_path, monkeypatch)
+        pipe = make_pipeline(lambda info: np.int64(0), "fork", py_worker_restarts=None)
+        pipe.run()
+        pool = pool_of(pipe)
+        wait_until(lambda: backend_of(pool).read_news() or link_of(pipe, "reserve") is None, "the failure")
+
+        os.kill(forkserver_of(pipe), signal.SIGKILL)
+
+        assert "its reserve has ended as well" in run_to(WorkerDiedError, pipe).value.__notes__[0]
 
     @pytest.mark.parametrize(
         ("start_method", "moment"),
@@ -164,7 +208,7 @@ class TestAForkserverThatDies:
         os.kill(forkserver_of(pipe), signal.SIGKILL)
         pipe.close()
 
-        assert not any(map(is_running, pids))
+        wait_until(lambda: not any(map(is_running, pids)), "the end of all processes")
 
     def test_leaves_the_main_process_as_few_descriptors(self, make_pipeline: MakePipeline, start_method: str) -> None:
         pipe = make_pipeline(Noise(), start_method, py_worker_restarts=None)
@@ -227,14 +271,7 @@ class TestAReserve:
     def test_that_cannot_be_forked_is_tried_again_with_the_next_worker(
         self, make_pipeline: MakePipeline, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        main, fork = os.getpid(), os.fork
-
-        def refuse_first() -> int:
-            if os.getpid() != main and happens(tmp_path / "refused"):
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            return fork()
-
-        monkeypatch.setattr(os, "fork", refuse_first)
+        refuse_first_fork(tmp_path, monkeypatch)
         pipe = make_pipeline(Noise(), "fork")
         seen = batches_of(pipe, 1)
         pool = pool_of(pipe)
@@ -607,34 +644,39 @@ def begin_and_rest(pool: PlayedPool) -> None:
     pool.rest()
 
 
-def test_an_end_that_has_been_read_is_not_waited_for() -> None:
-    """The forkserver, and its reserve that was never forked, have ended between two looks."""
-    processes = SimpleNamespace(_reserve=SimpleNamespace(is_announced=False), _forkserver=object(), _lost=None)
+class TestAShortEpoch:
+    """With workers that are not kept."""
 
-    def read_news() -> None:
-        # Private: makes a backend without processes
-        processes._forkserver = processes._reserve = None
+    def test_has_no_reserve(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(processes_module, "FIRST_RESERVE_S", 1000.0)
+        forked = []
 
-    def wait(timeout_s: float) -> bool:
-        pytest.fail("waits for processes that have ended")
+        class Group(ProcessGroup):
+            def stop(self) -> None:
+                forked.append((len(self.pids), self.awaits_first_reserve))
+                super().stop()
 
-    processes.read_news, processes.events = read_news, SimpleNamespace(wait=wait)
+        monkeypatch.setattr(processes_module, "ProcessGroup", Group)
+        loader = DataLoader(range(16), 4, num_workers=2)
 
-    assert not ProcessGroup.wait_for_reserve(processes)  # type: ignore[arg-type]
+        assert epochs_of(loader, 1) == epochs_of(DataLoader(range(16), 4), 1)
+        assert forked == [(2, True)]
 
+    def test_ends_before_its_forkserver(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Its exit may take long; the workers have ended."""
+        flush = forkserver_module.flush_streams
 
-def test_an_announcement_that_has_been_read_is_not_waited_for() -> None:
-    """The start of a pool reads the reserve's announcement, and then waits for nothing else."""
-    reserve = SimpleNamespace(is_announced=False)
+        def wait() -> None:
+            wait_until((tmp_path / "the epoch is over").exists, "the end of the epoch")
+            flush()
 
-    def read_news() -> None:
-        reserve.is_announced = True
+        monkeypatch.setattr(forkserver_module, "flush_streams", wait)
+        loader = DataLoader(range(16), 4, num_workers=2)
+        iterator = iter(loader)
+        pids = [worker.pid for worker in iterator._workers]  # type: ignore[attr-defined]
+        for _ in iterator:
+            pass
+        (tmp_path / "the epoch is over").touch()
 
-    def wait(timeout_s: float) -> bool:
-        pytest.fail("waits for a second announcement")
-
-    processes = SimpleNamespace(
-        _reserve=reserve, _forkserver=object(), _lost=None, read_news=read_news, events=SimpleNamespace(wait=wait)
-    )
-
-    assert ProcessGroup.wait_for_reserve(processes)  # type: ignore[arg-type]
+        assert not any(map(psutil.pid_exists, pids))
+        wait_until(reap_forkservers, "the end of the forkserver")

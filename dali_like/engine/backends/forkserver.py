@@ -17,10 +17,13 @@ workers when the forkserver ends (PR_SET_PDEATHSIG, so the forkserver has one th
 main process gets their exit codes, and none stays a zombie.
 
 The forkserver may be killed, too. Under ``spawn``, the main process starts another one from the source bundle, which it
-keeps. Under ``fork``, nobody but the forkserver holds the sources as they were. So it forks a *reserve* before the first
-worker: a process that runs the same code, with a socket of its own to the main process, and without workers. The main
-process makes the reserve the forkserver by starting workers through its socket, and has it fork the next reserve. If the
-reserve ends first, the forkserver forks another one.
+keeps. Under ``fork``, nobody but the forkserver holds the sources as they were. So it forks a *reserve*: a process that runs
+the same code, with a socket of its own to the main process, and without workers. The main process makes the reserve the
+forkserver by starting workers through its socket, and has it fork the next reserve. If the reserve ends first, the
+forkserver forks another one.
+
+The first reserve is forked after `FIRST_RESERVE_S`: epochs that are shorter do without one. If the forkserver is killed
+before, the main process, whose sources have hardly had time to change, forks another one.
 
 - A reserve is a child of the forkserver, which reaps it. It watches the main process, and survives the forkserver. Then the
   init process adopts it, and reaps it at its end. So the main process does not learn the exit status of a forkserver that
@@ -38,6 +41,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 import select
 import signal
@@ -46,6 +50,10 @@ import struct
 import sys
 import time
 import warnings
+
+# The functions under the same names in `signal` turn numbers into enums, by Python code that takes much longer.
+from _signal import getsignal as _handler_of  # type: ignore[import-not-found]
+from _signal import pthread_sigmask as _set_mask
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
@@ -74,7 +82,8 @@ from dali_like.engine.worker.worker import (
 #: Kind of message, worker, pid of the worker (STARTED, ENDED), and a value: the grace period of workers in milliseconds
 #: (STOP), a signal's number (SIGNAL), the wait status of a worker (ENDED). STARTED comes with a pidfd; its worker may be
 #: `FORKSERVER`. RENEW comes with descriptors of a source bundle; its value is the number of descriptors that come with
-#: further RENEW messages. RESERVE comes with the reserve's end of its socket.
+#: further RENEW messages. RESERVE comes with the reserve's end of its socket; its value is the delay in milliseconds. If the
+#: forkserver cannot fork it, it answers with the same kind.
 MESSAGE = struct.Struct("<iiii")
 
 #: The kernel's limit of descriptors in one message (SCM_MAX_FD).
@@ -82,6 +91,9 @@ MOST_FDS = 253
 
 #: Names of the processes, of 15 letters at most.
 _NAME, RESERVE_NAME = "dali_like:start", "dali_like:spare"
+
+#: The delay of the first reserve. A fork of a large process takes milliseconds, which short epochs cannot spare.
+FIRST_RESERVE_S = 0.2
 
 #: Loaded here, once for all workers.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -92,7 +104,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Message(IntEnum):
-    """Kinds of messages. STARTED and ENDED go to the main process, the others to the forkserver."""
+    """Kinds of messages. STARTED and ENDED go to the main process, the others to the forkserver; RESERVE in both ways."""
 
     START = 1
     STOP = 2
@@ -229,7 +241,9 @@ class Forkserver:
         self._poll.register(control, select.POLLIN)
         self._arrived: list[Descriptor] = []  # descriptors of a source bundle, so far
         self._stopping = False
-        self._deadline: float | None = None  # of the workers' grace period
+        self._deadline_s = math.inf  # of the workers' grace period
+        self._reserve: Descriptor | None = None  # the end of the socket of the reserve to fork
+        self._reserve_due_s = math.inf
 
     def serve(self) -> Forkserver | None:
         """Obey the main process. Returns None at its end, and in a new reserve, what to serve there."""
@@ -243,16 +257,14 @@ class Forkserver:
                     if not message:
                         return None
                     kind, worker, _, value = MESSAGE.unpack(message)
-                    if kind == Message.RESERVE:
-                        # Without a descriptor, none was left here: the main process sees that the socket is closed.
-                        if arrived and (reserve := self._fork_reserve(arrived[0])) is not None:
-                            return reserve
-                    else:
-                        self._obey(kind, worker, value, arrived)
+                    self._obey(kind, worker, value, arrived)
                 elif fd in self._children:
                     self._report_end(fd)
-            if self._timeout_ms() == 0:
-                self._deadline = None
+            if not self._stopping and time.monotonic() >= self._reserve_due_s:
+                if (reserve := self._fork_reserve()) is not None:
+                    return reserve
+            elif time.monotonic() >= self._deadline_s:
+                self._deadline_s = math.inf
                 for child in self._children.values():
                     os.kill(child.pid, signal.SIGKILL)
         return None
@@ -268,18 +280,22 @@ class Forkserver:
             control.send(message)
 
     def _timeout_ms(self) -> float | None:
-        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+        next_s = self._deadline_s if self._stopping else self._reserve_due_s
+        return None if next_s == math.inf else max(0.0, next_s - time.monotonic()) * 1000
 
     def _obey(self, kind: int, worker: int, value: int, arrived: Sequence[Descriptor]) -> None:
         if kind == Message.START:
             self._start(worker)
         elif kind == Message.STOP:
             self._stopping = True
-            self._deadline = time.monotonic() + value / 1000
+            self._deadline_s = time.monotonic() + value / 1000
         elif kind == Message.SIGNAL:
             for child in self._children.values():
                 if child.worker == worker:
                     os.kill(child.pid, value)
+        elif kind == Message.RESERVE:
+            self._reserve = arrived[0] if arrived else None  # none was left here
+            self._reserve_due_s = time.monotonic() + value / 1000
         elif kind == Message.RENEW:
             self._arrived += arrived
             if not value:
@@ -298,21 +314,26 @@ class Forkserver:
             self._become_worker(index, forkserver)
         self._watch(index, pid)
 
-    def _fork_reserve(self, control: Descriptor) -> Forkserver | None:
+    def _fork_reserve(self) -> Forkserver | None:
         """Fork a reserve, and return it there."""
-        try:
-            pid = _fork()
-        except OSError:
-            pid = -1  # the main process sees that the socket is closed, and tries again later
-        if pid == 0:
+        self._reserve_due_s = math.inf
+        control, self._reserve = self._reserve, None
+        pid = -1
+        with contextlib.suppress(OSError):
+            if control is not None:
+                pid = _fork()
+        if control is None or pid < 0:
+            self._send(MESSAGE.pack(Message.RESERVE, 0, 0, 0))
+        elif pid == 0:
             self._control.close()
             self._close_pidfds()
             _name_process(RESERVE_NAME)
             announce(control, FORKSERVER)
             return Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
-        control.close()
-        if pid > 0:
+        else:
             self._watch(FORKSERVER, pid)
+        if control is not None:
+            control.close()
         return None
 
     def _watch(self, index: int, pid: int) -> None:
@@ -365,6 +386,8 @@ class Forkserver:
             with contextlib.suppress(ConnectionError):  # the main process has ended
                 announce(self._control, index)
             self._control.close()
+            if self._reserve is not None:
+                self._reserve.close()
             for worker, pipe in enumerate(self._channels.own_tasks):
                 if worker != index:
                     pipe.close()
@@ -427,10 +450,10 @@ def exit_status(stop: SystemExit) -> int:
 
 def _reset_signals() -> None:
     """Reset the signal handlers and masks of the main process. Ctrl-C has no effect: the main process handles it."""
-    ignores_interrupts = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ignores_interrupts = _handler_of(signal.SIGINT) == signal.SIG_IGN
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        if callable(signal.getsignal(number)):
+    for number in range(1, signal.NSIG):
+        if callable(_handler_of(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if not ignores_interrupts:
@@ -438,7 +461,7 @@ def _reset_signals() -> None:
         signal.signal(signal.SIGINT, _ignore_interrupt)
         signal.siginterrupt(signal.SIGINT, False)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a write error shows a closed pipe
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    _set_mask(signal.SIG_SETMASK, ())
 
 
 def _ignore_interrupt(*_: object) -> None:

@@ -18,6 +18,9 @@ from dali_like.engine.memory.system_calls import required
 #: A killed process has this long to end. More would mean that the kernel hangs.
 _END_S = 60.0
 
+#: The forkservers that end without being waited for.
+_ending: list[Descriptor] = []
+
 
 class News(NamedTuple):
     """A message of a forkserver or a worker: STARTED or ENDED.
@@ -166,6 +169,15 @@ class ForkserverLink:
         except ChildProcessError:
             return None
 
+    def leave(self) -> bool:
+        """Leave a forkserver that ends to `reap_forkservers`. Return False if that is not possible."""
+        if self._pidfd is None:
+            return False
+        self._events.remove(self._pidfd)
+        _ending.append(self._pidfd)
+        self._pidfd = None
+        return True
+
     def close(self) -> None:
         """Close the descriptors."""
         for descriptor in (self._socket, self._theirs, self._pidfd):
@@ -192,3 +204,21 @@ def reap(pidfd: Descriptor) -> int | None:
     if result is None:
         return None
     return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_ending.clear)
+
+
+def reap_forkservers() -> bool:
+    """Reap the forkservers that have ended without being waited for. Return whether all have.
+
+    The start and the end of other workers call it. Until then, an ended forkserver is a zombie, as a process of
+    `multiprocessing` is until the start of the next one.
+    """
+    for pidfd in list(_ending):
+        if pidfd.wait(0):
+            reap(pidfd)
+            with contextlib.suppress(ValueError):  # another thread was faster
+                _ending.remove(pidfd)
+    return not _ending

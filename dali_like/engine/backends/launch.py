@@ -21,7 +21,6 @@ from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import anonymous_file
 from dali_like.engine.pool.workers import WorkerOptions
-from dali_like.engine.worker.exceptions import announce_exceptions
 from dali_like.engine.worker.output import LoggingSetup, flush_streams, logging_setup
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.thread_limits import find_libraries, thread_variables
@@ -132,7 +131,6 @@ def _fork(
     if options.threads is not None:
         find_libraries()
     flush_streams()
-    announce_exceptions()
     # The child must not run the finalizers of this process's garbage. So it freezes all objects before its first collection.
     collects = gc.isenabled()
     blocked = _block_signals()

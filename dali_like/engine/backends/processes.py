@@ -1,8 +1,9 @@
 """Worker backend of processes. Runs in the main process; starts, watches and stops the workers through their forkserver.
 
 The forkserver may die like a worker. Then `ProcessWorkers` reports the end of `FORKSERVER`, once the forkserver and all of
-its workers are gone. The pool asks for another one: the reserve becomes the forkserver (fork), or another forkserver starts
-with the newest source bundle (spawn). See `dali_like.engine.backends.forkserver`.
+its workers are gone. The pool asks for another one: the reserve becomes the forkserver (fork; before the first reserve, this
+process forks another one), or another forkserver starts with the newest source bundle (spawn). See
+`dali_like.engine.backends.forkserver`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.backends.forkserver import MOST_FDS, Message
-from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap
+from dali_like.engine.backends.forkserver import FIRST_RESERVE_S, MOST_FDS, Message
+from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap, reap_forkservers
 from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_forkserver, spawn_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
@@ -31,10 +32,6 @@ from dali_like.errors import DaliLikeError, WorkerStartError
 
 #: Workers have this long to finish their sample after a request to stop. Then they are killed.
 _GRACE_S = 0.5
-#: A forkserver has this long to fork its first reserve. It takes milliseconds, unless the forkserver is stopped.
-_RESERVE_S = 10.0
-#: At the start, the forkserver is forked this often if it is killed before it has a reserve.
-_FORK_ATTEMPTS = 4
 #: The forkserver then has this long to end.
 _FORKSERVER_GRACE_S = 2.0
 
@@ -65,19 +62,18 @@ class ProcessWorkers:
         self._options = options
         self._space = space
         self._is_forked = options.backend.forks
+        reap_forkservers()
         self._processes = processes = ProcessGroup(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
-            self._fork(sources)
+            self._sources = sources
+            self._fork()
         else:
             self._setup = SpawnSetup.of_this_process()
             self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
             self._spawn()
-            self._start_first()
-
-    def _start_first(self) -> None:
-        for worker in range(self._options.num_first):
+        for worker in range(options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:
@@ -102,7 +98,9 @@ class ProcessWorkers:
             OutOfMemoryError: there is no memory for the pickles.
         """
         bundle = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
-        if not self._is_forked:
+        if self._is_forked:
+            self._sources = sources
+        else:
             self._bundle = bundle
         self._processes.renew(bundle)
 
@@ -128,11 +126,11 @@ class ProcessWorkers:
         return _describe_exit(end.exitcode)
 
     def stop(self) -> None:
-        """Stop all workers and the forkserver, and wait for their ends."""
+        """Stop all workers and the forkserver, and wait for the ends of the workers."""
         finish(self._finalizer)
 
     def _restart_forkserver(self) -> None:
-        """Make the reserve the forkserver (fork), or start another forkserver (spawn).
+        """Make the reserve the forkserver, or start another forkserver.
 
         Raises:
             WorkerStartError: there is no reserve, or the system refuses another process.
@@ -142,35 +140,24 @@ class ProcessWorkers:
             raise WorkerStartError(
                 "it is not replaced, because no file descriptor was left to watch a worker; close some, or raise `ulimit -n`"
             )
-        if self._is_forked:
-            if not processes.promote_reserve():
-                raise WorkerStartError(
-                    "it cannot be replaced: its reserve has ended as well, and no other process has the sources as they "
-                    'were at the start; build the pipeline again, or use py_start_method="spawn" '
-                    '(multiprocessing_context="spawn" of a DataLoader)'
-                )
+        if self._is_forked and processes.promote_reserve():
             return
+        if self._is_forked and not processes.awaits_first_reserve:
+            raise WorkerStartError(
+                "it cannot be replaced: its reserve has ended as well, and no other process has the sources as they were at "
+                'the start; build the pipeline again, or use py_start_method="spawn" (multiprocessing_context="spawn" of a '
+                "DataLoader)"
+            )
         try:
-            self._spawn()
+            (self._fork if self._is_forked else self._spawn)()
         except (DaliLikeError, OSError) as error:
             raise WorkerStartError(f"it could not be replaced: {error}") from error
 
-    def _fork(self, sources: Sequence[Source]) -> None:
-        """Fork the forkserver, and let it start the first workers. Return when it has a reserve.
-
-        From then on it can be replaced. If it is killed before, another fork of the main process has the same sources only
-        now, while the pool starts.
-        """
-        processes = self._processes
-        for _ in range(_FORK_ATTEMPTS):
-            processes.ends.clear()
-            link = processes.add_link()
-            with processes.ends_for(link) as ends:
-                fork_forkserver(sources, self._options, self._space, ends, link.pids)
-            processes.request_reserve()  # before the first worker, so that a forkserver can always be replaced
-            self._start_first()
-            if processes.wait_for_reserve():
-                return
+    def _fork(self) -> None:
+        link = self._processes.add_link()
+        with self._processes.ends_for(link) as ends:
+            fork_forkserver(self._sources, self._options, self._space, ends, link.pids)
+        self._processes.request_reserve()
 
     def _spawn(self) -> None:
         link = self._processes.add_link()
@@ -186,6 +173,7 @@ class ProcessGroup:
         pids, exitcodes: see `ProcessWorkers`.
         ends: ends that nobody has taken.
         unwatched: workers without a pidfd, because this process had no descriptor left for it.
+        awaits_first_reserve: whether no forkserver has forked a reserve, or has failed to do so.
     """
 
     def __init__(
@@ -203,12 +191,14 @@ class ProcessGroup:
         self.exitcodes: dict[int, int] = {}
         self.ends: deque[End] = deque()
         self.unwatched: set[int] = set()
+        self.awaits_first_reserve = has_reserve
         self._pid = os.getpid()
         self._has_reserve = has_reserve
         self._tasks, self._done = tasks, done  # kept open for a forkserver in the place of this one
         self._send_stop = send_stop
         self._forkserver: ForkserverLink | None = None
         self._reserve: ForkserverLink | None = None
+        self._started: set[int] = set()  # workers whose end is not known
         self._pidfds: dict[int, Descriptor] = {}  # by worker
         self._lost: End | None = None  # of a forkserver that has ended, while its workers end
         self._is_stopping = False
@@ -234,33 +224,12 @@ class ProcessGroup:
         """Let the forkserver fork a reserve, if it needs one and has not forked it."""
         if self._has_reserve and not self._is_stopping and self._forkserver is not None and self._reserve is None:
             self._reserve = ForkserverLink(self.events, self._room)
-            self._forkserver.send(Message.RESERVE, descriptors=(self._reserve.take_theirs(),))
+            delay_ms = round(FIRST_RESERVE_S * 1000) if self.awaits_first_reserve else 0
+            self._forkserver.send(Message.RESERVE, value=delay_ms, descriptors=(self._reserve.take_theirs(),))
 
     def _try_reserve(self) -> None:
         with contextlib.suppress(OSError):  # no descriptor is left: the next start of a worker tries again
             self.request_reserve()
-
-    def wait_for_reserve(self) -> bool:
-        """Wait until the reserve runs, or cannot be forked.
-
-        Returns:
-            False if the forkserver has ended without a reserve, and all its workers have.
-        """
-        deadline_s = time.monotonic() + _RESERVE_S
-        while True:
-            has_failed = self._reserve is None
-            self.read_news()
-            if self._reserve is not None and self._reserve.is_announced:
-                break  # before the next wait: nothing else may happen
-            if self._forkserver is None and self._reserve is None and self._lost is None:
-                break  # all have ended, so nothing else will happen
-            # A forkserver that ends closes its own socket before the reserve's. So if it does not end, forking has failed.
-            is_ending = self._lost is not None or (self._forkserver is not None and self._forkserver.is_at_end)
-            if has_failed and not is_ending:
-                break
-            if not self.events.wait(max(0.0, deadline_s - time.monotonic())):
-                break  # it may be stopped
-        return self._forkserver is not None or self._reserve is not None
 
     def promote_reserve(self) -> bool:
         """Make the reserve the forkserver. Return False without a reserve."""
@@ -272,6 +241,7 @@ class ProcessGroup:
         """Send a message to the forkserver, if there is one."""
         if self._forkserver is not None:
             if kind == Message.START:
+                self._started.add(worker)
                 self._try_reserve()  # if the last one could not be forked
             self._forkserver.send(kind, worker, value)
 
@@ -324,6 +294,8 @@ class ProcessGroup:
         if (link := self._reserve) is None:
             return
         _, has_ended = link.receive()
+        if link.is_announced:
+            self.awaits_first_reserve = False
         if has_ended:
             self._reserve = None
             link.close()
@@ -341,9 +313,13 @@ class ProcessGroup:
         if not self._pidfds:
             self.ends.append(self._lost)
             self._lost = None
+            self._started.clear()
 
     def _note(self, news: News) -> None:
         worker = news.worker
+        if news.kind == Message.RESERVE:
+            self.awaits_first_reserve = False
+            return
         self._forget(worker)
         if news.kind == Message.STARTED:
             self.pids[worker] = news.pid
@@ -353,6 +329,7 @@ class ProcessGroup:
                 self.unwatched.add(worker)
         elif news.kind == Message.ENDED:
             end = End(worker, news.pid, os.waitstatus_to_exitcode(news.status))
+            self._started.discard(worker)
             self.exitcodes[news.pid] = os.waitstatus_to_exitcode(news.status)
             self.ends.append(end)
 
@@ -366,7 +343,7 @@ class ProcessGroup:
     # The end
 
     def stop(self) -> None:
-        """Let the workers finish their sample, then kill them, and wait for the end of all processes."""
+        """Let the workers finish their sample, then kill them, and wait for their ends."""
         with deferred_interrupts():
             if os.getpid() == self._pid and self.events.fileno() >= 0:
                 self._is_stopping = True
@@ -379,15 +356,20 @@ class ProcessGroup:
             self._close()
 
     def _stop_forkservers(self) -> None:
-        """Stop the forkserver and its reserve, and record the exit codes of workers."""
+        """Stop the forkserver and its reserve, and record the exit codes of workers.
+
+        Nobody waits for the end of a forkserver without workers: the exit of a large process takes milliseconds.
+        """
         for link in self._links:
             link.send(Message.STOP, value=int(_GRACE_S * 1000))
         deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S
-        while (self._links or self._lost) and self.events.wait(max(0.0, deadline_s - time.monotonic())):
+        while self._started and self.events.wait(max(0.0, deadline_s - time.monotonic())):
             self.read_news()
         for link in self._links:
-            link.kill()
-            link.reap()
+            if self._started or not link.leave():
+                link.kill()
+                link.reap()
+        reap_forkservers()
 
     def _close(self) -> None:
         for link in self._links:

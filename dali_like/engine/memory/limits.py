@@ -9,7 +9,9 @@ proc(5) on /proc/meminfo and /proc/vmstat, the kernel's admin guide on control g
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
@@ -26,6 +28,10 @@ LEAST_IMAGE_LIMIT_BYTES = 1 << 29
 
 _USUAL_MEMORY_BYTES = 8 << 30
 
+_RECENT_S = 1.0
+#: Time and result of the last look at the available memory.
+_last_look = -math.inf, 0
+
 
 def available_bytes(root: _Path = "/") -> int:
     """Return the bytes that can be allocated without evicting memory in use.
@@ -33,7 +39,20 @@ def available_bytes(root: _Path = "/") -> int:
     Args:
         root: the folder of proc and sys.
     """
-    return min([_in_meminfo(root, "MemAvailable"), *_left_in_groups(root)])
+    global _last_look  # noqa: PLW0603
+    available = min([_in_meminfo(root, "MemAvailable"), *_left_in_groups(root)])
+    if root == "/":
+        _last_look = time.monotonic(), available
+    return available
+
+
+def recently_available_bytes() -> int:
+    """Return the bytes that could be allocated within the last second: a dozen files of the kernel are read for each look.
+
+    A forked process knows the last look of its parent.
+    """
+    looked_s, available = _last_look
+    return available if time.monotonic() - looked_s < _RECENT_S else available_bytes()
 
 
 def available_cpus(root: _Path = "/") -> float:

@@ -11,6 +11,7 @@ Messages about failures at the start of a worker lie in its message area of the 
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import pickle
 import re
@@ -127,19 +128,15 @@ def with_traceback_as_text(error: _Error, place: str) -> _Error:
     return with_traceback(error, None)
 
 
-def announce_exceptions() -> None:
-    """Before a worker is forked, register the exception classes that cannot be found by name with cloudpickle.
-
-    cloudpickle gives each class that it pickles by value an identity, and finds the class by it when unpickling. In forked
-    workers, this works for classes that got their identity before the fork.
-    """
+def _find_class(address: int, module: str, name: str, by_value: bytes) -> Any:
+    """Return the class of exceptions that a worker knows by an address: in a forked worker, it is the same here."""
     classes: list[type[BaseException]] = [Exception]
     while classes:
         kind = classes.pop()
+        if id(kind) == address and (kind.__module__, kind.__qualname__) == (module, name):
+            return kind
         classes += kind.__subclasses__()
-        if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
-            with contextlib.suppress(Exception):  # exceptions of a class that cannot be pickled become WorkerErrors
-                _dumps_by_value(kind)
+    return pickle.loads(by_value)
 
 
 def _set(error: Exception, name: str, value: Any) -> None:
@@ -190,9 +187,24 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
 
 
 def _dumps_by_value(value: Any) -> bytes:
-    from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # most programs need no cloudpickle
+    # Most programs need no cloudpickle.
+    from dali_like.common.pickling_by_value import ByValuePickler, dumps_by_value  # noqa: PLC0415
 
-    return dumps_by_value(value)
+    class Pickler(ByValuePickler):
+        def reducer_override(self, value: Any) -> Any:
+            if not (issubclass(type(value), type) and issubclass(value, Exception)):
+                return super().reducer_override(value)
+            module, name = value.__module__, value.__qualname__
+            if "<locals>" not in name and module != "__main__":
+                return super().reducer_override(value)
+            by_value = b""
+            with contextlib.suppress(Exception):  # it cannot be pickled; a user's class may raise anything
+                by_value = dumps_by_value(value)
+            return _find_class, (id(value), module, name, by_value)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(value)
+        return file.getvalue()
 
 
 def _is_like(copy: Any, error: BaseException) -> bool:

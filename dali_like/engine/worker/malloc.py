@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import os
 
-from dali_like.engine.memory.limits import available_bytes
+from dali_like.engine.memory.limits import recently_available_bytes as available_bytes
 
 #: All workers together keep at most one part in this many of the memory that is available when they start.
 _KEPT_SHARE = 8

@@ -193,17 +193,13 @@ def _stream_handlers(*, everywhere: bool = False) -> Iterator[tuple[Any, str]]:
         return  # and importing it takes milliseconds
     import logging  # noqa: PLC0415
 
-    others = logging.root.manager.loggerDict.values() if everywhere else ()
-    for logger in (logging.root, *others):
-        for handler in getattr(logger, "handlers", ()):
-            if isinstance(handler, logging.StreamHandler) and (name := _name_of(vars(handler).get("stream"))):
-                yield handler, name
-
-
-def _name_of(stream: Any) -> str | None:
-    """Return the name of a standard stream; None for other streams."""
-    streams = {name: (getattr(sys, name), getattr(sys, f"__{name}__")) for name in _DESCRIPTORS}
-    return next((name for name in streams if stream is not None and any(stream is one for one in streams[name])), None)
+    streams = {id(stream): name for name in _DESCRIPTORS for stream in (getattr(sys, name), getattr(sys, f"__{name}__"))}
+    streams.pop(id(None), None)
+    # Private, but much shorter than the loggers: a forked worker copies the memory of each object that it looks at.
+    everyone = [handler for reference in logging._handlerList if (handler := reference())]  # type: ignore[attr-defined]
+    for handler in everyone if everywhere else logging.root.handlers:
+        if isinstance(handler, logging.StreamHandler) and (name := streams.get(id(vars(handler).get("stream")))):
+            yield handler, name
 
 
 def _show_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,6 +1,6 @@
 """Limits the threads of numerical libraries: those of one worker would compete with the other workers.
 
-NumPy brings OpenBLAS, often the only such library of a program. Its limit is set by one call. threadpoolctl knows all
+NumPy brings OpenBLAS, and PyTorch an OpenMP library. Their limits are set by one call each. threadpoolctl knows all
 libraries, but takes ten milliseconds of the time to the first batch to import, and to find them.
 """
 
@@ -22,6 +22,14 @@ _NUMERICAL = (*_OPENBLAS, "libblas", "libblis", "libflexiblas", "libgomp", "libi
 #: Parts of the name of OpenBLAS's function, which depend on its build.
 _PREFIXES = ("scipy_", "")
 _SUFFIXES = ("64_", "", "_64")
+
+#: The functions of other libraries that set their number of threads.
+_SETTERS = {
+    **dict.fromkeys(("libgomp", "libiomp", "libomp"), "omp_set_num_threads"),
+    "libmkl_rt": "MKL_Set_Num_Threads",
+}
+#: OpenBLAS with threads of its own, not those of OpenMP; see openblas_get_parallel in its cblas.h.
+_OWN_THREADS = 1
 
 #: Sets the number of threads of the libraries that have been found.
 Limit = Callable[[int], object]
@@ -47,7 +55,7 @@ def find_libraries() -> Limit:
     global _libraries  # noqa: PLW0603
     modules = len(sys.modules), next(reversed(sys.modules))
     if _libraries is None or _libraries[0] != modules:
-        _libraries = modules, _limit_of_openblas() or _limit_of_all()
+        _libraries = modules, _limit_of_known() or _limit_of_all()
     return _libraries[1]
 
 
@@ -63,10 +71,10 @@ def thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(names, str(threads))
 
 
-def _limit_of_openblas() -> Limit | None:
-    """Return the limit of OpenBLAS; None if this process has other numerical libraries, or they cannot be told."""
+def _limit_of_known() -> Limit | None:
+    """Return the limit of the libraries; None if this process has none or an unknown one, or they cannot be told."""
     paths = _numerical_libraries()
-    functions = [_function_of_openblas(path) for path in paths]
+    functions = [_function_of(path) for path in paths]
     if not paths or None in functions:
         return None
     return lambda threads: [function(threads) for function in functions if function is not None]
@@ -79,16 +87,40 @@ def _numerical_libraries() -> list[str]:
     return [path for path in paths if os.path.basename(path).startswith(_NUMERICAL)]
 
 
-def _function_of_openblas(path: str) -> Callable[[int], object] | None:
-    """Return the function of a library that sets its number of threads; None if it is not OpenBLAS."""
-    if not os.path.basename(path).startswith(_OPENBLAS):
-        return None
+def _function_of(path: str) -> Limit | None:
+    """Return the function of a library that sets its number of threads; None if the library is not known."""
+    base = os.path.basename(path)
     try:
         library = ctypes.CDLL(path, os.RTLD_NOLOAD)
     except OSError:
         return None
-    names = (f"{prefix}openblas_set_num_threads{suffix}" for prefix, suffix in itertools.product(_PREFIXES, _SUFFIXES))
-    return next((getattr(library, name) for name in names if hasattr(library, name)), None)
+    if base.startswith(_OPENBLAS):
+        return _function_of_openblas(library)
+    name = next((setter for begin, setter in _SETTERS.items() if base.startswith(begin)), "")
+    return getattr(library, name) if hasattr(library, name) else None
+
+
+def _function_of_openblas(library: ctypes.CDLL) -> Limit | None:
+    def named(name: str) -> Any:
+        names = (f"{prefix}openblas_{name}{suffix}" for prefix, suffix in itertools.product(_PREFIXES, _SUFFIXES))
+        return next((getattr(library, name) for name in names if hasattr(library, name)), None)
+
+    function, kind = named("set_num_threads"), named("get_parallel")
+    try:
+        number, most = (ctypes.c_int.in_dll(library, f"blas_{name}") for name in ("cpu_number", "num_threads"))
+    except ValueError:  # this build does not export its variables
+        return function  # type: ignore[no-any-return]
+    if function is None or kind is None or kind() != _OWN_THREADS:
+        return function  # type: ignore[no-any-return]
+
+    def limit(threads: int) -> None:
+        # In a forked process, the function would first start as many threads as in the main process.
+        if threads <= most.value:
+            number.value = threads
+        else:
+            function(threads)
+
+    return limit
 
 
 def _limit_of_all() -> Limit:
