@@ -6,6 +6,7 @@ it. A backend is stateless, because it is pickled for the workers.
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -159,10 +160,17 @@ def mixed_seed(*words: int) -> int:
 
     The algorithm is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
     """
-    state = 0
-    for word in words:
-        state = (state + word + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-        state ^= state >> 31
-    return state >> 1
+    return _mixed(_mixed_all(words[:-1]), words[-1]) >> 1
+
+
+@functools.lru_cache(maxsize=16)
+def _mixed_all(words: tuple[int, ...]) -> int:
+    """Return the state after some numbers: the seeds of the parts of a batch differ in the last one only."""
+    return functools.reduce(_mixed, words, 0)
+
+
+def _mixed(state: int, word: int) -> int:
+    state = (state + word + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return state ^ (state >> 31)

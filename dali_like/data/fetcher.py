@@ -275,7 +275,8 @@ class Fetcher:
     ) -> list[Any]:
         seed, number, keys, _ = batch_request
         is_watched = seed is not None and seeders is self._seeders and not self._watch.expects_none
-        samples = []
+        samples: list[Any] = []
+        append = samples.append
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         every = self.seed_every or len(keys)
@@ -291,11 +292,11 @@ class Fetcher:
             if self.on_error == "raise":
                 for i in range(begin, stop):
                     cell[0] = i
-                    samples.append(dataset[keys[i]])
+                    append(dataset[keys[i]])
             else:
                 for i in range(begin, stop):
                     cell[0] = i
-                    samples.append(self._get(dataset, keys, i, request))
+                    append(self._get(dataset, keys, i, request))
             if is_watched:
                 self._watch.end()
             begin = stop
