@@ -1,15 +1,17 @@
 """Ordinary loaders beside PyTorch's: the cases where this library has been slower, or might become so.
 
-    python -m benchmarks.losses [--cases strings,floats] [--workers 0,2] [--repeats 7]
+    python -m benchmarks.losses [--cases texts,floats] [--workers 0,1,2,8] [--methods fork,spawn] [--repeats 7]
 
 Each case is one dataset and the arguments of a `DataLoader`. The loaders of both libraries take turns in one process, an
-epoch each, and their batches are compared once. Prints medians of the time of an epoch, and the ratio: above 1, PyTorch is
-faster. Workers are kept between epochs, except in the cases of short epochs. Requires PyTorch.
+epoch each, and their batches are compared once. Prints medians of the time of an epoch, and ratios to PyTorch's: of the
+time, of the CPU time of all processes, and of the memory of the workers. Above 1, PyTorch is better. Workers are kept
+between epochs, except in the cases of short epochs. Requires PyTorch.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import time
 import warnings
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import torch
 import torch.utils.data
 
@@ -77,6 +80,83 @@ class StreamIterator(Iterator[int]):
         self.position, self.keys = state["position"], state["keys"]
 
 
+class Made(Items):
+    """A dataset that makes its samples, by a function of the index."""
+
+    def __init__(self, make: Callable[[int], Any], length: int) -> None:
+        super().__init__(range(length))
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(self.items[index])
+
+
+def segmented(index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an image and the class of each pixel."""
+    return torch.full((3, 96, 96), index / 1000), torch.full((96, 96), index % 21)
+
+
+def detected(index: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return an image and some boxes."""
+    count = _LENGTHS[index % 1000] % 8 + 1
+    return torch.full((3, 64, 64), float(index)), {"boxes": torch.zeros(count, 4), "labels": torch.arange(count)}
+
+
+def in_columns(batch: list[Any]) -> tuple[Any, ...]:
+    """Collate as torchvision's references for detection do."""
+    return tuple(zip(*batch, strict=True))
+
+
+def spoken(index: int) -> tuple[torch.Tensor, int, str]:
+    """Return a waveform, its sampling rate and its text."""
+    return torch.zeros(1, 400 * _LENGTHS[index % 1000]), 16000, f"text {index}"
+
+
+def padded(batch: list[Any]) -> tuple[Any, ...]:
+    """Pad waveforms."""
+    waves, _, texts = zip(*batch, strict=True)
+    lengths = torch.tensor([wave.shape[1] for wave in waves])
+    return torch.nn.utils.rnn.pad_sequence([wave[0] for wave in waves], batch_first=True), lengths, list(texts)
+
+
+def retrieved(index: int) -> dict[str, Any]:
+    """Return a query with a document that answers it, and others."""
+    return {"query": f"query {index}", "positive": f"document {index} " * 20, "negatives": [f"other {index} " * 20] * 4}
+
+
+def graph(index: int) -> dict[str, torch.Tensor]:
+    """Return a graph."""
+    nodes = _LENGTHS[index % 1000]
+    return {"x": torch.zeros(nodes, 9), "edges": torch.zeros(2, 2 * nodes, dtype=torch.int64), "y": torch.tensor([index])}
+
+
+def joined(batch: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Join graphs into one."""
+    joined = {key: torch.cat([part[key] for part in batch], 1 if key == "edges" else 0) for key in batch[0]}
+    return {**joined, "batch": torch.cat([torch.full((len(part["x"]),), i) for i, part in enumerate(batch)])}
+
+
+def row(index: int) -> dict[str, Any]:
+    """Return a row of a table."""
+    return {**{f"number {i}": float(index + i) for i in range(12)}, **{f"category {i}": index % (i + 2) for i in range(6)}}
+
+
+def transition(index: int) -> tuple[Any, ...]:
+    """Return a transition of a replay buffer: two observations, an action, a reward, and whether the episode has ended."""
+    return np.full(17, index, np.float32), np.zeros(6, np.float32), float(index), np.full(17, index, np.float32), False
+
+
+def tokens(index: int) -> dict[str, torch.Tensor]:
+    """Return a block of tokens."""
+    block = torch.arange(index, index + 513)
+    return {"input_ids": block[:-1], "labels": block[1:]}
+
+
+def photograph(index: int) -> tuple[torch.Tensor, int]:
+    """Return an image of the size of ImageNet's, as for validation."""
+    return torch.full((3, 224, 224), float(index)), index
+
+
 class Case(NamedTuple):
     """A dataset and the arguments of its loaders.
 
@@ -87,7 +167,7 @@ class Case(NamedTuple):
 
     dataset: Any
     options: dict[str, Any]
-    workers: tuple[int, ...] = (0, 2)
+    workers: tuple[int, ...] = (0, 1, 2, 8)
     keeps: bool = True
 
 
@@ -117,19 +197,21 @@ def _images(count: int) -> list[torch.Tensor]:
 
 CASES: dict[str, Callable[[], Case]] = {
     # Kept workers whose dataset holds much: the begin of an epoch.
-    "holds tensors": lambda: Case(Holding(range(64), small(30_000, 2)), {"batch_size": 16}, (2,)),
+    "holds tensors": lambda: Case(Holding(range(64), small(30_000, 2)), {"batch_size": 16}, (1, 2, 8)),
     "holds encoded images": lambda: Case(
-        Holding(range(64), [bytes(100_000) for _ in range(1000)]), {"batch_size": 16}, (2,)
+        Holding(range(64), [bytes(100_000) for _ in range(1000)]), {"batch_size": 16}, (1, 2, 8)
     ),
-    "holds strings": lambda: Case(Holding(range(64), [f"path {i}" for i in range(500_000)]), {"batch_size": 16}, (2,)),
-    "holds pairs": lambda: Case(Holding(range(64), [(f"{i}", i) for i in range(200_000)]), {"batch_size": 16}, (2,)),
+    "holds strings": lambda: Case(Holding(range(64), [f"path {i}" for i in range(500_000)]), {"batch_size": 16}, (1, 2, 8)),
+    "holds pairs": lambda: Case(Holding(range(64), [(f"{i}", i) for i in range(200_000)]), {"batch_size": 16}, (1, 2, 8)),
     "stream with a state": lambda: Case(Stream(2000), {"batch_size": 8}),
     "texts": lambda: Case(Items([f"some text {i}" for i in range(4096)]), {"batch_size": 64}),
     "long texts": lambda: Case(Items([f"x{i}" * 500 for i in range(2048)]), {"batch_size": 64}),
     "floats": lambda: Case(Items([float(i) for i in range(4096)]), {"batch_size": 64}),
     "changing lengths": lambda: Case(Items([torch.zeros(length) for length in _LENGTHS]), {"batch_size": 1}),
     "changing images": lambda: Case(Items(_images(300)), {"batch_size": 1}),
-    "changing images, names": lambda: Case(Items([(x, i, f"n{i}") for i, x in enumerate(_images(300))]), {"batch_size": 1}),
+    "changing images with names": lambda: Case(
+        Items([(x, i, f"n{i}") for i, x in enumerate(_images(300))]), {"batch_size": 1}
+    ),
     "mixed dtypes": lambda: Case(
         Items([torch.zeros(4).to((torch.float32, torch.int64)[i % 2]) for i in range(512)]), {"batch_size": 1}
     ),
@@ -138,11 +220,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "dicts of 50 tensors": lambda: Case(
         Items([{f"{i}": x for i, x in enumerate(small(50, 2))} for _ in range(256)]), {"batch_size": 16}
     ),
-    "own collation, one object": lambda: Case(Items(small(500, 100)), {"batch_size": 1, "collate_fn": only}),
-    "own collation, columns": lambda: Case(
+    "collation of one object": lambda: Case(Items(small(500, 100)), {"batch_size": 1, "collate_fn": only}),
+    "collation of columns": lambda: Case(
         Items(list(zip(small(2000, 3), small(2000, 2), strict=True))), {"batch_size": 16, "collate_fn": columns}
     ),
-    "own collation, list": lambda: Case(
+    "collation to a list": lambda: Case(
         Items(list(zip(small(2560, 4), small(2560, 2), strict=True))), {"batch_size": 256, "collate_fn": list}
     ),
     # Samples of tensors, and datasets that are only tensors.
@@ -157,9 +239,20 @@ CASES: dict[str, Callable[[], Case]] = {
     "ConcatDataset": lambda: Case(
         torch.utils.data.ConcatDataset([torch.utils.data.TensorDataset(_DIGITS, _LABELS)] * 2), {"batch_size": 256}
     ),
+    # What programs of users load.
+    "segmentation": lambda: Case(Made(segmented, 512), {"batch_size": 16, "shuffle": True}),
+    "detection": lambda: Case(Made(detected, 512), {"batch_size": 8, "shuffle": True, "collate_fn": in_columns}),
+    "speech": lambda: Case(Made(spoken, 512), {"batch_size": 16, "shuffle": True, "collate_fn": padded}),
+    "retrieval": lambda: Case(Made(retrieved, 2048), {"batch_size": 32, "shuffle": True}),
+    "graphs": lambda: Case(Made(graph, 2048), {"batch_size": 64, "shuffle": True, "collate_fn": joined}),
+    "tabular": lambda: Case(Made(row, 4096), {"batch_size": 256, "shuffle": True}),
+    "reinforcement learning": lambda: Case(Made(transition, 8192), {"batch_size": 256, "shuffle": True}),
+    "language model": lambda: Case(Made(tokens, 2048), {"batch_size": 16, "shuffle": True}),
+    "validation": lambda: Case(Made(photograph, 64), {"batch_size": 8}, keeps=False),
+    "notebook": lambda: Case(Made(photograph, 8), {"batch_size": 4}, keeps=False),
     # Short epochs.
     "16 numbers": lambda: Case(range(16), {"batch_size": 4}, (0,)),
-    "16 numbers, new workers": lambda: Case(range(16), {"batch_size": 4}, (1, 2), keeps=False),
+    "new workers for 16 numbers": lambda: Case(range(16), {"batch_size": 4}, (1, 2, 8), keeps=False),
 }
 
 
@@ -176,47 +269,108 @@ def are_equal(theirs: Any, ours: Any) -> bool:
     return bool(theirs == ours)
 
 
-def seconds_of(loader: Any) -> float:
-    """Return the time of one epoch."""
-    begin_s = time.perf_counter()
+class Cost(NamedTuple):
+    """The costs of an epoch in one library: time, CPU time of all processes, and memory of the workers in bytes."""
+
+    seconds: float
+    cpu_s: float
+    worker_bytes: int
+
+
+def descendants() -> list[psutil.Process]:
+    """Return the processes that this one and its children have started."""
+    return psutil.Process().children(recursive=True)
+
+
+def cpu_s() -> float:
+    """Return the CPU time of this process and of all that it has started."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total_s = time.process_time() + ended.ru_utime + ended.ru_stime
+    for process in descendants():
+        try:
+            total_s += sum(process.cpu_times()[:4])  # with that of its ended children
+        except psutil.Error:  # it has just ended
+            continue
+    return total_s
+
+
+def first_epoch(loader: Any) -> tuple[list[Any], int]:
+    """Return the batches of an epoch, and the proportional memory of the loader's workers after the first batch."""
+    before = {process.pid for process in descendants()}
+    batches: list[Any] = []
+    worker_bytes = 0
+    for batch in loader:
+        if not batches:
+            for process in descendants():
+                try:
+                    worker_bytes += 0 if process.pid in before else process.memory_full_info().pss
+                except psutil.Error:  # it has just ended
+                    continue
+        batches.append(batch)
+    return batches, worker_bytes
+
+
+def seconds_of(loader: Any) -> tuple[float, float]:
+    """Return the time and the CPU time of one epoch."""
+    begin_cpu_s, begin_s = cpu_s(), time.perf_counter()
     for _ in loader:
         pass
-    return time.perf_counter() - begin_s
+    seconds = time.perf_counter() - begin_s
+    return seconds, cpu_s() - begin_cpu_s
 
 
-def measured(case: Case, num_workers: int, repeats: int) -> tuple[float, float]:
-    """Return the median seconds of an epoch, in PyTorch and in this library.
+def measured(case: Case, num_workers: int, repeats: int, method: str = "fork") -> tuple[Cost, Cost]:
+    """Return the costs of an epoch, in PyTorch and in this library: median times, and mean CPU times.
 
     Raises:
         AssertionError: their batches differ.
     """
     options = {**case.options, "num_workers": num_workers, "persistent_workers": case.keeps and num_workers > 0}
-    loaders = [library(case.dataset, **options) for library in LIBRARIES]
-    theirs, ours = (list(loader) for loader in loaders)
+    if num_workers:
+        options["multiprocessing_context"] = method
+    loaders = [library(case.dataset, generator=torch.Generator().manual_seed(0), **options) for library in LIBRARIES]
+    (theirs, their_bytes), (ours, our_bytes) = map(first_epoch, loaders)
     assert are_equal(theirs, ours), "the batches differ"
     del theirs, ours
     turns = [[seconds_of(loader) for loader in loaders] for _ in range(repeats)]
-    their_s, our_s = map(statistics.median, zip(*turns, strict=True))
-    return their_s, our_s
+    their_cost, our_cost = (
+        Cost(statistics.median(s for s, _ in epochs), statistics.fmean(cpu for _, cpu in epochs), nbytes)
+        for epochs, nbytes in zip(zip(*turns, strict=True), (their_bytes, our_bytes), strict=True)
+    )
+    return their_cost, our_cost
+
+
+def ratio_text(ours: float, theirs: float) -> str:
+    """Return a ratio for the table; "" if there is nothing to compare."""
+    return f"{ours / theirs:.2f}" if theirs > 0 else ""
+
+
+def line_of(name: str, method: str, num_workers: int, their_cost: Cost, our_cost: Cost) -> str:
+    """Return a line of the table, in Markdown."""
+    ratios = (ratio_text(ours, theirs) for ours, theirs in zip(our_cost, their_cost, strict=True))
+    cells = (name, method, num_workers, f"{their_cost.seconds * 1e3:.1f}", f"{our_cost.seconds * 1e3:.1f}", *ratios)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure ordinary loaders beside PyTorch's.")
     parser.add_argument("--cases", type=names(CASES), default=list(CASES), help="cases, separated by commas")
     parser.add_argument(
-        "--workers", type=names(("0", "1", "2")), default=["0", "1", "2"], help="numbers of workers, separated by commas"
+        "--workers", type=names(("0", "1", "2", "8")), default=["0", "2"], help="numbers of workers, separated by commas"
     )
+    parser.add_argument("--methods", type=names(("fork", "spawn")), default=["fork"], help="start methods of workers")
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)  # PyTorch's, about the number of workers
-    print(f"{'case':28}{'workers':>8}{'PyTorch ms':>12}{'ms':>9}{'ratio':>8}")
+    print("| case | start | workers | PyTorch ms | ms | time | CPU time | memory of workers |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
     for name in arguments.cases:
         case = CASES[name]()
         for num_workers in case.workers:
             if str(num_workers) in arguments.workers:
-                their_s, our_s = measured(case, num_workers, arguments.repeats)
-                row = f"{name:28}{num_workers:8}{their_s * 1e3:12.1f}{our_s * 1e3:9.1f}{our_s / their_s:8.2f}"
-                print(row, flush=True)
+                for method in arguments.methods if num_workers else ["-"]:
+                    costs = measured(case, num_workers, arguments.repeats, method)
+                    print(line_of(name, method, num_workers, *costs), flush=True)
 
 
 if __name__ == "__main__":

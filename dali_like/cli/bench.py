@@ -25,6 +25,9 @@ __all__ = ["add_arguments", "run"]
 _USUAL_DEPTH = 2
 
 
+#: From this share of the limit on, the work of callbacks and operators sets the rate.
+_CLOSE = 0.9
+
 #: Columns of the limit; see `dali_like.cli.stage_loads`.
 _LIMIT = ("limit", "of the limit", "set by")
 
@@ -87,7 +90,19 @@ def _measure_workers(factory: Factory, counts: Sequence[int], given: int, second
     head = ("workers", "samples/s", "each added brings", *_LIMIT, "first batch", "memory")
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
+    if about_torch := _beside_torch(max(lines, key=lambda line: line.outcome.samples_per_s).outcome):
+        print(about_torch)
     return 0
+
+
+def _beside_torch(outcome: Outcome) -> str:
+    """Say why PyTorch's loader would be about as fast; "" if it would not be."""
+    if outcome.share_of_limit < _CLOSE:
+        return ""
+    return (
+        "PyTorch's loader, with as many workers and the same work in its dataset, would be about as fast: "
+        f"{outcome.share_of_limit:.0%} of the rate at which the workers do nothing else is reached."
+    )
 
 
 def _cells(line: _Line, before: _Line | None) -> tuple[str, ...]:

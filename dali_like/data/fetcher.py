@@ -6,11 +6,13 @@ a user's collation, and for iterable datasets, a worker makes the whole batch.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import operator
 import pickle
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -129,7 +131,15 @@ class Fetcher:
             return None
         schema = schema_of(message.others[0], self.array_backend)
         self.as_batches = schema is None or not schema.layouts  # texts alone bring no rows
+        if not self.as_batches and not is_composed(self.dataset):
+            _remember(self.dataset, type(self.array_backend), schema)
         return None if self.as_batches else schema
+
+    def recall(self) -> SampleSchema | None:
+        if self.as_batches or is_composed(self.dataset):
+            return None
+        reference, backend, schema = last_schemas.get(id(self.dataset), (lambda: None, None, None))
+        return schema if reference() is self.dataset and backend is type(self.array_backend) else None
 
     def make_whole(self, count: int) -> None:
         self._num_whole = count
@@ -311,7 +321,7 @@ class Fetcher:
 
     def collate(self, samples: Any) -> Any:
         """Collate samples. In place of the default collation, a schema does it if they fit one: that is faster."""
-        if samples.__class__ is not list or not samples or not self.array_backend.is_default(self.collate_fn):
+        if samples.__class__ is not list or not samples or not self._collates_by_default:
             self._seed_for_collation()
             return self.collate_fn(samples)
         is_new = self._nesting is None
@@ -325,6 +335,10 @@ class Fetcher:
                 is_new = True
         self._seed_for_collation()
         return self.collate_fn(samples)
+
+    @functools.cached_property
+    def _collates_by_default(self) -> bool:
+        return self.array_backend.is_default(self.collate_fn)
 
     def _seed_for_collation(self) -> None:
         """Seed the generators that have not been seeded for the samples of the batch, for a collation of the user."""
@@ -360,8 +374,8 @@ class Fetcher:
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""
         seed, number, keys, _ = batch_request
-        dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         if not self.batched:
+            dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
             self._seed(seed, number, 0)
             return self.collate_fn(self._get(dataset, [keys], 0, request))
         if self.is_columnar and (batch := self._gather(keys, request)) is not None:
@@ -369,10 +383,13 @@ class Fetcher:
         if (getitems := self.getitems) is not None:
             self._seed(seed, number, 0)
             return self.collate(_measured(getitems, request)(keys))
-        if type(keys) is not list:  # renaming the request costs as much as a sample
-            keys = as_sequence(keys)
+        if not isinstance(keys, (list, tuple)):
+            keys = list(keys)
             batch_request = batch_request._replace(keys=keys)
-        samples = self._make_some(batch_request, 0, len(keys), request)
+        if type(request) is LocalRequest and request.watch is None and self.on_error == "raise":
+            samples = _all_of(self.dataset, keys, request)
+        else:
+            samples = self._make_some(batch_request, 0, len(keys), request)
         request.cell[0] = len(keys)
         return self.collate(samples)
 
@@ -544,6 +561,27 @@ class Fetcher:
             mixed = mixed_seed(seed, *position)
             for seeder in self._seeders if seeders is None else seeders:
                 seeder(mixed)
+
+
+#: The last schema of the samples of each dataset, by its id: the next workers need not learn it from a batch again.
+last_schemas: dict[int, tuple[Callable[[], Any], type[ArrayBackend] | None, SampleSchema | None]] = {}
+
+
+def _remember(dataset: Any, backend: type[ArrayBackend], schema: SampleSchema | None) -> None:
+    """Remember the schema of a dataset's samples, as long as the dataset exists."""
+    number = id(dataset)
+    with contextlib.suppress(TypeError):  # a list, or an object with slots
+        last_schemas[number] = weakref.ref(dataset, lambda _: last_schemas.pop(number, None)), backend, schema
+
+
+def _all_of(dataset: Any, keys: Sequence[Any], request: LocalRequest) -> list[Any]:
+    """Return samples in the main process, where nobody else wants to know which one is being computed."""
+    left = iter(keys)
+    try:
+        return [dataset[key] for key in left]
+    except BaseException:
+        request.cell[0] = len(keys) - operator.length_hint(left) - 1
+        raise
 
 
 def _put_at(

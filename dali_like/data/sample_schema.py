@@ -275,9 +275,10 @@ class TextLeaf(Node):
         return texts[self.number][i]
 
     def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
-        if not _are(self.kind, values):
+        if type(values[0]) is not self.kind:  # the default collation looks at the first one only, too
             raise UnfitError
-        return tuple(values) if in_tuple else list(values)
+        kind = tuple if in_tuple else list
+        return values if type(values) is kind else kind(values)
 
 
 class Container(Node):

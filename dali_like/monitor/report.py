@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dali_like.monitor.beside_torch import why_as_fast_as_torch
 from dali_like.monitor.diagnosis import Diagnosis, diagnose
 from dali_like.monitor.durations import EDGES_S, Durations
 from dali_like.monitor.stages import waiting_by_stage
@@ -69,6 +70,7 @@ class Report:
         yield from _paragraph(found.sentence)
         yield from _paragraph(found.advice)
         yield from _paragraph(found.expected_text(self.statistics.loop.batches_per_s))
+        yield from _paragraph(why_as_fast_as_torch(self.statistics))
 
     def _table(self) -> Iterator[str]:
         now = self.statistics

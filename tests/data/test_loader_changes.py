@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from dali_like.data import ConcatDataset, DataLoader, Subset
+from dali_like.data.fetcher import Fetcher, last_schemas
 from tests.data.loader_cases import MANY_WORKERS, Made, Squares, loader_of
 from tests.internals import loader_workers_of
 
@@ -182,3 +184,43 @@ def test_the_same_way_does_not() -> None:
     loader.multiprocessing_context = "fork"
 
     assert pids_of(loader) == first
+
+
+# Workers that are not kept
+
+
+class Sized(Squares):
+    """Samples whose shape the program changes."""
+
+    shape = (2, 3)
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(self.shape, index)
+
+
+def test_workers_of_a_later_epoch_know_the_shape_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = loader_of(Sized(16), 2, batch_size=4)
+    first = [batch.tolist() for batch in loader]
+    monkeypatch.setattr(Fetcher, "collate", lambda *_: pytest.fail("the main process collates a batch"))
+
+    assert [batch.tolist() for batch in loader] == first
+
+
+def test_another_shape_in_a_later_epoch_makes_no_difference() -> None:
+    dataset = Sized(16)
+    loader = loader_of(dataset, 2, batch_size=4)
+    list(loader)
+    dataset.shape = (5,)
+
+    assert [batch.tolist() for batch in loader] == [batch.tolist() for batch in DataLoader(dataset, batch_size=4)]
+
+
+def test_the_shape_of_samples_is_forgotten_with_their_dataset() -> None:
+    before = len(last_schemas)
+    dataset = Sized(16)
+    list(loader_of(dataset, 1, batch_size=4))
+    during = len(last_schemas)
+    del dataset
+    gc.collect()
+
+    assert (during, len(last_schemas)) == (before + 1, before)

@@ -27,7 +27,7 @@ from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, Even
 from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import End, WorkerOptions
-from dali_like.engine.worker.source import PickledSource, Source
+from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import DaliLikeError, WorkerStartError
 
 #: Workers have this long to finish their sample after a request to stop. Then they are killed.
@@ -63,7 +63,14 @@ class ProcessWorkers:
         self._space = space
         self._is_forked = options.backend.forks
         reap_forkservers()
-        self._processes = processes = ProcessGroup(options.num_workers, tasks, done, send_stop, has_reserve=self._is_forked)
+        self._processes = processes = ProcessGroup(
+            options.num_workers,
+            tasks,
+            done,
+            send_stop,
+            has_reserve=self._is_forked,
+            is_short_lived=all(source.type is SourceType.REQUEST for source in sources),
+        )
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
         self._finalizer = weakref.finalize(self, processes.stop)
         if self._is_forked:
@@ -126,7 +133,7 @@ class ProcessWorkers:
         return _describe_exit(end.exitcode)
 
     def stop(self) -> None:
-        """Stop all workers and the forkserver, and wait for the ends of the workers."""
+        """Stop all workers and the forkserver, and wait for their ends; in loaders, for the ends of the workers only."""
         finish(self._finalizer)
 
     def _restart_forkserver(self) -> None:
@@ -168,6 +175,10 @@ class ProcessWorkers:
 class ProcessGroup:
     """The forkserver of a pool, its reserve and its workers. Does not refer to `ProcessWorkers`, which can become garbage.
 
+    Args:
+        is_short_lived: whether to wait for the workers only, at the end: loaders may have many short epochs, and the exit of
+            a large forkserver takes milliseconds.
+
     Attributes:
         events: readable when there is news.
         pids, exitcodes: see `ProcessWorkers`.
@@ -184,6 +195,7 @@ class ProcessGroup:
         send_stop: Callable[[], None],
         *,
         has_reserve: bool,
+        is_short_lived: bool,
     ) -> None:
         self.events = EventSet()
         self._room = DescriptorRoom(done, num_workers + 1 + has_reserve)  # for a pidfd of each process
@@ -194,6 +206,7 @@ class ProcessGroup:
         self.awaits_first_reserve = has_reserve
         self._pid = os.getpid()
         self._has_reserve = has_reserve
+        self._is_short_lived = is_short_lived
         self._tasks, self._done = tasks, done  # kept open for a forkserver in the place of this one
         self._send_stop = send_stop
         self._forkserver: ForkserverLink | None = None
@@ -343,7 +356,7 @@ class ProcessGroup:
     # The end
 
     def stop(self) -> None:
-        """Let the workers finish their sample, then kill them, and wait for their ends."""
+        """Let the workers finish their sample, then kill them, and wait for the ends of the processes."""
         with deferred_interrupts():
             if os.getpid() == self._pid and self.events.fileno() >= 0:
                 self._is_stopping = True
@@ -356,20 +369,22 @@ class ProcessGroup:
             self._close()
 
     def _stop_forkservers(self) -> None:
-        """Stop the forkserver and its reserve, and record the exit codes of workers.
-
-        Nobody waits for the end of a forkserver without workers: the exit of a large process takes milliseconds.
-        """
+        """Stop the forkserver and its reserve, and record the exit codes of workers."""
         for link in self._links:
             link.send(Message.STOP, value=int(_GRACE_S * 1000))
         deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S
-        while self._started and self.events.wait(max(0.0, deadline_s - time.monotonic())):
+        while self._is_awaited and self.events.wait(max(0.0, deadline_s - time.monotonic())):
             self.read_news()
         for link in self._links:
-            if self._started or not link.leave():
+            if self._is_awaited or not link.leave():
                 link.kill()
                 link.reap()
         reap_forkservers()
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether the end of a process is to be waited for."""
+        return bool(self._started if self._is_short_lived else self._links or self._lost)
 
     def _close(self) -> None:
         for link in self._links:

@@ -66,7 +66,10 @@ class RequestAssembler(Assembler):
         super().__init__(
             space, source, capacity, source.task_size(num_workers), outputs=(), request_bytes=_FIRST_REQUEST_BYTES
         )
-        self._schema: Schema | None = None
+        self._schema = self._fetcher.recall()
+        if self._schema is not None:
+            self.known = True
+            self._use(outputs=self._schema.layouts)
         self._costs = 0
         self._num_whole = _FIRST_WHOLE
 

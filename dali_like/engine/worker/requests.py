@@ -60,8 +60,8 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """The callback of a request source. The main process calls `learn`, `make_whole` and `describe`, a
-    worker all else, in one thread.
+    """The callback of a request source. The main process calls `learn`, `recall`, `make_whole` and `describe`, a worker all
+    else, in one thread.
     """
 
     @property
@@ -90,6 +90,9 @@ class RequestHandler(Protocol):
 
     def learn(self, message: Any) -> Schema | None:
         """Return the schema of samples, given the first message of a batch. None: nothing is expected."""
+
+    def recall(self) -> Schema | None:
+        """Return the schema that earlier workers have had in the end. None: the first batch shows it."""
 
     def make_whole(self, count: int) -> None:
         """Let workers make whole batches for the next requests, in place of samples: their schemas change."""

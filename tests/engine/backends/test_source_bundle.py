@@ -509,6 +509,7 @@ def test_template_imports_the_modules_of_new_sources(
 ) -> None:
     pipe = make_pipeline(constant(1), start_method)
     workers = workers_of(pipe)
+    wait_for_reserve(pipe)
     module = make_module("module_for_later", "def two(): return 2.0")
 
     renew(pipe, lambda info: np.float64(module.two()))
