@@ -38,6 +38,11 @@ def loader_workers_of(owner: Any) -> Any:
     return owner._dali_like_factory.manager.workers if hasattr(owner, "_dali_like_factory") else owner._loader_workers
 
 
+def requests_of(iterator: Any) -> list[bytes]:
+    """The requests of an iterator over a loader that have not been delivered."""
+    return [batch.key.request for batch in iterator._pending]
+
+
 def drop_workers(loader: Any) -> None:
     """End the kept workers of a loader."""
     loader._dali_like_factory.drop_workers()

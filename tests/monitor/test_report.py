@@ -12,6 +12,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.data import DataLoader
 from dali_like.monitor.diagnosis import Bottleneck
+from dali_like.monitor.durations import Durations
 from dali_like.monitor.report import Report
 from dali_like.monitor.statistics import ChosenSettings, SlowCall, Statistics
 from tests.conftest import in_both_places
@@ -40,6 +41,35 @@ def test_it_tells_what_has_been_chosen_and_why() -> None:
     assert (
         "chosen: 64 workers, 5 batches ahead: callbacks wait for 99% of their time" in str(Report(statistics)).splitlines()
     )
+
+
+def of_loader(wait_s: float, work_s: float, busy_s: float, inside_s: float) -> Statistics:
+    """Return the statistics of 100 batches of a loader with two workers. The seconds are those of a batch."""
+    statistics = everything()
+    loop = replace(statistics.loop, wait=Durations.of([wait_s] * 100), work=Durations.of([work_s] * 100))
+    source = replace(statistics.sources[0], busy_s=100 * busy_s, callback_s=100 * inside_s, operators_s=0.0)
+    alive_s = 100 * (wait_s + work_s)
+    workers = tuple(replace(worker, busy_s=50 * busy_s, alive_s=alive_s) for worker in statistics.workers)
+    settings = replace(statistics.settings, kind="loader")
+    return replace(statistics, settings=settings, loop=loop, sources=(source,), workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [
+        ((0.05, 0.0, 0.1, 0.095), "95% of the workers' time is spent in the dataset, which takes as long in any loader"),
+        ((0.001, 0.1, 0.04, 0.01), "the loop waits 1% of the time, and the workers are busy 20% of it at most"),
+        ((0.05, 0.0, 0.1, 0.05), ""),
+        ((0.001, 0.1, 0.19, 0.01), ""),
+    ],
+    ids=["dataset", "idle workers", "neither", "busy workers"],
+)
+def test_it_tells_loaders_when_that_of_pytorch_would_be_as_fast(seconds: Any, why: str) -> None:
+    text = " ".join(str(Report(of_loader(*seconds))).split())
+
+    assert ("PyTorch's loader would be about as fast" in text) == bool(why)
+    assert why in text
+    assert "PyTorch's loader" not in str(Report(everything()))
 
 
 def test_it_tells_where_the_time_goes() -> None:

@@ -1,4 +1,4 @@
-"""Python calls that the main process makes for one batch, and the files they are in, as upper bounds.
+"""What the main process does for a batch, as upper bounds: Python calls, their files, system calls, bytes and forks.
 
 A time would depend on the machine; calls hardly do, so a bound that falls stays fallen. The least of several batches counts:
 on a busy machine most calls also wait for a report. The bounds leave room for a call that reads two reports at once.
@@ -7,17 +7,24 @@ on a busy machine most calls also wait for a report. The bounds leave room for a
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dali_like
 from dali_like import Pipeline, fn
 from dali_like.data import ArrayDataset, DataLoader
 from tests.conftest import wait_until
+from tests.internals import requests_of
+
+#: Methods that are system calls, and functions of `posix` that are none.
+SYSTEM_METHODS = {"poll", "madvise", "register", "unregister"}
+NO_SYSTEM_CALLS = {"fspath", "getpid", "register"}
 
 BATCH_SIZE = 16
 #: Batches that are not counted: schemas are learned, and memory is touched for the first time.
@@ -61,6 +68,23 @@ def calls_of(function: Callable[[], Any]) -> list[CodeType]:
     finally:
         sys.setprofile(None)
     return called
+
+
+def system_calls_of(function: Callable[[], Any]) -> list[str]:
+    """Return the names of the calls of a function that go to the system."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        name = getattr(argument, "__name__", "")
+        if event == "c_call" and (getattr(argument, "__module__", "") == "posix" or name in SYSTEM_METHODS):
+            called.append(name)
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return [name for name in called if name not in NO_SYSTEM_CALLS]
 
 
 def least(take: Callable[[], Any], pairs: Pairs) -> tuple[int, int]:
@@ -114,3 +138,64 @@ def test_steady_run_of_a_pipeline_makes_few_calls_in_few_files() -> None:
 
     assert calls <= 84
     assert files <= 16
+
+
+#: The datasets and options of loaders.
+STEADY: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "rows": (lambda: Squares(800), {}),
+    "texts": (lambda: Texts(800), {}),
+    "collation": (lambda: Squares(800), {"collate_fn": list}),
+    "no batches": (lambda: Squares(50), {"batch_size": None}),
+}
+
+
+class Squares:
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return np.int64(index) ** 2
+
+
+class Texts(Squares):
+    def __getitem__(self, index: int) -> Any:
+        return f"text {index}"
+
+
+@pytest.mark.parametrize("case", STEADY)
+def test_steady_next_of_a_loader_reads_a_report_and_writes_a_task(case: str) -> None:
+    dataset, options = STEADY[case]
+    batches = iter(DataLoader(dataset(), num_workers=1, **{"batch_size": BATCH_SIZE, **options}))
+    for _ in range(FIRST):
+        next(batches)
+
+    calls = [system_calls_of(lambda: next(batches)) for _ in range(COUNTED)]
+
+    assert min(calls, key=len) == ["read", "write"]
+
+
+def test_next_of_a_loader_without_workers_makes_no_system_call() -> None:
+    batches = iter(DataLoader(range(BATCH_SIZE * 8), BATCH_SIZE))
+    next(batches)
+
+    assert min((system_calls_of(lambda: next(batches)) for _ in range(6)), key=len) == []
+
+
+def test_requests_of_a_loader_are_little_longer_than_their_indices() -> None:
+    batches = iter(DataLoader(Squares(64 * 40), 64, num_workers=1))
+    next(batches)
+
+    assert max(map(len, requests_of(batches))) <= 64 * 3 + 80
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_an_epoch_with_forked_workers_forks_the_program_once(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    forks, fork = [], os.fork
+    monkeypatch.setattr(os, "fork", lambda: (forks.append(os.getpid()), fork())[1])
+
+    list(DataLoader(range(16), 4, num_workers=num_workers, multiprocessing_context="fork"))
+
+    assert forks == [os.getpid()]
