@@ -279,7 +279,8 @@ class Cost(NamedTuple):
 
 def descendants() -> list[psutil.Process]:
     """Return the processes that this one and its children have started."""
-    return psutil.Process().children(recursive=True)
+    found: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return found
 
 
 def cpu_s() -> float:

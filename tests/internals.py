@@ -40,7 +40,7 @@ def loader_workers_of(owner: Any) -> Any:
 
 def requests_of(iterator: Any) -> list[bytes]:
     """The requests of an iterator over a loader that have not been delivered."""
-    return [batch.key.request for batch in iterator._pending]
+    return [batch.key.request for batch in iterator._feed.pending]
 
 
 def drop_workers(loader: Any) -> None:

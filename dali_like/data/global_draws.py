@@ -70,7 +70,7 @@ class _Twister:
 
     def matches(self, key: NDArray[np.uint32], position: int) -> bool:
         """Return whether this is the state that the library tells."""
-        return self._position.value == position and np.array_equal(np.frombuffer(self._key, np.uint32), key)
+        return self._position.value == position and list(self._key) == key.tolist()
 
 
 def _twisters() -> tuple[_Twister, ...]:
@@ -81,13 +81,13 @@ def _twisters() -> tuple[_Twister, ...]:
 
 def _python_twister() -> _Twister | None:
     _, (*words, position), _ = random.getstate()
-    address = id(random._inst) + object.__basicsize__  # type: ignore[attr-defined]  # see CPython's _randommodule.c
+    address = id(random._inst) + object.__basicsize__  # see CPython's _randommodule.c
     twister = _Twister(address + 4, address)
     return twister if twister.matches(np.array(words, np.uint32), position) else None
 
 
 def _numpy_twister() -> _Twister | None:
-    generator: Any = np.random.mtrand._rand._bit_generator  # type: ignore[attr-defined]
+    generator: Any = np.random.mtrand._rand._bit_generator
     if type(generator) is not np.random.MT19937:
         return None
     state, address = generator.state["state"], generator.ctypes.state_address
