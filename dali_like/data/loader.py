@@ -94,6 +94,10 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         import_main: whether spawned workers import the program's main module, as PyTorch's do: once, in the process from
             which they are forked. None: if it has ``if __name__ == "__main__":`` at its top level; objects of other main
             modules travel by value. See docs/how-to/fork-or-spawn.md.
+        share_batches: whether several workers compute a batch together: its first samples come sooner, and one slow sample
+            delays only its own task. False: one worker computes all samples of a batch, as in PyTorch. That is better where
+            neighbors are cheap to read together, such as samples of one chunk or of one file: each worker then reads other
+            chunks. Batches and random numbers are the same.
         shard_id, num_shards: for a `ComposedDataset`: number of this rank, and number of ranks. None: see
             `dali_like.sources.ranks.detect_shard`.
         shard_rest: for a `ComposedDataset` on several ranks: how to treat elements at the end of an epoch that do not fill a
@@ -142,6 +146,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
         import_main: bool | None = None,
+        share_batches: bool = True,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -194,6 +199,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
             import_main=import_main,
+            share_batches=share_batches,
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)

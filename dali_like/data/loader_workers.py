@@ -89,6 +89,7 @@ class LoaderWorkers:
         self.is_resting = False
         self.failure: BaseException | None = None
         self._is_sharded = options.is_sharded
+        self._size_of_tasks = _task_size if options.share_batches else _whole_batch
         self._is_kept = options.keeps_workers
         self._can_rest = options.backend.can_rest
         self._has_pids = options.backend.has_pids
@@ -354,7 +355,7 @@ class LoaderWorkers:
             fetcher.name,
             fetcher,  # type: ignore[arg-type]
             type=SourceType.REQUEST,
-            task_size=functools.partial(_part_size if self._is_sharded else _task_size, self.capacity),
+            task_size=functools.partial(_part_size if self._is_sharded else self._size_of_tasks, self.capacity),
             in_order=self.is_bound,
             caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )
@@ -483,6 +484,11 @@ def _task_size(capacity: int, num_workers: int) -> int:
     chunk = seed_every(capacity)
     num_chunks = -(-capacity // chunk)
     return chunk * -(-num_chunks // (TASKS_PER_WORKER * num_workers))
+
+
+def _whole_batch(capacity: int, num_workers: int) -> int:
+    """Return the number of samples per task if one worker computes a batch."""
+    return capacity
 
 
 def _part_size(capacity: int, num_workers: int) -> int:

@@ -76,6 +76,7 @@ class LoaderOptions(NamedTuple):
     max_held_bytes: int | None
     worker_threads: int | None
     import_main: bool | None
+    share_batches: bool
     array_backend: ArrayBackend
 
     @classmethod
@@ -174,6 +175,7 @@ class OwnOptions(NamedTuple):
     max_held_bytes: int | None = None
     worker_threads: int | None = 1
     import_main: bool | None = None
+    share_batches: bool = True
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
@@ -203,6 +205,7 @@ _OWN_CHECKS: dict[str, Check] = {
     "max_held_bytes": or_none(positive),
     "worker_threads": or_none(positive),
     "import_main": or_none(flag),
+    "share_batches": flag,
 }
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
 RANK_NAMES = ("shard_id", "num_shards", "shard_rest")

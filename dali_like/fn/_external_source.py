@@ -105,6 +105,9 @@ def external_source(
         cache: stores what a callable returns, and calls it once for each sample, or with ``batch=True`` for each batch: the
             limit of the memory, such as "16GiB", or a dict with the arguments of `fn.cache`. The callable must return the
             same for the same position in each epoch. Of a composed dataset, the elements are stored.
+        share_batches: whether several workers compute a batch together. False: one worker computes all of its samples, in
+            order. That is better where neighbors are cheap to read together, such as samples of one chunk or of one file.
+            The batches are the same.
         concurrency: samples that a coroutine function computes at once in each worker. Default: all samples of its task,
             its share of a batch.
 

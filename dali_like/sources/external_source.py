@@ -53,6 +53,7 @@ class SourceOptions(TypedDict, total=False):
     last_batch_policy: str | LastBatch | None
     sharded: bool
     concurrency: int | None
+    share_batches: bool
     shard: str | None
     shard_id: int | None
     num_shards: int | None
@@ -68,6 +69,7 @@ _DEFAULTS: SourceOptions = {
     "preserve": False,
     "on_error": "raise",
     "sharded": False,
+    "share_batches": True,
 }
 
 
@@ -260,7 +262,7 @@ class ExternalSource(NamedTuple):
         if kind.reader is not None:
             kind = kind._replace(callback=kind.reader.callback(batch_size, seeds), is_async=self.is_async)
         type_ = SourceType.STREAM if kind.in_order else SourceType.CALLABLE
-        task_size = None
+        task_size = None if options["share_batches"] or batch else functools.partial(_whole_batch, batch_size)
         if self.in_shards:
             type_, task_size = SourceType.PARTS, functools.partial(_part_size, batch_size)
         elif self.parallel and kind.in_order and not batch:
@@ -356,6 +358,11 @@ class ExternalSource(NamedTuple):
         if self.shard is None or self.length is None:
             return None
         return Division(self.length, 1 if self.batch else batch_size, self.shard, self.rest)
+
+
+def _whole_batch(batch_size: int, num_workers: int) -> int:
+    """Return the number of samples per task if one worker computes a batch."""
+    return batch_size
 
 
 def _part_size(capacity: int, num_workers: int) -> int:

@@ -132,7 +132,7 @@ def _value(options: Mapping[str, Any], name: str) -> Any:
 
 
 def _check_flags(options: SourceOptions) -> None:
-    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"):
+    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy", "share_batches"):
         value = _value(options, name)
         if value is not None:
             flag(name, value)

@@ -31,8 +31,8 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last ten arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
-    the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
+    `dali_like.data.DataLoader` for the last eleven arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
+    for the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
     them.
 
     With ``pin_memory=True``, the memory of the workers' batches is itself page-locked, and large tensors are views of it. It
@@ -41,7 +41,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last ten arguments is wrong.
+        ArgumentError, ArgumentTypeError: one of the last eleven arguments is wrong.
         Exception: PyTorch's error about the others.
     """
 
@@ -79,6 +79,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
         import_main: bool | None = None,
+        share_batches: bool = True,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -95,6 +96,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
             import_main=import_main,
+            share_batches=share_batches,
         )
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
