@@ -18,10 +18,12 @@ import pytest
 
 from dali_like import Pipeline, fn, math, pipeline_def, types
 from dali_like.errors import DaliLikeError
+from dali_like.graph.batch_runs import BatchId, run_program
 from dali_like.graph.branches import condition, in_branch, merge
+from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples, PrivateSpace
 from dali_like.graph.nodes import DataNode, make_graph
 from dali_like.graph.placement import sample_program
-from dali_like.graph.program import Program
+from dali_like.graph.program import Program, operator_program, repeated
 from dali_like.pipeline import do_not_convert
 from dali_like.types import SampleInfo
 
@@ -244,6 +246,42 @@ def test_stacks_give_the_bits_of_their_samples(part: int) -> None:
                 assert np.asarray(result).tobytes() == expected.tobytes(), f"program {seed}, output {output}"
     assert num_stacks > NUM_PROGRAMS // NUM_PARTS // 3
     assert num_refused < 2 + num_branches * 2 // 3
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_operators_applied_one_by_one_to_batches_give_the_bits_of_their_program(part: int) -> None:
+    """As dynamic mode and debug mode apply them, to batches of alike samples and to lists of samples of two shapes."""
+    buffers, num_compared = BufferPool(PrivateSpace()), 0
+    for seed in range(part, NUM_PROGRAMS // 3, NUM_PARTS):
+        program, inputs = make_program(random.Random(seed))
+        if program.producers or any(step.random_key is not None or not step.operator.per_sample for step in program.steps):
+            continue
+        columns: list[Any] = [
+            data if seed % 2 else [data[i, ..., : 1 + i % 2] if data.ndim > 1 else data[i, ...] for i in range(len(data))]
+            for data in inputs
+        ]
+        infos = [SampleInfo(i, i, 0, 0) for i in range(8)]
+        alone = [outcome(program.run, [column[i] for column in map(list, columns)], info) for i, info in enumerate(infos)]
+        if any(isinstance(made, Exception) for made in alone):
+            continue
+        if any(len({(made[k].dtype, made[k].ndim) for made in alone}) > 1 for k in range(len(program.exports))):
+            continue  # such as scalars beside arrays, which no batch may hold
+
+        registers: list[Any] = [*columns, *[repeated(array, 8) for array in program.constants]]
+        for step in program.steps:
+            single = operator_program(step.operator, step.layouts, dict.fromkeys(step.arguments, ""))
+            results = [BatchMemory(buffers, 8, PreviousSamples()) for _ in single.exports]
+            operands = [registers[i] for i in (*step.inputs, *step.arguments.values())]
+            run_program(single, operands, 8, BatchId(0, 0, 0), results)
+            registers += [result.finish("test") for result in results]
+
+        num_compared += 1
+        for k, register in enumerate(program.exports):
+            for expected, made in zip(alone, map(np.asarray, registers[register]), strict=True):
+                assert (made.dtype, made.shape) == (expected[k].dtype, expected[k].shape), f"program {seed}"
+                assert made.tobytes() == expected[k].tobytes(), f"program {seed}, output {k}"
+    assert num_compared > NUM_PROGRAMS // NUM_PARTS // 20
 
 
 class Samples:

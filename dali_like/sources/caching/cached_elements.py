@@ -26,6 +26,8 @@ __all__ = ["decode", "encode"]
 _ALIGNMENT = 64
 _PADDING = bytes(_ALIGNMENT)
 _MOST_INT = 1 << 63
+#: Copying elements up to this size once more takes less time than writing their parts one by one.
+_FEW_BYTES = 1 << 14
 #: Structures of elements, parsed.
 _MOST_STRUCTURES = 4096
 
@@ -100,7 +102,7 @@ def encode(element: Any, stage: str) -> list[Any]:
                 parts.append(_PADDING[:gap])
             parts.append(array)
             end += gap + nbytes
-    return parts
+    return parts if end > _FEW_BYTES else [b"".join(parts)]
 
 
 @functools.lru_cache(_MOST_STRUCTURES)
