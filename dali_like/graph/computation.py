@@ -207,6 +207,14 @@ class Computation:
         return _length(outputs[0][0]) if outputs else self._capacity
 
     def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
+        try:
+            self._run_stage(stage, data, size, batch_id)
+        except Exception as error:
+            if stage.uncovered:
+                add_note(error, _uncovered(stage))
+            raise
+
+    def _run_stage(self, stage: Stage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
         if not size:
             data |= {output: [] for output in stage.outputs}
             return
@@ -432,3 +440,18 @@ def _wanted_by_operators(graph: Graph) -> dict[Key, tuple[str, str]]:
 def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
     with interruptible():  # unpickling may call the user's code
         return load_objects(samples, name, output)
+
+
+def _uncovered(stage: Stage) -> str:
+    """Return why an error of a stage is raised although sources have an `on_error`."""
+    names = ", ".join(dict.fromkeys(stage.names))
+    if hasattr(stage.batch_operator, "compute_on_gpu"):
+        reason = f"{names} computes on the GPU"
+    elif stage.batch_operator is not None:
+        reason = f"{names} computes whole batches"
+    else:
+        reason = f"{names} depends on several sources or on whole batches"
+    return (
+        f"on_error of {', '.join(stage.uncovered)} does not cover this error: {reason}, and it covers operators on single "
+        "samples of one source on the CPU. Check the samples in the source, or return them from one source with num_outputs="
+    )

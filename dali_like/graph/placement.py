@@ -70,12 +70,14 @@ class Stage(NamedTuple):
     Attributes:
         behind: the source whose `on_error` replaces samples for which the program fails. Its inputs are from this source
             only. None: errors are raised.
+        uncovered: names of sources whose `on_error` does not cover the program, although it depends on them.
     """
 
     inputs: tuple[Key, ...]
     program: Program
     outputs: tuple[Key, ...]
     behind: SourceNode | None = None
+    uncovered: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -298,9 +300,19 @@ def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: Program
         for behind, group in _by_policy(now, needed):
             rest = [node for node in now if node not in group]
             now = rest
-            yield _stage(group, [*rest, *pending], wanted, context, behind)
+            uncovered = _with_policy(group, needed) if behind is None else ()
+            yield _stage(group, [*rest, *pending], wanted, context, behind, uncovered)
         if pending:  # the first does not depend on the others
-            yield _stage([pending.pop(0)], pending, wanted, context)
+            group = [pending.pop(0)]
+            yield _stage(group, pending, wanted, context, None, _with_policy(group, needed))
+
+
+def _with_policy(nodes: Sequence[OperatorNode], needed: Mapping[OperatorNode, set[SourceNode | None]]) -> tuple[str, ...]:
+    """Return the names of the sources of some operators that have an `on_error`."""
+    sources = {source for node in nodes for source in needed[node]}
+    return tuple(
+        sorted(source.external.name for source in sources if source and source.external.options["on_error"] != "raise")
+    )
 
 
 def _by_policy(
@@ -340,6 +352,7 @@ def _stage(
     wanted: set[Key],
     context: ProgramContext,
     behind: SourceNode | None = None,
+    uncovered: tuple[str, ...] = (),
 ) -> Stage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
@@ -350,7 +363,7 @@ def _stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return Stage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind)
+    return Stage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind, uncovered)
 
 
 def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]]:

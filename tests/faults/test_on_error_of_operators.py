@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,51 @@ def test_the_log_names_the_file_of_a_reader(place: str, broken_files: list[Path]
     text = next(record.getMessage() for record in caplog.records if "of idx_in_epoch 5 is" in record.getMessage())
     assert "the sample of idx_in_epoch 5 is replaced by that of idx_in_epoch 6: SampleError(" in text
     assert str(broken_files[5]) in text
+
+
+def whole_batches(x: Any, least: int) -> Any:
+    """An operator on whole batches that fails if a sample has fewer elements."""
+
+    def function(batch: Sequence[Any]) -> list[Any]:
+        if min(map(len, batch)) < least:
+            raise SampleError("a sample is too short")
+        return [*batch]
+
+    return fn.python_function(x, function=function, batch_processing=True)
+
+
+@pytest.mark.parametrize(
+    ("define", "reason"),
+    [
+        (lambda x, _: whole_batches(x, 3), r"'numbers' .* fn\.python_function_\d computes whole batches"),
+        (lambda x, _: three_of(whole_batches(x, 2)), r"'numbers' .* fn\.slice_\d depends on several sources or on whole"),
+        (lambda x, start: fn.slice(x, start=start, shape=[3], axes=[0]), "'numbers', .*'others' .* depends on several"),
+    ],
+    ids=["whole batches", "behind whole batches", "several sources"],
+)
+@pytest.mark.parametrize("on_error", ["skip", lambda info, error: np.zeros(3)], ids=["skip", "callable"])
+def test_an_error_that_no_policy_covers_says_so(define: Callable[[Any, Any], Any], reason: str, on_error: Any) -> None:
+    with closing(Pipeline(BATCH_SIZE, 2, None)) as pipe:
+        with pipe:
+            x = fn.external_source(lambda info: numbers(info)[0], batch=False, on_error=on_error, name="numbers")
+            start = fn.external_source(lambda info: np.zeros(1, np.int32), batch=False, on_error="skip", name="others")
+            pipe.set_outputs(define(x, start))
+        pipe.run()
+
+        with pytest.raises(SampleError) as caught:
+            pipe.run()
+
+    assert [note for note in caught.value.__notes__ if re.match(f"on_error of external_source {reason}", note)]
+
+
+def test_an_error_of_sources_without_a_policy_has_no_note_on_it() -> None:
+    with closing(Pipeline(BATCH_SIZE, 2, None)) as pipe:
+        with pipe:
+            x = fn.external_source(lambda info: numbers(info)[0], batch=False, name="numbers")
+            pipe.set_outputs(whole_batches(x, 3))
+        pipe.run()
+
+        with pytest.raises(SampleError) as caught:
+            pipe.run()
+
+    assert not any("on_error" in note for note in caught.value.__notes__)
