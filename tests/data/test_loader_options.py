@@ -24,6 +24,7 @@ OWN = {
     "max_held_bytes": 2**30,
     "worker_threads": None,
     "import_main": False,
+    "share_batches": False,
 }
 #: Only for composed datasets; see test_composed_loader.py.
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest"]
@@ -68,6 +69,7 @@ def test_own_arguments_are_checked_alone() -> None:
         ("max_held_bytes", 1, 1),
         ("worker_threads", np.uint8(4), 4),
         ("import_main", None, None),
+        ("share_batches", np.False_, False),
     ],
 )
 def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
@@ -98,6 +100,7 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
         ("worker_threads", 0, ArgumentError, "must be a positive integer, not 0"),
         ("worker_threads", 1.5, ArgumentTypeError, "must be a positive integer, not 1.5"),
         ("import_main", 2, ArgumentTypeError, "must be True or False, not 2"),
+        ("share_batches", None, ArgumentTypeError, "must be True or False, not None"),
     ],
 )
 def test_values_that_are_not(name: str, value: Any, error: type[Exception], text: str) -> None:

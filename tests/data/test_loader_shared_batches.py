@@ -67,7 +67,7 @@ class Chunks:
 def test_each_chunk_is_read_once_where_batches_are_chunks_and_not_shared() -> None:
     dataset = Chunks()
 
-    batches = list(DataLoader(dataset, 16, num_workers=3, multiprocessing_context="fork", share_batches=False))
+    batches = list(DataLoader(dataset, 16, num_workers=2, multiprocessing_context="fork", share_batches=False))
 
     assert len(batches) == 4
     assert dataset.num_read == 4
