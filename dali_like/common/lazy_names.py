@@ -55,7 +55,10 @@ def alias(module: str, source: str, names: Sequence[str]) -> Members:
     """
 
     def get(name: str) -> Any:
-        if name.startswith("_") and name != "__all__":  # many tools look for special names, in every module
+        if name.startswith("_") and name not in (
+            "__all__",
+            "__cuda_version__",
+        ):  # many tools look for special names, in every module
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         defining = importlib.import_module(source)
         known = names or defining.__all__

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dali_like import types
 from dali_like.common.lazy_names import importer
 from dali_like.compat.plugin_manager import load_directory as LoadDirectory  # noqa: N812  # DALI's names
 from dali_like.compat.plugin_manager import load_library as LoadLibrary  # noqa: N812
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dali_like.tensors import TensorGPU, TensorListGPU
 
 __all__ = [
+    "CheckDLPackCapsule",
     "GetCUDADeviceCount",
     "GetSchema",
     "LoadDefaultPlugins",
@@ -39,7 +41,9 @@ __all__ = [
     "TensorListCPU",
     "TensorListGPU",
     "TryGetSchema",
+    "__cuda_version__",
     "check_cuda_runtime",
+    "types",
 ]
 
 __getattr__, __dir__ = importer(
@@ -48,7 +52,23 @@ __getattr__, __dir__ = importer(
 )
 
 
-def GetSchema(name: str) -> OpSchema:  # noqa: N802  # DALI's names, here and below
+#: CUDA's version that DALI's packages for Python are built with: without a GPU, no other one is known.
+__cuda_version__ = 12986
+
+
+def CheckDLPackCapsule(ptr: object) -> tuple[bool, bool]:  # noqa: N802  # DALI's names, here and below
+    """Return whether an object is a DLPack capsule, and whether its data are on a GPU.
+
+    Raises:
+        SampleError: the capsule has been read, or is of another kind.
+    """
+    from dali_like.common.dlpack import device_of_capsule  # noqa: PLC0415  # only few programs ask
+
+    device = device_of_capsule(ptr)
+    return device is not None, device == "gpu"
+
+
+def GetSchema(name: str) -> OpSchema:  # noqa: N802
     """Return the schema of an operator.
 
     Args:

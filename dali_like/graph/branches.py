@@ -56,7 +56,7 @@ def merge(predicate: DataNode, if_true: DataNode, if_false: DataNode, *, variabl
 
     Raises:
         DeviceError: one result is on the GPU, the other is not.
-        ArgumentClashError: the results have different layouts.
+        ArgumentClashError: the results have no possible layout in common.
     """
     if if_true.device != if_false.device:
         raise DeviceError(
@@ -64,19 +64,32 @@ def merge(predicate: DataNode, if_true: DataNode, if_false: DataNode, *, variabl
             f"{if_false.device.upper()}: use .gpu() in both branches, or .cpu()"
         )
     inputs = (predicate, if_true, if_false)
-    adapt = functools.partial(_adapted, variable)
+    adapt = functools.partial(adapted, variable)
     operator = adapt([node.producer.layouts[node.output] for node in inputs])
     return DataNode(variable, if_true.device, OperatorNode(operator, inputs, adapt=adapt))
 
 
-def _adapted(variable: str, layouts: Sequence[str]) -> Merge:
+def adapted(variable: str, layouts: Sequence[str]) -> Merge:
+    """Return the operator that merges results with these possible layouts.
+
+    Args:
+        variable: see `merge`.
+        layouts: of the condition, and of the results of both branches.
+
+    Raises:
+        ArgumentClashError: the results have no layout in common.
+    """
     _, one, other = layouts
-    if one and other and one != other:
+    kept = [layout for layout in one.split() if layout in other.split()]
+    if one and other and not kept:
         raise ArgumentClashError(
-            f"{variable}: the branches have the layouts {one!r} and {other!r}. Layouts must be equal: use fn.transpose, or "
-            "fn.reshape with layout="
+            f"{variable}: the branches have the layouts {one!r} and {other!r}. Layouts must be equal, or have one "
+            "in common: use fn.transpose, or fn.reshape with layout="
         )
-    return Merge(variable, (one or other,))
+    if not (one and other):
+        return Merge(variable, (one or other,))
+    refused = [layout for layout in f"{one} {other}".split() if layout not in kept]
+    return Merge(variable, (" ".join(kept),), refused=" ".join(dict.fromkeys(refused)))
 
 
 def merge_values(predicate: DataNode, if_true: Any, if_false: Any, *, name: str, where: str) -> Any:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import NdimMismatchError, SampleTypeError
-from dali_like.graph.operator_interface import Array, Operator, OperatorCall
+from dali_like.errors import LayoutMismatchError, NdimMismatchError, SampleTypeError
+from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
 
 if TYPE_CHECKING:
     from dali_like.graph.nodes import DataNode
@@ -97,11 +97,13 @@ class Merge(NamedTuple):
 
     Attributes:
         variable: the variable with the result, and its place in the program, for messages.
-        layouts: of the result.
+        layouts: of the result: those that both branches may have.
+        refused: layouts that only one branch may have. They are errors of the samples that have them.
     """
 
     variable: str
     layouts: Sequence[str] = ("",)
+    refused: str = ""
     name: str = "conditional.merge"
     seed: int | None = None
     per_sample: bool = True
@@ -113,6 +115,24 @@ class Merge(NamedTuple):
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         return True
 
+    def check(self, ndim: int, taken: bool) -> None:
+        """Check the result of a branch.
+
+        Args:
+            ndim: number of its dimensions, from which its layout follows.
+            taken: the condition.
+
+        Raises:
+            LayoutMismatchError: only this branch may have its layout.
+        """
+        if (layout := choose_layout(self.refused, ndim)) and not choose_layout(self.layouts[0], ndim):
+            raise LayoutMismatchError(
+                f"{self.variable}: the branch for a condition that is {taken} has the layout {layout!r}, which the other "
+                f"branch cannot have. Both may have {self.layouts[0].replace(' ', ' or ')}"
+            )
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         condition, if_true, if_false = inputs  # of one sample; programs merge stacks themselves
-        return (call.part(if_true if condition else if_false),)
+        result = if_true if condition else if_false
+        self.check(np.ndim(result), bool(condition))
+        return (call.part(result),)

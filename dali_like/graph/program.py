@@ -311,6 +311,7 @@ class Program(NamedTuple):
             if registers[i] is None:
                 self._need(i, registers, info, empty, times_ns)
         if isinstance(step.operator, Merge) and step.export is None:
+            step.operator.check(np.ndim(registers[needed[0]]), bool(registers[step.inputs[0]]))
             registers[register] = registers[needed[0]]
         elif times_ns is None:
             step.run(registers, info, empty)
@@ -348,7 +349,8 @@ def _run_on_parts(
     step: ProgramStep, registers: list[Any], info: SampleInfo, positions: Sequence[int], empty: Empty | None
 ) -> None:
     """Compute a step for the samples of a stack that take its branch. Registers hold stacks of all samples, or parts."""
-    is_merge = isinstance(step.operator, Merge)
+    operator = step.operator
+    is_merge = isinstance(operator, Merge)
     needs = (*step.inputs, *step.arguments.values())
     if not (step.scope or is_merge or any(isinstance(registers[i], (_Part, NoneType)) for i in needs)):
         _run_on_stack(step, registers, info, positions, empty)
@@ -359,8 +361,8 @@ def _run_on_parts(
     samples = np.flatnonzero(takes)
     if not len(samples):
         return
-    if is_merge:
-        merged = _merged([registers[i] for i in step.inputs], samples)
+    if isinstance(operator, Merge):
+        merged = _merged(operator, [registers[i] for i in step.inputs], samples)
         registers[step.output] = merged if takes.all() else _Part(merged, samples)
         return
     inputs = [_chosen(registers[i], samples) for i in step.inputs]
@@ -388,17 +390,18 @@ def _chosen(register: Any, samples: NDArray[np.intp]) -> Array:
     return chosen
 
 
-def _merged(inputs: Sequence[Any], samples: NDArray[np.intp]) -> Array:
+def _merged(operator: Merge, inputs: Sequence[Any], samples: NDArray[np.intp]) -> Array:
     """Return the results of the branches that samples take.
 
     Raises:
-        SampleError: the results have different shapes.
+        SampleError: the results have different shapes, or a layout that only one branch may have.
     """
     condition, *branches = inputs
     taken = _chosen(condition, samples)
     parts = [(taken == value, branch) for value, branch in zip((True, False), branches, strict=True)]
     results = [(places, _chosen(branch, samples[places])) for places, branch in parts if places.any()]
     first = results[0][1]
+    operator.check(first.ndim - 1, bool(taken[np.flatnonzero(results[0][0])[0]]))
     if any(result.shape[1:] != first.shape[1:] or result.dtype != first.dtype for _, result in results):
         raise SampleError("the branches have results of different kinds")  # the samples are then computed one by one
     merged = np.empty((len(samples), *first.shape[1:]), first.dtype)

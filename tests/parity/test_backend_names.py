@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 pytest.importorskip("nvidia.dali")
@@ -13,7 +16,7 @@ import nvidia.dali.ops as their_ops
 import nvidia.dali.pipeline.experimental as their_experimental
 import nvidia.dali.plugin_manager as their_plugin_manager
 
-from dali_like import backend, ops, plugin_manager
+from dali_like import backend, backend_impl, ops, plugin_manager
 from dali_like.compat.op_schemas import schemas
 from dali_like.pipeline import experimental
 
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.peers
 
 #: Of the runtime, which is another one here.
 OF_THE_RUNTIME = {
-    *("CheckDLPackCapsule", "DLDeviceType", "EagerOperatorCPU", "EagerOperatorGPU", "EagerOperatorMixed"),
+    *("DLDeviceType", "EagerOperatorCPU", "EagerOperatorGPU", "EagerOperatorMixed"),
     *("ExternalContextCheckpoint", "GetCUDACurrentDevice", "GetCudaVersion", "GetCufftVersion", "GetCxx11AbiFlag"),
     *("GetDeviceBufferGrowthFactor", "GetHostBufferGrowthFactor", "GetHostBufferShrinkThreshold", "GetNppVersion"),
     *("GetNvimgcodecVersion", "GetNvjpegVersion", "Init", "IsDriverInitialized", "OpSpec", "Pipeline", "PipelineDebug"),
@@ -54,6 +57,59 @@ OTHER_TYPES = {
 
 def public(module: object) -> set[str]:
     return {name for name in dir(module) if name[0].isupper()}
+
+
+def test_version_of_cuda_is_that_of_the_build() -> None:
+    assert backend.__cuda_version__ == theirs.__cuda_version__
+    assert backend.types.FLOAT is backend_impl.types.FLOAT
+
+
+def capsules() -> dict[str, Callable[[], object]]:
+    array = np.arange(3.0)
+
+    return {
+        "unread": array.__dlpack__,
+        "array": lambda: array,
+        "none": lambda: None,
+        "number": lambda: 5,
+    }
+
+
+class _Once:
+    def __init__(self, capsule: object) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: object) -> object:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@pytest.mark.parametrize("kind", capsules())
+def test_check_of_a_capsule(kind: str) -> None:
+    make = capsules()[kind]
+
+    assert backend.CheckDLPackCapsule(make()) == tuple(theirs.CheckDLPackCapsule(make()))
+
+
+def test_capsule_that_has_been_read_and_other_capsules_are_errors() -> None:
+    capsule = np.arange(3.0).__dlpack__()
+    kept = np.from_dlpack(_Once(capsule))
+
+    for wrong in (capsule, datetime.datetime_CAPI):  # type: ignore[attr-defined]
+        for library in (backend, theirs):
+            with pytest.raises(RuntimeError, match=r"only once|read once"):
+                library.CheckDLPackCapsule(wrong)
+    assert kept.size == 3
+
+
+def test_capsule_can_be_read_after_its_check() -> None:
+    capsule = np.arange(3.0).__dlpack__()
+
+    backend.CheckDLPackCapsule(capsule)
+
+    assert np.from_dlpack(_Once(capsule)).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_names_of_the_backend() -> None:

@@ -25,12 +25,14 @@ from dali_like.errors import (
     DefinitionError,
     DeviceError,
     DtypeMismatchError,
+    LayoutMismatchError,
     MissingExtraError,
     NdimMismatchError,
     SampleError,
     SampleTypeError,
     SerializationError,
 )
+from dali_like.graph.branches import adapted
 from dali_like.pipeline import experimental
 from dali_like.pipeline.definition import do_not_convert
 from dali_like.types import SampleInfo
@@ -620,6 +622,61 @@ def other_layouts(x: Any) -> Any:
     else:
         y = fn.reshape(x, shape=[1, 1], layout="WH")
     return y
+
+
+LAYOUTS = {"HWC": (2, 2, 3), "FHWC": (1, 2, 2, 3), "DHWC": (2, 2, 2, 3), "FDHWC": (1, 2, 2, 2, 3)}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_branches_with_a_common_layout_are_merged(batched: bool) -> None:
+    """The images have one layout for both operators; the operators could have results of others."""
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=None, enable_conditionals=True)
+    def define() -> Any:
+        x = fn.external_source(lambda info: np.full((2, 2, 3), info.idx_in_batch, np.uint8), batch=False)
+        takes = fn.external_source(lambda info: np.array(batched or info.idx_in_batch % 2 == 0), batch=False)
+        if takes:
+            y = fn.color_twist(x)
+        else:
+            y = fn.warp_affine(x, matrix=np.eye(2, 3))
+        return y
+
+    with define() as pipe:
+        (output,) = pipe.run()
+
+    assert output.layout() == "HWC"
+    assert [sample[0, 0, 0] for sample in output.as_array()] == [0, 1, 2, 3]
+
+
+def test_merged_layouts_are_those_that_both_branches_may_have() -> None:
+    merged = adapted("`y`", ["", "HWC FHWC DHWC FDHWC", "FHWC HWC DHWC"])
+
+    assert merged.layouts == ("HWC FHWC DHWC",)
+    for layout, shape in LAYOUTS.items():
+        if layout == "FDHWC":
+            with pytest.raises(LayoutMismatchError, match=r"`y`: .* condition that is True has the layout 'FDHWC'"):
+                merged.check(len(shape), True)
+        else:
+            merged.check(len(shape), True)
+
+
+def test_layout_of_one_branch_only_is_an_error_of_its_sample() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=None, enable_conditionals=True)
+    def define() -> Any:
+        volumes = fn.external_source(lambda info: np.ones(LAYOUTS["DHWC"], np.uint8), batch=False)
+        images = fn.external_source(lambda info: np.ones(LAYOUTS["HWC"], np.uint8), batch=False)
+        takes = fn.external_source(lambda info: np.array(info.idx_in_batch == 0), batch=False)
+        if takes:
+            y = fn.warp_affine(volumes, matrix=np.eye(3, 4))  # DHWC or FDHWC
+        else:
+            y = fn.hue(images)  # HWC, FHWC or DHWC
+        return y
+
+    expected = (
+        r"(?s)`y` after `if` in .* for a condition that is False has the layout 'HWC'.* Both may have DHWC.* sample 1 "
+    )
+    with define() as pipe, pytest.raises(LayoutMismatchError, match=expected):
+        pipe.run()
 
 
 def condition_on_gpu(x: Any) -> Any:
