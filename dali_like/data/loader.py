@@ -18,6 +18,7 @@ from dali_like.data.options import (
     check_batches,
     check_composed,
     check_no_order,
+    check_window,
     check_workers,
     context_of,
     is_iterable,
@@ -98,6 +99,9 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             delays only its own task. False: one worker computes all samples of a batch, as in PyTorch. That is better where
             neighbors are cheap to read together, such as samples of one chunk or of one file: each worker then reads other
             chunks. Batches and random numbers are the same.
+        reorder_window: with workers, a batch that is ready may overtake up to this number of batches minus one, so that a
+            slow batch does not stop the loop. None: no batch does, or with ``in_order=False`` any. A resumed loader
+            continues with the batches that are missing.
         shard_id, num_shards: for a `ComposedDataset`: number of this rank, and number of ranks. None: see
             `dali_like.sources.ranks.detect_shard`.
         shard_rest: for a `ComposedDataset` on several ranks: how to treat elements at the end of an epoch that do not fill a
@@ -147,6 +151,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         worker_threads: int | None = 1,
         import_main: bool | None = None,
         share_batches: bool = True,
+        reorder_window: int | None = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -200,7 +205,9 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             worker_threads=worker_threads,
             import_main=import_main,
             share_batches=share_batches,
+            reorder_window=reorder_window,
         )
+        check_window(own.reorder_window, in_order=in_order, is_composed=is_composed)
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
         self._dali_like_is_complete = True

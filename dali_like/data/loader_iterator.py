@@ -3,7 +3,8 @@
 1. `_fill` asks the plan (`dali_like.data.plans`) for the next batch, and posts its request to the workers. It keeps as many
    batches in flight as PyTorch's loader does; without workers none.
 2. Workers compute samples into the rows of a slot, or a whole batch; see `dali_like.data.fetcher`.
-3. `_take` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False``.
+3. `_take` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False`` or a
+   ``reorder_window``.
 4. `_batch_of` turns the answers into the batch for the program.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from numpy.typing import NDArray
@@ -91,6 +92,10 @@ class LoaderIterator(Iterator[Any]):
         self._on_last_batch: Callable[[], None] | None = None
         self._sampler_error: Exception | None = None
         self._num_ahead = options.num_ahead
+        #: A batch may be taken before the oldest pending one if its number is less than this above that one's.
+        self._window = 1
+        if options.num_workers:
+            self._window = options.reorder_window or (1 if options.in_order else sys.maxsize)
         self._watches_restarts = bool(options.num_workers) and not options.seeds_by_task
         plan.check()
         if options.num_workers:
@@ -259,7 +264,7 @@ class LoaderIterator(Iterator[Any]):
         return None
 
     def _wait(self, workers: LoaderWorkers | LocalWorkers) -> Batch:
-        """Wait for the next batch, or for any with ``in_order=False``.
+        """Wait for the next batch, or for one that may overtake it.
 
         Raises:
             LoaderTimeoutError: the timeout is over. The next call waits again.
@@ -268,17 +273,19 @@ class LoaderIterator(Iterator[Any]):
         if workers.failure is not None:  # each call raises it for one pending batch; then the iterator ends
             pending.popleft()
             raise workers.failure
-        candidates = (pending[0],) if options.in_order or not self._num_ahead else tuple(pending)
+        first = pending[0]
+        candidates: Sequence[Batch] = (first,)
+        if self._window > 1:
+            end = first.key.iteration + self._window
+            candidates = [batch for batch in pending if batch.key.iteration < end]
         try:
             batch = workers.wait_for(candidates, options.timeout_s)
         finally:
-            if candidates[0].outcome is LOST:
+            if first.outcome is LOST:
                 self._plan.note(pending.popleft())
         if batch is None:
             raise LoaderTimeoutError(
-                "\n".join(
-                    [f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(candidates[0])]
-                )
+                "\n".join([f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(first)])
             )
         if self._watches_restarts:
             workers.warn_about_restarts()

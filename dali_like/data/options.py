@@ -77,6 +77,7 @@ class LoaderOptions(NamedTuple):
     worker_threads: int | None
     import_main: bool | None
     share_batches: bool
+    reorder_window: int | None
     array_backend: ArrayBackend
 
     @classmethod
@@ -176,6 +177,7 @@ class OwnOptions(NamedTuple):
     worker_threads: int | None = 1
     import_main: bool | None = None
     share_batches: bool = True
+    reorder_window: int | None = None
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
@@ -206,6 +208,7 @@ _OWN_CHECKS: dict[str, Check] = {
     "worker_threads": or_none(positive),
     "import_main": or_none(flag),
     "share_batches": flag,
+    "reorder_window": or_none(positive),
 }
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
 RANK_NAMES = ("shard_id", "num_shards", "shard_rest")
@@ -358,6 +361,20 @@ def check_composed(
     if not in_order:
         raise ArgumentError("the positions of a composed dataset are delivered in order: leave in_order=False out")
     return True
+
+
+def check_window(reorder_window: int | None, *, in_order: Any, is_composed: bool) -> None:
+    """Check that nothing else sets the order in which batches are yielded.
+
+    Raises:
+        ArgumentClashError: `in_order` does, or the dataset is a composed one.
+    """
+    if reorder_window is None:
+        return
+    if is_composed:
+        raise ArgumentClashError("the positions of a composed dataset are delivered in order: leave reorder_window out")
+    if not in_order:
+        raise ArgumentClashError("in_order=False has no window: leave it out, or leave reorder_window out")
 
 
 def check_batches(*, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any) -> None:

@@ -25,6 +25,7 @@ OWN = {
     "worker_threads": None,
     "import_main": False,
     "share_batches": False,
+    "reorder_window": 3,
 }
 #: Only for composed datasets; see test_composed_loader.py.
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest"]
@@ -70,6 +71,7 @@ def test_own_arguments_are_checked_alone() -> None:
         ("worker_threads", np.uint8(4), 4),
         ("import_main", None, None),
         ("share_batches", np.False_, False),
+        ("reorder_window", np.int64(2), 2),
     ],
 )
 def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
@@ -101,6 +103,7 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
         ("worker_threads", 1.5, ArgumentTypeError, "must be a positive integer, not 1.5"),
         ("import_main", 2, ArgumentTypeError, "must be True or False, not 2"),
         ("share_batches", None, ArgumentTypeError, "must be True or False, not None"),
+        ("reorder_window", 0, ArgumentError, "must be a positive integer, not 0"),
     ],
 )
 def test_values_that_are_not(name: str, value: Any, error: type[Exception], text: str) -> None:

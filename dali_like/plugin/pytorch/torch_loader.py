@@ -10,7 +10,7 @@ from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
-from dali_like.data.options import OWN_NAMES, OwnOptions, check_composed, own_context, resolve_auto
+from dali_like.data.options import OWN_NAMES, OwnOptions, check_composed, check_window, own_context, resolve_auto
 from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last eleven arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
+    `dali_like.data.DataLoader` for the last twelve arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
     for the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
     them.
 
@@ -41,7 +41,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last eleven arguments is wrong.
+        ArgumentError, ArgumentTypeError: one of the last twelve arguments is wrong.
         Exception: PyTorch's error about the others.
     """
 
@@ -80,6 +80,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         worker_threads: int | None = 1,
         import_main: bool | None = None,
         share_batches: bool = True,
+        reorder_window: int | None = None,
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
@@ -97,7 +98,9 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
             worker_threads=worker_threads,
             import_main=import_main,
             share_batches=share_batches,
+            reorder_window=reorder_window,
         )
+        check_window(own.reorder_window, in_order=in_order, is_composed=is_composed)
         for name, value in {**own._asdict(), **given}.items():
             setattr(self, name, value)
         num_workers, prefetch_factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
