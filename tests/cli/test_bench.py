@@ -102,7 +102,7 @@ def test_a_function_is_named_by_its_module_or_file(where: str) -> None:
         ("a_program:sample", "a_program:sample needs info: pass --with info=..., or name a function that makes a pipeline"),
     ],
 )
-def test_what_is_not_there_is_a_usage_error(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_program_or_name_is_a_usage_error(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", name]) == 2
     assert message in capsys.readouterr().err
 
@@ -212,7 +212,7 @@ def test_a_trial_leaves_this_process_as_it_is() -> None:
     assert not changed
 
 
-def test_what_a_pipeline_raises_in_a_trial_is_told() -> None:
+def test_an_exception_of_a_pipeline_in_a_trial_is_a_trial_error() -> None:
     def broken(info: SampleInfo) -> Any:
         raise ZeroDivisionError("no\ndata")
 
@@ -255,7 +255,9 @@ def test_bench_prints_a_line_for_each_number_of_workers(capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("program")
-def test_bench_tells_what_each_worker_brings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_shows_the_gain_of_each_number_of_workers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rates = iter([outcome(100), outcome(160), outcome(200, share=0.5)])
     monkeypatch.setattr(bench, "try_pipeline", lambda make, seconds, on_progress: next(rates))
     _, out, _ = run(capsys, "bench", "a_program:parallel", "--workers", "1,2,4")
@@ -296,7 +298,7 @@ def test_bench_of_a_pipeline_without_workers(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("program")
-def test_bench_shows_what_the_pipeline_raises(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_shows_the_exception_of_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "bench", "a_program:broken")
     assert (status, out) == (1, "")
     assert "Traceback" in err
@@ -377,9 +379,7 @@ def test_tune_tries_more_workers_than_cpus_as_long_as_they_bring_much(
 
 
 @pytest.mark.usefixtures("program")
-def test_tune_repeats_what_is_close_to_the_fastest_and_nothing_else(
-    measured: Measured, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tune_repeats_only_settings_close_to_the_fastest(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
     tried = measured(lambda settings: outcome(100 if settings["py_num_workers"] >= 2 else 50))
     assert "py_num_workers=2" in best_of(capsys)
     times = Counter(tuple(settings.items()) for settings in tried)
@@ -469,7 +469,7 @@ def test_threads_are_tried_where_operators_run_in_them(measured: Measured, capsy
 
 
 @pytest.mark.usefixtures("program", "fonts")
-def test_tune_draws_what_it_has_found(measured: Measured, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_tune_draws_its_results(measured: Measured, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     measured(lambda settings: outcome(100))
     best_of(capsys, "--plot", str(tmp_path / "tune.svg"))
     assert "<svg" in (tmp_path / "tune.svg").read_text(encoding="utf-8")

@@ -36,7 +36,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.__name__)
-def test_subcommands_show_what_they_are_for(command: cli.Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_each_subcommand_begins_with_its_docstring(
+    command: cli.Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([command.__name__.rpartition(".")[2], "--help"])
 

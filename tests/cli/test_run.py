@@ -45,7 +45,7 @@ def run(*arguments: str, folder: Path, **options: Any) -> tuple[int, str, str]:
 # The program
 
 
-def test_what_follows_the_script_belongs_to_the_program(tmp_path: Path) -> None:
+def test_arguments_after_the_script_belong_to_the_program(tmp_path: Path) -> None:
     written(tmp_path, "show.py", "import sys; print(sys.argv)")
 
     status, out, _ = run("show.py", "--fast", "-m", "x", "--steps", "no number", folder=tmp_path)

@@ -33,7 +33,7 @@ def of_tomorrow(x: int) -> int:
 
 
 @pytest.mark.usefixtures("wants_to_know")
-def test_who_wants_to_know_is_warned_at_the_own_line() -> None:
+def test_an_opt_in_warning_points_to_the_line_of_the_caller() -> None:
     with pytest.warns(UnstableWarning, match=r"^fn.of_tomorrow is unstable: it may change") as caught:
         assert of_tomorrow(1) == 2
     assert caught[0].filename == __file__
@@ -72,7 +72,7 @@ def unstable_names() -> set[str]:
     return set(re.findall(r"`([\w.]+)`", " ".join(rows)))
 
 
-def test_the_page_lists_what_is_marked() -> None:
+def test_the_page_lists_the_functions_marked_as_unstable() -> None:
     marked: list[Any] = [Pipeline.serve, DataLoader.serve, dali_like.connect, dali_like.operator]
     names = {function.__unstable__.removesuffix("()") for function in marked}
     assert unstable_names() == {*names, "dali_like.experimental.dynamic", "fn.experimental", "ops.experimental"}

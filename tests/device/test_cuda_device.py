@@ -129,7 +129,7 @@ def test_arrays_on_the_gpu_are_taken_in(
     assert bool(kernels) == (by_kernel and array is BASE)
 
 
-def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
+def test_an_array_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
     array = np.arange(6)
     by_dlpack = Array(cupy, array, None)
 

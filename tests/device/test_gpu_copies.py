@@ -133,7 +133,7 @@ def test_results_of_operators_go_to_the_gpu_too(gpus: Gpus) -> None:
 
 
 @pytest.mark.parametrize("num_threads", [1, 4], ids=["in workers", "in threads"])
-def test_what_operators_make_goes_to_the_gpu_wherever_they_run(num_threads: int, gpus: Gpus) -> None:
+def test_results_of_operators_go_to_the_gpu_from_workers_and_threads(num_threads: int, gpus: Gpus) -> None:
     @pipeline_def(batch_size=BATCH, num_threads=num_threads, device_id=0, py_num_workers=1)
     def pipeline() -> Any:
         source = fn.external_source(lambda info: dense(info)[..., np.newaxis], batch=False, parallel=True, layout="HWC")
@@ -400,7 +400,7 @@ def test_an_epoch_ends_and_the_next_begins(gpus: Gpus) -> None:
     pipe.close()
 
 
-def test_what_an_iterator_has_given_ahead_is_not_lost_at_a_reset(gpus: Gpus) -> None:
+def test_items_prefetched_from_an_iterator_survive_a_reset(gpus: Gpus) -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=0)
     def pipeline() -> Any:
         return fn.external_source(iter([[np.array([i])] for i in range(9)])).gpu()

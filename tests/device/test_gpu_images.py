@@ -51,7 +51,7 @@ def decode(
         return [np.asarray(sample) for sample in batch.as_cpu()], batch
 
 
-def test_the_gpu_decodes_what_it_can(gpus: Gpus) -> None:
+def test_images_that_the_gpu_supports_are_decoded_there(gpus: Gpus) -> None:
     images, batch = decode(gpus, encoded(".jpg"), encoded(".jpg"))
 
     assert [image.shape for image in images] == [(8, 8, 3)] * 2
@@ -94,7 +94,7 @@ def test_the_gpu_is_told_whether_images_are_to_be_upright(options: dict[str, boo
     assert set(told) == {options.get("adjust_orientation", False)}
 
 
-def test_what_nobody_can_decode_is_named(gpus: Gpus) -> None:
+def test_an_image_that_neither_gpu_nor_cpu_decodes_is_named(gpus: Gpus) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(gpus, encoded(".jpg"), np.zeros(10, np.uint8))
 
@@ -137,7 +137,7 @@ def test_a_serialised_pipeline_decodes_on_the_gpu(gpus: Gpus) -> None:
         ({"cupy", "nvidia.nvimgcodec"}, 0, DeviceError, r"fn\.decoders\.image on the GPU needs a GPU.*sees none"),
     ],
 )
-def test_without_a_gpu_or_cupy_it_is_said_what_is_missing(
+def test_without_a_gpu_or_cupy_the_error_names_the_missing_part(
     installed: set[str], count: int, error: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "count_accelerators", lambda: count)

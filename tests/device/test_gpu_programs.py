@@ -99,7 +99,9 @@ class Program:
 @pytest.mark.parametrize("on_both", [False, True], ids=["on the GPU", "on both"])
 @pytest.mark.parametrize("source", [dense, ragged])
 @pytest.mark.parametrize("seed", range(8))
-def test_kernels_read_what_they_were_given(source: Any, seed: int, on_both: bool, gpus: list[SimulatedDevice]) -> None:
+def test_kernels_read_the_batches_they_were_given(
+    source: Any, seed: int, on_both: bool, gpus: list[SimulatedDevice]
+) -> None:
     @pipeline_def(batch_size=BATCH, num_threads=1, device_id=0, prefetch_queue_depth=seed % 3 + 1)
     def pipeline() -> Any:
         node = fn.external_source(source, batch=False)

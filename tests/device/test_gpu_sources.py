@@ -243,7 +243,7 @@ def test_samples_that_fail_are_replaced(gpus: Gpus) -> None:
         (lambda info: None, {}, SampleTypeError, "None"),
     ],
 )
-def test_what_cannot_be_delivered_is_named(
+def test_a_sample_that_cannot_be_delivered_is_named(
     source: Any, options: dict[str, Any], error: type[Exception], words: str, gpus: Gpus
 ) -> None:
     with closing(define(source, **options)) as pipe, pytest.raises(error, match=words):
@@ -329,7 +329,7 @@ def test_layouts_of_tensors_on_the_gpu_are_taken_over(gpus: Gpus) -> None:
         assert (batch.layout(), batch.shape()) == ("HW", [(3, 4)] * 2)
 
 
-def test_what_is_fed_again_is_a_copy_each_time(gpus: Gpus) -> None:
+def test_a_batch_fed_repeatedly_is_copied_each_time(gpus: Gpus) -> None:
     with closing(input_pipeline(repeat_last=True)) as pipe:
         pipe.feed_input("x", Sized(np.ones((2, 3))))
         first, second = pipe.run()[0], pipe.run()[0]

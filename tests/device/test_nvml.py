@@ -96,7 +96,7 @@ def test_numbers_are_those_of_visible_gpus(
     assert cpus_near(0) == expected
 
 
-def test_errors_say_what_was_asked_for(install: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_name_the_argument_and_the_gpu(install: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     install(nvml({0: [1]}, NVMLError("Not Supported")))
     with pytest.raises(DeviceError, match=r"set_affinity=True.*GPU 0 \(Not Supported\)"):
         cpus_near(0)

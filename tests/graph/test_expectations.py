@@ -138,7 +138,7 @@ def test_lists_of_another_length_are_refused_when_the_pipeline_is_built(
     assert isinstance(caught.value, RuntimeError)
 
 
-def test_what_is_expected_can_be_asked_for(make: MakePipeline) -> None:
+def test_expected_dtypes_and_dimensions_can_be_read(make: MakePipeline) -> None:
     pipe = make(output_dtype=["uint8", None], output_ndim=2)
 
     assert pipe.num_outputs == 2

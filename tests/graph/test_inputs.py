@@ -137,7 +137,7 @@ BATCHES = {
 
 @pytest.mark.parametrize("no_copy", [False, True])
 @pytest.mark.parametrize("kind", BATCHES)
-def test_what_may_be_a_batch(kind: str, no_copy: bool, make: MakeInputs) -> None:
+def test_each_form_of_a_batch_can_be_fed(kind: str, no_copy: bool, make: MakeInputs) -> None:
     pipe = make(options={"no_copy": no_copy})
 
     pipe.feed_input("x", BATCHES[kind])
@@ -177,7 +177,7 @@ def test_objects(make: MakeInputs) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.asarray, list], ids=["array", "list"])
-def test_what_is_fed_may_be_changed_at_once(kind: Callable[[Any], Any], make: MakeInputs) -> None:
+def test_a_fed_batch_may_be_changed_at_once(kind: Callable[[Any], Any], make: MakeInputs) -> None:
     pipe = make()
     given = kind(np.ones((BATCH_SIZE, 2)))
 
@@ -188,7 +188,7 @@ def test_what_is_fed_may_be_changed_at_once(kind: Callable[[Any], Any], make: Ma
 
 
 @pytest.mark.parametrize("kind", [np.asarray, list], ids=["array", "list"])
-def test_without_copying_the_batch_is_what_was_fed(kind: Callable[[Any], Any], make: MakeInputs) -> None:
+def test_no_copy_delivers_the_memory_that_was_fed(kind: Callable[[Any], Any], make: MakeInputs) -> None:
     pipe = make(options={"no_copy": True})
     given = kind(np.ones((BATCH_SIZE, 2)))
 
@@ -357,7 +357,7 @@ def test_a_source_feeds_itself(make: MakeInputs) -> None:
 
 
 @pytest.mark.parametrize("what", [3, None, b"x"])
-def test_what_cannot_name_an_input(what: Any, make: MakeInputs) -> None:
+def test_other_names_of_inputs_are_refused(what: Any, make: MakeInputs) -> None:
     with pytest.raises(ArgumentTypeError, match="an input is a DataNode or its name"):
         make().feed_input(what, batch_of(0))
 
@@ -402,13 +402,13 @@ WRONG_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("option", WRONG_OPTIONS)
-def test_what_inputs_do_not_have(option: str) -> None:
+def test_options_of_sources_are_refused_for_inputs(option: str) -> None:
     with pytest.raises((ArgumentError, DefinitionError), match=f"{option} is only valid when using ``source``"):
         fn.external_source(name="x", **WRONG_OPTIONS[option])
 
 
 @pytest.mark.parametrize("option", ["repeat_last"])
-def test_what_only_inputs_have(option: str) -> None:
+def test_options_of_inputs_are_refused_for_sources(option: str) -> None:
     with pytest.raises(ArgumentClashError, match=option):
         fn.external_source(source=batch_source, **{option: True})
 
@@ -652,7 +652,7 @@ def test_reset_drops_nothing_that_was_fed(depth: int, with_operator: bool, make:
     assert seen == list(range(8))
 
 
-def test_operators_work_on_what_is_fed(make: MakeInputs) -> None:
+def test_operators_run_on_fed_batches(make: MakeInputs) -> None:
     pipe = make(lambda: fn.decoders.image(fn.external_source(name="x")))
     files = [image_file("png_rgb"), image_file("png_gray")]
 
@@ -716,7 +716,7 @@ def test_iter_setup_feeds(by_name: bool, with_operator: bool) -> None:
                 pipe.run()
 
 
-def test_iter_setup_feeds_what_is_scheduled() -> None:
+def test_iter_setup_feeds_the_scheduled_batches() -> None:
     with closing(Feeding(by_name=True)) as pipe:
         for _ in range(2):
             seen = []

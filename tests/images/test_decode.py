@@ -64,7 +64,7 @@ def luma(rgb: np.ndarray) -> np.ndarray:
 
 class TestChannels:
     @pytest.mark.parametrize("name", LOSSLESS_FILES)
-    def test_what_was_stored(self, name):
+    def test_any_data_keeps_the_stored_channels_and_other_types_convert_them(self, name):
         """ANY_DATA keeps it, RGB repeats gray and drops alpha, GRAY is the luma of color."""
         stored, is_gray = stored_pixels(name), stored_pixels(name).shape[2] == 1
         bound = ROUNDED.get(name, 0)
@@ -78,7 +78,7 @@ class TestChannels:
             assert np.abs(gray - luma(stored)).max() <= 1.5
 
     @pytest.mark.parametrize("name", FILES)
-    def test_what_follows_from_rgb(self, name):
+    def test_bgr_and_ycbcr_follow_from_rgb(self, name):
         """BGR is reversed RGB, and YCbCr follows ITU-R BT.601, limited range."""
         rgb = decode_image(image_file(name), RGB)
         np.testing.assert_array_equal(decode_image(image_file(name), BGR), rgb[:, :, ::-1])
@@ -252,7 +252,7 @@ class TestOut:
 
 class TestHeader:
     @pytest.mark.parametrize("name", FILES)
-    def test_promises_what_is_decoded(self, name):
+    def test_shape_read_from_the_header_is_that_of_the_decoded_image(self, name):
         for output_type in DALIImageType:
             decoded = decode_image(image_file(name), output_type)
             assert decoded_shape(image_file(name), output_type) == decoded.shape, output_type
@@ -344,7 +344,7 @@ class TestBroken:
             (b"II*\0\x08\0\0\0" + bytes(100), "cannot decode tiff data: incomplete or broken header"),
         ],
     )
-    def test_says_what_is_wrong_and_what_is_there(self, data, message):
+    def test_the_error_names_the_fault_and_the_file(self, data, message):
         with pytest.raises(DecodeError, match=message):
             decode_image(as_file(data))
 

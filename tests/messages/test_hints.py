@@ -29,7 +29,7 @@ def test_packages_of_extras_are_those_of_the_project() -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_commands_install_what_the_extra_installs(extra: str) -> None:
+def test_install_commands_have_the_requirements_of_their_extra(extra: str) -> None:
     assert shlex.split(extras.install_command(extra)) == ["pip", "install", *EXTRAS[extra]]
 
 

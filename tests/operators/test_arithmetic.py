@@ -213,7 +213,7 @@ class TestOperands:
             (lambda node: 1 if node else 2, TypeError, "enable_conditionals=True.*derived from Pipeline.*standard input"),
         ],
     )
-    def test_what_a_node_lacks_names_the_way_out(self, wrong, error, message):
+    def test_an_unsupported_use_of_a_node_is_an_error_with_a_remedy(self, wrong, error, message):
         with pytest.raises(error, match=message):
             wrong(fn.external_source(name="x"))
 
@@ -246,7 +246,7 @@ class TestOperands:
 class TestIndices:
     @given(st.data())
     @settings(max_examples=60, deadline=None)
-    def test_they_mean_what_they_mean_in_numpy(self, data):
+    def test_basic_indices_give_the_results_of_numpy(self, data):
         array = np.arange(60).reshape(3, 4, 5)
         numpy_index = data.draw(numpy_st.basic_indices(array.shape, allow_newaxis=True))
         parts = numpy_index if isinstance(numpy_index, tuple) else (numpy_index,)
@@ -272,7 +272,7 @@ class TestIndices:
         assert (flat.layout(), moving.layout()) == ("WC", "HWC")
 
     @pytest.mark.parametrize("index", [None, True, 1.0, slice(0.5, None), "a", [0], np.array([0])], ids=repr)
-    def test_what_is_no_index(self, index):
+    def test_an_invalid_index_is_an_argument_type_error(self, index):
         """DALI accepts some of these: None as a colon, and True and 0.5 as integers."""
         with pytest.raises(ArgumentTypeError):
             fn.external_source(name="x")[index]
@@ -322,7 +322,7 @@ class TestConstants:
     @pytest.mark.parametrize(
         "function", [lambda: int(Constant(2.5)), lambda: float(Constant(3)), lambda: bool(Constant([1, 2]))]
     )
-    def test_what_would_lose_something(self, function):
+    def test_a_constant_that_would_lose_values_is_refused(self, function):
         with pytest.raises(ArgumentTypeError, match="cast a single number first"):
             function()
 

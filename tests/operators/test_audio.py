@@ -61,7 +61,7 @@ def test_downmixing() -> None:
 
 @pytest.mark.parametrize("target", [8000, 44100, 11025.5])
 @pytest.mark.parametrize("quality", [0, 50, 100])
-def test_resampling_keeps_what_both_rates_can_hold(quality: float, target: float) -> None:
+def test_resampling_keeps_frequencies_that_both_rates_can_hold(quality: float, target: float) -> None:
     sound = below(2500, 16000, 16000)
     [(there, rate)] = decode(encoded(sound, subtype="FLOAT"), sample_rate=target, quality=quality)
     assert (there.shape, rate) == ((int(np.ceil(target)), 1), target)

@@ -31,7 +31,7 @@ class TestBrightnessAndContrast:
         np.testing.assert_array_equal(up, (odd + 1) // 2)
         np.testing.assert_array_equal(down, -up)
 
-    def test_what_is_just_below_a_half_is_rounded_down(self):
+    def test_values_just_below_a_half_are_rounded_down(self):
         below = np.nextafter(np.float32([0.5, 1.5, 2.5, 1000.5]), np.float32(0)).reshape(1, 4, 1)
 
         (result,) = results(lambda a: fn.brightness(a, dtype=types.INT16), below)
@@ -39,7 +39,7 @@ class TestBrightnessAndContrast:
         assert result.ravel().tolist() == [0, 1, 2, 1000]
 
     @pytest.mark.parametrize("size", [(2, 2), (20, 20)], ids=["computed", "looked up"])
-    def test_what_does_not_fit_is_the_largest_or_smallest(self, size):
+    def test_values_out_of_range_saturate(self, size):
         image = np.full((*size, 1), 200, np.uint8)
 
         (bright, dark) = results(lambda a: [fn.brightness(a, brightness=2), fn.brightness(a, brightness_shift=-1)], image)

@@ -65,7 +65,7 @@ class TestArguments:
 
         np.testing.assert_array_equal(results, [number + i for i, number in enumerate(NUMBERS)])
 
-    def test_what_each_annotation_takes(self, operator):
+    def test_each_annotation_converts_its_arguments(self, operator):
         seen = []
 
         @operator()

@@ -87,7 +87,7 @@ class TestParts:
             fn.decoders.image_slice(fn.external_source(name="x"), start=[0], end=[1], axes=[2])
 
     @pytest.mark.parametrize("name", ["image", "image_crop", "image_random_crop"])
-    def test_of_what_is_no_image(self, name):
+    def test_of_a_file_that_is_not_an_image_is_an_error(self, name):
         with pytest.raises(DecodeError, match="not a JPEG, JPEG 2000, PNG, WebP, BMP, PNM or TIFF image") as info:
             run(getattr(fn.decoders, name), [as_file(b"hello, this is text")])
         assert info.value.__notes__ == [
@@ -161,7 +161,7 @@ class TestShapes:
 
         assert shapes[0].dtype == np.float32
 
-    def test_of_what_is_no_image(self):
+    def test_of_a_file_that_is_not_an_image_is_an_error(self):
         with pytest.raises(DecodeError, match="not a JPEG"):
             run(fn.peek_image_shape, [as_file(b"hello, this is text")])
 
@@ -201,7 +201,7 @@ class TestArrays:
             ),
         ],
     )
-    def test_of_what_is_none(self, data, message):
+    def test_of_a_file_that_is_not_an_array_is_an_error(self, data, message):
         with pytest.raises(DecodeError, match=message):
             run(fn.decoders.numpy, [as_file(data)])
 

@@ -150,6 +150,6 @@ def test_shapes_by_color_format():
 
 
 @pytest.mark.parametrize("operator", [decoders.image, fn.experimental.peek_image_shape])
-def test_what_is_no_image(operator):
+def test_a_file_that_is_not_an_image_is_an_error(operator):
     with pytest.raises(DecodeError, match="not a JPEG, JPEG 2000, PNG"):
         run(operator, [as_file(b"hello, this is text")])

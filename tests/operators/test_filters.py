@@ -34,7 +34,7 @@ class TestBlurring:
         st.integers(1, 7),
         st.floats(0.1, 4),
     )
-    def test_what_is_even_stays_so(self, layout, dtype, size, sigma):
+    def test_constant_data_stay_constant(self, layout, dtype, size, sigma):
         data = np.full([size + i for i in range(len(layout))], 100, dtype)
 
         result = apply("gaussian_blur", data, layout, sigma=sigma)
@@ -158,6 +158,6 @@ class TestErasing:
             ({"shape": (1, 2), "axes": (0, 3)}, r"axes=\[0, 3\]: the input has 3 dimensions"),
         ],
     )
-    def test_what_does_not_fit_the_data(self, arguments, message):
+    def test_arguments_that_do_not_fit_the_data_are_refused(self, arguments, message):
         with pytest.raises(ArgumentError, match=message):
             apply("erase", NOISE, "HWC", **arguments)

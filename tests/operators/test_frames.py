@@ -23,7 +23,7 @@ def brightened(video: Any, factors: Any) -> Any:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_output", [True, False])
-def test_each_frame_is_what_it_would_be_alone(is_output: bool, way: str) -> None:
+def test_each_frame_of_a_sequence_equals_the_result_of_the_frame_alone(is_output: bool, way: str) -> None:
     def define(video: Any, factors: Any) -> Any:
         result = brightened(video, factors)
         return result if is_output else fn.flip(fn.flip(result))
@@ -62,7 +62,9 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("define", "values", "kind", "message"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong(define: Callable[..., Any], values: Any, kind: type[Exception], message: str) -> None:
+def test_wrong_per_frame_arguments_are_errors(
+    define: Callable[..., Any], values: Any, kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=message):
         run(define, VIDEOS[:1], [np.array(values, np.float32)], layouts=["FHWC"])
 

@@ -46,7 +46,7 @@ def test_images_become_files(way, tmp_path, monkeypatch):
         np.testing.assert_array_equal(cv2.imread(str(tmp_path / f"{i}-gray-0.ppm"), 0), picture[:, :, 0])
 
 
-def test_what_is_no_image(tmp_path, monkeypatch):
+def test_dump_image_refuses_arrays_that_are_not_images(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for samples in ([np.zeros((2, 2), np.uint8)], [np.zeros((2, 2, 2), np.uint8)], [np.zeros((2, 2, 3), np.float32)]):
         with pytest.raises(SampleError, match="writes uint8 images of shape"):

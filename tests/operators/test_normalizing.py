@@ -141,7 +141,7 @@ class TestCropMirrorNormalize:
             ),
         ],
     )
-    def test_what_does_not_fit_the_image(self, arguments, error, message):
+    def test_arguments_that_do_not_fit_the_image_are_refused(self, arguments, error, message):
         with pytest.raises(error, match=message):
             apply("crop_mirror_normalize", NOISE, "HWC", **arguments)
 
@@ -179,7 +179,7 @@ class TestNormalize:
         assert apply("normalize", np.uint8(3), "", shift=5) == 5
         assert apply("normalize", np.uint8(3), "", mean=1, stddev=4) == 0.5
 
-    def test_what_is_even_becomes_the_shift(self):
+    def test_constant_data_become_the_shift(self):
         assert np.unique(apply("normalize", np.full((3, 4), 7, np.uint8), "", shift=5)) == 5
 
     @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ class TestNormalize:
             ({"mean": [[[1, 2, 3]]], "axes": [0]}, r"shape of mean or stddev is \(1, 1, 3\); it should be \(1, 30, 3\)"),
         ],
     )
-    def test_what_does_not_fit_the_data(self, arguments, message):
+    def test_arguments_that_do_not_fit_the_data_are_refused(self, arguments, message):
         with pytest.raises(ArgumentError, match=message):
             apply("normalize", NOISE, "HWC", **arguments)
 

@@ -78,7 +78,7 @@ class TestTheDecision:
 
         assert pipe.operator_places == {"fn.flip_0": "threads"}
 
-    def test_what_needs_two_sources_runs_in_threads(self, operator):
+    def test_an_operator_on_two_sources_runs_in_threads(self, operator):
         @operator()
         def plus(call: OperatorCall, a: Array, b: Array) -> Array:
             return a + b
@@ -200,7 +200,7 @@ class TestNoDifference:
             pipe.close()
 
     @pytest.mark.parametrize("way", ["threads", "workers"])
-    def test_of_what_was_declared(self, way):
+    def test_in_errors_of_declared_dtypes(self, way):
         def define() -> Any:
             return fn.flip(
                 fn.external_source(lambda info: IMAGES[0], dtype=types.FLOAT, batch=False, parallel=way == "workers")

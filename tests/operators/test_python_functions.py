@@ -128,7 +128,7 @@ class TestCalls:
 
         np.testing.assert_array_equal(seen[:4], NUMBERS)
 
-    def test_what_it_keeps_is_its_own(self):
+    def test_a_result_that_is_the_input_is_copied(self):
         """The result may be the input: the outputs are copies."""
         ((source, result),) = batches(lambda data: [data, fn.python_function(data, function=lambda a: a)], NUMBERS)
 
@@ -224,6 +224,6 @@ class TestCapsules:
 
         np.testing.assert_array_equal(ones, np.ones((4, 2)))
 
-    def test_what_is_no_capsule(self):
+    def test_a_result_that_is_not_a_capsule_is_an_error(self):
         with pytest.raises(SampleTypeError, match="must return DLPack capsules, not a int"):
             run(lambda data: fn.dl_tensor_python_function(data, function=lambda _: 3, batch_processing=False), NUMBERS)

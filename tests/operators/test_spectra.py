@@ -98,7 +98,7 @@ def test_decibels() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 0.7, 441 / 160])
-def test_resampling_keeps_what_both_rates_can_hold(scale: float) -> None:
+def test_resampling_keeps_frequencies_that_both_rates_can_hold(scale: float) -> None:
     sound = below(1000, RATE_HZ, 4000)
     there = result_of("audio_resample", sound, scale=scale, quality=100.0)
     back = result_of("audio_resample", there, in_rate=scale, out_rate=1.0, quality=100.0)

@@ -115,7 +115,7 @@ def test_it_is_the_registry():
 
 
 @pytest.mark.parametrize(("path", "files"), OPERATORS)
-def test_what_belongs_to_each(path, files):
+def test_each_operator_has_a_function_a_class_and_a_section_of_a_page(path, files):
     description = description_of(path)
 
     assert callable(operator.attrgetter(path)(fn))

@@ -202,12 +202,12 @@ CLASHES = [
 
 
 @pytest.mark.parametrize(("path", "layout", "arguments", "message"), CLASHES)
-def test_what_does_not_go_together(path, layout, arguments, message):
+def test_clashing_arguments_are_refused(path, layout, arguments, message):
     with pytest.raises(ArgumentError, match=rf"^fn\.{re.escape(path)}: .*{message}"):
         build(path, layout, **arguments)
 
 
-def test_what_nodes_say_is_not_known_yet():
+def test_arguments_that_are_nodes_pass_the_checks_of_the_definition():
     node = any_node()
 
     build("erase", "HWC", anchor=[1, 2], shape=node)

@@ -523,7 +523,7 @@ def test_batch_of_one_pipeline_survives_the_error_of_another() -> None:
     assert plain(next(iterator)) == [[0, 1, 2, 3], [0, 1, 2, 3]]
 
 
-def test_reset_forgets_what_was_taken_beside_an_error() -> None:
+def test_reset_drops_batches_taken_beside_an_error() -> None:
     pipelines = [ScriptedPipeline([4, 4]), ScriptedPipeline([4, ValueError("broken")])]
     iterator = DALIGenericIterator(pipelines, ["x"])
     next(iterator)

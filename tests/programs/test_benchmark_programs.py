@@ -41,7 +41,7 @@ class TestSystems:
 
 class TestLimits:
     @pytest.mark.parametrize("group", ["main_cpu", "hand_over", "next_epoch", "slots"])
-    def test_measure_what_the_rows_say(self, group: str) -> None:
+    def test_each_group_measures_the_figures_of_its_rows(self, group: str) -> None:
         figures = GROUPS[group].measure(0.02)
 
         assert set(figures) == {row.name for row in GROUPS[group].rows}
@@ -74,7 +74,7 @@ class TestLimits:
         assert [line.split("|")[4].split()[0] for line in lines] == ["0.76", "100", "1.00"]
         assert [line.split("|")[-2].strip() for line in lines] == ["yes", "NO", "yes"]
 
-    def test_what_has_not_been_measured_has_no_line(self) -> None:
+    def test_rows_without_a_measurement_have_no_line(self) -> None:
         assert len(limits.table(["tiny"], {}).splitlines()) == 2
 
 

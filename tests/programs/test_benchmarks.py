@@ -111,7 +111,7 @@ def test_chosen_settings_are_held_against_the_best_fixed_ones() -> None:
     assert not auto.table({**results, ("tiny", "2x2"): [auto.Result(0.3, 101.0, "2x2")]})[1]
 
 
-def test_a_run_with_chosen_settings_says_what_they_were() -> None:
+def test_a_run_with_chosen_settings_reports_them() -> None:
     result = auto.run_one("tiny", "auto", seconds=0.02)
 
     assert result.samples_per_s > 0

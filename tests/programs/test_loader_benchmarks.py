@@ -112,7 +112,7 @@ def test_batches_that_are_missing_or_wrong_end_the_run(name: str, loader: str) -
 
 
 @pytest.mark.parametrize(("loader", "copies"), [("SerialLoader", 0), ("CopyingLoader", 1)])
-def test_memory_is_counted_without_what_the_dataset_takes(loader: str, copies: int) -> None:
+def test_memory_is_counted_without_that_of_the_dataset(loader: str, copies: int) -> None:
     measurement = measure(f"tests.serial_loader:{loader}", SMALL["large"], seconds=0.01, repeat=0)
 
     assert measurement.added_bytes is not None

@@ -74,7 +74,7 @@ def test_no_output_tells_where_it_ran(executed: Path) -> None:
     assert [str(place) for place in (ROOT, executed.parents[1], Path.home()) if str(place) in text] == []
 
 
-def test_the_results_are_what_the_text_says(executed: Path) -> None:
+def test_the_results_are_those_in_the_text(executed: Path) -> None:
     if executed.name == "parallel_external_source.ipynb":
         assert printed_by(executed, "length") == "6 batches: 4 4 4 4 4 1\n"
         assert "[0 1 2 3 4 5 6 7] (8, 256, 256) buffer in the main process: None" in printed_by(executed, "example-22")

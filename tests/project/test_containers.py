@@ -80,7 +80,7 @@ def test_pins_have_checksums(path: Path) -> None:
         ("requirements-demo.txt", ["images"]),
     ],
 )
-def test_pins_are_those_of_what_is_needed(path: str, extras: list[str]) -> None:
+def test_pins_are_those_of_the_requirements(path: str, extras: list[str]) -> None:
     """Who adds a requirement is told to renew them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]

@@ -294,7 +294,7 @@ def test_help_shows_operators() -> None:
     "module",
     ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend", "dali_like.backend_impl", "dali_like.data"],
 )
-def test_what_is_not_there_is_an_attribute_error_that_says_so(module: str) -> None:
+def test_a_missing_name_is_an_attribute_error_that_names_it(module: str) -> None:
     program = f"""if True:
         import {module}
         try:

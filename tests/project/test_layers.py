@@ -68,5 +68,5 @@ def test_no_two_modules_have_one_name() -> None:
 
 
 @pytest.mark.parametrize("folder", sorted(path.parent for path in PACKAGE.rglob("__init__.py")), ids=lambda path: path.name)
-def test_every_folder_says_what_lives_there(folder: Path) -> None:
+def test_every_folder_has_a_docstring(folder: Path) -> None:
     assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8")))

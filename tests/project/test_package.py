@@ -142,7 +142,7 @@ def test_all_names_are_there() -> None:
     ] == []
 
 
-def test_star_import_gives_what_is_public() -> None:
+def test_star_import_gives_the_public_names() -> None:
     namespace: dict[str, object] = {}
 
     exec("from dali_like import *", namespace)
@@ -151,7 +151,7 @@ def test_star_import_gives_what_is_public() -> None:
 
 
 @pytest.mark.parametrize("module", [fn, decoders, tensors, types])
-def test_dir_shows_what_is_public(module: ModuleType) -> None:
+def test_dir_shows_the_public_names(module: ModuleType) -> None:
     assert set(dir(module)) == PUBLIC[module.__name__]
 
 
@@ -182,7 +182,7 @@ def test_public_functions_and_classes_are_documented() -> None:
     assert undocumented == []
 
 
-def test_modules_say_what_they_are_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     modules = map(importlib.import_module, MODULES)
 
     assert [

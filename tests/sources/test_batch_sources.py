@@ -657,7 +657,7 @@ def test_skipping_beyond_the_end_finds_nothing(way: str) -> None:
 
 @pytest.mark.parametrize("form", ["array", "list"])
 @in_both_places
-def test_replacement_is_what_is_delivered(form: str, way: str) -> None:
+def test_the_whole_replacement_of_a_batch_is_delivered(form: str, way: str) -> None:
     """The whole replacement, and nothing of the batch that it replaces."""
 
     def replacement(info: BatchInfo, error: Exception) -> Any:

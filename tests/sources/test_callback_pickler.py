@@ -224,7 +224,7 @@ def test_helpers_that_workers_can_import_travel_by_name(helper: Any) -> None:
     assert sent(helper) is helper
 
 
-def test_helpers_follow_what_cloudpickle_has_been_told_of_their_module() -> None:
+def test_functions_of_modules_registered_by_value_with_cloudpickle_go_by_value() -> None:
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)
     try:
@@ -245,7 +245,7 @@ def test_and_of_the_package_of_their_module() -> None:
     assert travelled("http://host/path").path == "/path"
 
 
-def test_what_the_parts_of_a_source_share_is_shared_there(make_pipeline: MakePipeline) -> None:
+def test_objects_shared_by_the_parts_of_a_source_stay_shared_in_workers(make_pipeline: MakePipeline) -> None:
     class Opened:
         def __init__(self) -> None:
             self.offset = 0
@@ -382,7 +382,7 @@ def refused() -> dict[str, tuple[Any, str]]:
 
 
 @pytest.mark.parametrize("kind", refused())
-def test_path_to_what_refuses_is_named(kind: str) -> None:
+def test_the_path_of_an_unpicklable_object_is_named(kind: str) -> None:
     value, path = refused()[kind]
 
     with pytest.raises(PicklingError, match="this one stays here") as info:
@@ -408,7 +408,7 @@ def test_error_without_a_text_is_named() -> None:
         dumps({"source": Silent()}, "the source")
 
 
-def test_what_is_deeper_than_the_stack_is_refused() -> None:
+def test_a_structure_deeper_than_the_stack_is_refused() -> None:
     value: list[Any] = []
     for _ in range(100_000):
         value = [value]
@@ -510,7 +510,7 @@ class TestCallbackPickler:
         assert first_batch(pipe) == [10, 11, 12, 13]
 
     @pytest.mark.parametrize("pickler", PICKLERS.values(), ids=PICKLERS)
-    def test_keeps_what_the_parts_of_a_source_share(self, pickler: Any, make_pipeline: MakePipeline) -> None:
+    def test_keeps_objects_shared_by_the_parts_of_a_source(self, pickler: Any, make_pipeline: MakePipeline) -> None:
         state = {"offset": 0}
         options = {"worker_setup": lambda: state.update(offset=100)}
 
@@ -583,7 +583,7 @@ class TestCallbackPickler:
         assert isinstance(info.value.__cause__, ValueError)
         traceback.clear_frames(info.tb)
 
-    def test_names_what_refuses(self, make_pipeline: MakePipeline) -> None:
+    def test_names_the_unpicklable_object(self, make_pipeline: MakePipeline) -> None:
         options = {"on_error": functools.partial(print, SimpleNamespace(lock=threading.Lock()))}
         pipe = make_pipeline(function_of_this_module, "spawn", py_callback_pickler=cloudpickle, source_options=options)
 

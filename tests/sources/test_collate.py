@@ -161,7 +161,7 @@ def test_texts_are_left_alone(samples: Any) -> None:
     assert default_collate(samples) is samples
 
 
-def test_what_has_the_array_interface_is_an_array() -> None:
+def test_objects_with_the_array_interface_are_collated_as_arrays() -> None:
     batch = default_collate([TensorCPU(np.full((2, 2), i, np.uint8)) for i in range(2)])
 
     assert_array(batch, [[[0, 0], [0, 0]], [[1, 1], [1, 1]]], np.uint8)
@@ -197,7 +197,7 @@ def test_containers_may_be_nested() -> None:
         (lambda i: Fields(i, -i), dict),
     ],
 )
-def test_mappings_stay_what_they_are_where_that_is_possible(make: Any, kind: type[Any]) -> None:
+def test_mappings_keep_their_class_if_it_can_be_constructed(make: Any, kind: type[Any]) -> None:
     samples = [make(1), make(2)]
 
     batch = default_collate(samples)
@@ -221,7 +221,7 @@ def test_mappings_stay_what_they_are_where_that_is_possible(make: Any, kind: typ
     ],
 )
 @pytest.mark.parametrize("count", [1, 2])
-def test_sequences_stay_what_they_are_where_that_is_possible(make: Any, kind: type[Any], count: int) -> None:
+def test_sequences_keep_their_class_if_it_can_be_constructed(make: Any, kind: type[Any], count: int) -> None:
     batch = default_collate([make(1), make(2)][:count])
 
     assert type(batch) is kind
@@ -243,7 +243,7 @@ def test_attributes_of_containers_are_those_of_the_first() -> None:
     assert default_collate(samples).name == "first"
 
 
-def test_dataclasses_stay_what_they_are() -> None:
+def test_dataclasses_keep_their_class() -> None:
     samples = [Box(np.array([i, i]), f"box {i}") for i in range(2)]
 
     batch = default_collate(samples)
@@ -435,7 +435,7 @@ def test_an_error_of_a_function_passes_through() -> None:
 @pytest.mark.parametrize(
     "value", [1, 0.5, None, "a", b"a", {1, 2}, np.str_("a"), np.bytes_(b"a"), bytearray(b"ab"), Special()]
 )
-def test_what_is_no_array_is_left_alone(value: Any) -> None:
+def test_default_convert_leaves_other_objects_alone(value: Any) -> None:
     assert default_convert(value) is value
 
 
@@ -452,7 +452,7 @@ def test_numbers_of_numpy_become_arrays(value: Any) -> None:
     assert converted.ndim == 0
 
 
-def test_what_has_the_array_interface_becomes_an_array() -> None:
+def test_default_convert_makes_arrays_of_objects_with_the_array_interface() -> None:
     assert_array(default_convert(TensorCPU(np.arange(3))), [0, 1, 2], np.int64)
 
 
@@ -469,12 +469,12 @@ def test_what_has_the_array_interface_becomes_an_array() -> None:
         (Box(("c", 1), "label"), Box(["c", 1], "label")),
     ],
 )
-def test_containers_stay_what_they_are_but_tuples_become_lists(value: Any, expected: Any) -> None:
+def test_default_convert_keeps_containers_but_makes_lists_of_tuples(value: Any, expected: Any) -> None:
     converted = default_convert(value)
 
     assert converted == expected
     assert type(converted) is type(expected)
 
 
-def test_what_is_in_containers_is_converted() -> None:
+def test_default_convert_converts_the_contents_of_containers() -> None:
     assert_array(default_convert({"a": [(np.float32(1),)]})["a"][0][0], 1.0, np.float32)

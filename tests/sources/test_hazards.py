@@ -243,7 +243,7 @@ def test_an_open_file_in_a_dataset_is_a_warning(context: str, advice: str) -> No
 
 
 @pytest.mark.parametrize("thing", ["file", "text file", "socket", "connection", "free lock"], indirect=True)
-def test_the_advice_for_what_cannot_be_pickled_leads_to_no_other_hazard(
+def test_the_advice_for_an_unpicklable_object_leads_to_no_other_hazard(
     thing: Any, make_pipeline: MakePipeline, request: pytest.FixtureRequest
 ) -> None:
     loader = DataLoader(Numbers(thing), num_workers=1, multiprocessing_context="spawn")

@@ -815,7 +815,7 @@ def test_interrupt_costs_an_iterator_in_the_main_process_one_batch(number: int) 
     assert "interrupt" in seen
 
 
-def test_interrupt_costs_nothing_of_what_an_iterator_has_given() -> None:
+def test_an_interrupt_loses_no_item_of_an_iterator() -> None:
     """It comes while a batch is copied."""
     interrupted = InterruptedAt(3)
 
@@ -889,7 +889,7 @@ def test_stream_takes_each_item_once_where_it_is_asked_in_order(walks: Walks) ->
     assert walks.taken == list(range(10))
 
 
-def test_stream_skips_to_what_comes_later_and_says_so(walks: Walks) -> None:
+def test_a_stream_skips_to_a_later_position_and_reports_each_skip(walks: Walks) -> None:
     stream = Stream(walks)
     skipped: list[int] = []
     stream.on_skip = functools.partial(skipped.append, 1)
@@ -899,7 +899,7 @@ def test_stream_skips_to_what_comes_later_and_says_so(walks: Walks) -> None:
 
 
 @pytest.mark.parametrize("once", [False, True])
-def test_stream_gives_what_was_put_back_whenever_it_is_asked_for_it(walks: Walks, once: bool) -> None:
+def test_a_stream_gives_items_that_were_put_back_in_any_order(walks: Walks, once: bool) -> None:
     stream = Stream(walks, once=once)
 
     for position in (0, 1):
@@ -928,7 +928,7 @@ def test_stream_takes_the_same_back_twice(walks: Walks) -> None:
     assert [stream(BatchInfo(i, 0)) for i in (3, 1, 4)] == [(1, 3), (1, 1), (1, 4)]
 
 
-def test_stream_begins_anew_for_what_came_before(walks: Walks) -> None:
+def test_a_stream_restarts_for_an_earlier_position(walks: Walks) -> None:
     stream = Stream(walks)
 
     seen = [stream(BatchInfo(i, epoch)) for i, epoch in [(3, 0), (1, 0), (2, 0), (0, 1), (1, 1)]]
@@ -936,7 +936,7 @@ def test_stream_begins_anew_for_what_came_before(walks: Walks) -> None:
     assert seen == [(1, 3), (2, 1), (2, 2), (3, 0), (3, 1)]
 
 
-def test_stream_forgets_what_was_put_back_with_its_epoch(walks: Walks) -> None:
+def test_a_stream_forgets_items_that_were_put_back_at_the_end_of_their_epoch(walks: Walks) -> None:
     stream = Stream(walks)
     for position in (0, 1):
         stream.put_back(stream(BatchInfo(position, 0)))
@@ -944,7 +944,7 @@ def test_stream_forgets_what_was_put_back_with_its_epoch(walks: Walks) -> None:
     assert [stream(BatchInfo(i, 1)) for i in (0, 1)] == [(2, 0), (2, 1)]
 
 
-def test_stream_that_cannot_begin_anew_says_what_is_lost(walks: Walks) -> None:
+def test_a_stream_that_cannot_restart_names_the_lost_item(walks: Walks) -> None:
     stream = Stream(walks, once=True)
     stream(BatchInfo(0, 0))
     stream(BatchInfo(1, 0))
@@ -966,7 +966,7 @@ def test_stream_that_has_ended_has_no_item_behind_its_end_in_whatever_order_it_i
     assert walks.number == 1
 
 
-def test_stream_that_has_ended_says_what_is_lost_before_its_end(walks: Walks) -> None:
+def test_an_ended_stream_that_cannot_restart_names_the_lost_item(walks: Walks) -> None:
     stream = Stream(walks, once=True)
     with pytest.raises(StopIteration):
         stream(BatchInfo(10, 0))
@@ -1006,7 +1006,7 @@ def test_stream_that_has_ended_walks_no_more_where_it_goes_on_from_its_state() -
     assert (before.walks, after.walks) == (2, 2)
 
 
-def test_stream_begins_anew_for_what_came_before_its_state() -> None:
+def test_a_stream_restarts_for_a_position_before_its_state() -> None:
     before, after = Counted(), Counted()
     stream, resumed = (Stream(counted.__iter__, owner=counted) for counted in (before, after))
     list(before)

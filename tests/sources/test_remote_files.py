@@ -164,7 +164,7 @@ class TestAttempts:
         with pytest.raises(IncompleteReadError, match="asked for bytes 10 to 30, the store sent 1001 bytes"):
             read(RemoteFiles(store.url, attempts=2), "01.bin", 10, 30)
 
-    def test_what_is_transient(self) -> None:
+    def test_is_transient_tells_errors_worth_another_attempt(self) -> None:
         class Refused(Exception):
             status = 403
 
@@ -242,7 +242,7 @@ class TestCache:
         pipe.reset()
         assert batches_of(pipe, 3) == [data * 100 for data in CONTENTS.values()]
 
-    def test_does_not_give_what_is_damaged(self, store: HttpStore, tmp_path: Path) -> None:
+    def test_reads_a_damaged_entry_again_from_the_store(self, store: HttpStore, tmp_path: Path) -> None:
         store.files["large.bin"] = bytes(100_000)
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
         read(files, "large.bin")

@@ -41,7 +41,7 @@ def test_a_list_has_the_objects_it_was_made_of(items: list[Any]) -> None:
 
 @settings(max_examples=200)
 @given(st.dictionaries(KEYS, st.integers()), st.lists(KEYS))
-def test_a_dict_finds_what_a_dict_finds(items: dict[Any, int], others: list[Any]) -> None:
+def test_a_shared_dict_finds_the_items_of_the_dict(items: dict[Any, int], others: list[Any]) -> None:
     shared = SharedDict(items)
 
     assert dict(shared) == items
