@@ -663,7 +663,7 @@ def test_merged_layouts_are_those_that_both_branches_may_have() -> None:
 def test_layout_of_one_branch_only_is_an_error_of_its_sample() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=None, enable_conditionals=True)
     def define() -> Any:
-        volumes = fn.external_source(lambda info: np.ones(LAYOUTS["DHWC"], np.uint8), batch=False)
+        volumes = fn.external_source(lambda info: np.ones(LAYOUTS["DHWC"], np.uint8), batch=False, layout="DHWC")
         images = fn.external_source(lambda info: np.ones(LAYOUTS["HWC"], np.uint8), batch=False)
         takes = fn.external_source(lambda info: np.array(info.idx_in_batch == 0), batch=False)
         if takes:
