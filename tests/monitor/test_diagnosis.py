@@ -327,7 +327,7 @@ def test_one_worker_alone_may_be_able_to_make_a_source() -> None:
 
 
 @pytest.mark.parametrize(("workers", "busy_ms"), [(1, 48), (8, 20)], ids=["it is alone", "it is idle"])
-def test_that_is_not_what_matters_where(workers: int, busy_ms: float) -> None:
+def test_sharding_is_not_advised_where_it_does_not_help(workers: int, busy_ms: float) -> None:
     bound = source(busy_ms, is_bound=True)
     found = diagnosis_of(Statistics(settings=settings(workers), loop=loop(40, 10), sources=(bound,)))
 

@@ -66,7 +66,7 @@ def test_loaders_call_it_in_all_epochs() -> None:
     assert told == [4, 4, 4]
 
 
-def test_what_it_raises_costs_no_batch(make_pipeline: MakePipeline) -> None:
+def test_an_exception_of_the_hook_loses_no_batch(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.array(info.iteration), "serial")
     pipe.on_statistics(lambda _: 1 // 0, batches=2)
     got = [int(pipe.run()[0].at(0)) for _ in range(2)]

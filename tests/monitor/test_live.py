@@ -130,7 +130,7 @@ def test_a_publication_does_not_keep_its_pipeline() -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_forked_child_neither_shows_nor_changes_what_its_parent_shows(make_pipeline: MakePipeline) -> None:
+def test_a_forked_child_neither_publishes_nor_changes_the_statistics_of_its_parent(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(number, "serial")
     pipe.publish()
     [shown] = mine()
@@ -195,7 +195,7 @@ def test_a_program_can_be_told_by_its_environment_to_publish() -> None:
         chosen.read()
 
 
-def test_what_is_not_there_cannot_be_chosen() -> None:
+def test_choosing_a_missing_pipeline_is_an_error() -> None:
     with pytest.raises(NotRunningError, match=rf"process {os.getpid()} does not show a pipeline called 'x': call publish"):
         live.choose(os.getpid(), "x")
 
@@ -289,7 +289,7 @@ def test_the_server_listens_on_this_machine_alone(server: PageServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
 
 
-def test_who_knows_the_token_gets_data(server: PageServer) -> None:
+def test_requests_with_the_token_get_data(server: PageServer) -> None:
     assert ask(server, "/about.json", server.token)[:2] == (200, b'{"kind": "trace"}')
     assert ask(server, "/trace.json", server.token)[:2] == (200, b"[]")
 
@@ -326,7 +326,7 @@ def test_the_page_may_load_nothing_from_elsewhere(server: PageServer) -> None:
         assert ask(server, f"/{name}")[2]["Content-Type"] == f"{kind}; charset=utf-8"
 
 
-def test_what_has_ended_is_gone(server: PageServer) -> None:
+def test_an_ended_pipeline_is_gone(server: PageServer) -> None:
     assert ask(server, "/ended.json", server.token)[:2] == (410, b"it has ended")
 
 
@@ -336,7 +336,7 @@ def test_each_server_has_a_token_of_its_own() -> None:
         assert first.token in first.url
 
 
-def test_what_is_shown_is_json_without_anything_of_the_users_data(make_pipeline: MakePipeline) -> None:
+def test_published_statistics_are_json_without_data_of_the_user(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(number, "serial")
     pipe.run()
     what = live.snapshot(pipe.statistics(), "train", 5)

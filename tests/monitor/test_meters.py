@@ -198,7 +198,7 @@ def test_the_time_of_operators_is_not_that_of_the_callback(worker: Worker) -> No
     assert (reading.callback_ns, reading.operators_ns, reading.timed_ns) == (2 * MS, 4 * MS, 9 * MS)
 
 
-def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
+def test_the_reading_has_the_running_task_and_its_begin(clock: Clock) -> None:
     meter = Meter()
     clock.now_ns = 17
     watch = meter.begin()
@@ -208,7 +208,7 @@ def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
     assert meter.reading.since_ns == 0
 
 
-def test_what_is_known_of_a_task_before_it_is_reported(clock: Clock) -> None:
+def test_the_reading_of_an_unreported_task_has_its_timed_calls(clock: Clock) -> None:
     meter = Meter()
     watch = meter.begin()
     assert watch is not None
@@ -309,7 +309,7 @@ def test_a_slow_one_among_fast_ones_is_told_by_its_task(worker: Worker) -> None:
     ],
     ids=["sample", "batch", "index of a dataset", "text", "tuple"],
 )
-def test_what_a_call_was_for(clock: Clock, called_with: Any, first: int, sample: int) -> None:
+def test_the_slowest_call_names_its_samples(clock: Clock, called_with: Any, first: int, sample: int) -> None:
     meter = Meter()
     watch = meter.begin()
     assert watch is not None
@@ -349,7 +349,7 @@ def test_a_worker_that_takes_the_place_of_another_goes_on_counting(clock: Clock)
     assert [call.duration_ns for call in second.reading.slowest] == [3 * MS] + [2 * MS] * 7
 
 
-def test_what_is_taken_from_one_meter_can_be_added_to_another(clock: Clock) -> None:
+def test_measurements_taken_from_one_meter_can_be_merged_into_another(clock: Clock) -> None:
     here, there = Meter(), Meter()
     elsewhere = Worker(clock, there)
     for durations in ([1 * MS] * 5, [2 * MS] * 5):
@@ -362,7 +362,7 @@ def test_what_is_taken_from_one_meter_can_be_added_to_another(clock: Clock) -> N
     assert there.reading.tasks == 0
 
 
-def test_what_has_been_taken_is_not_taken_again(clock: Clock) -> None:
+def test_measurements_are_taken_once(clock: Clock) -> None:
     there = Meter()
     elsewhere = Worker(clock, there)
     elsewhere.compute(*[5 * MS] * 8)
@@ -388,7 +388,7 @@ def test_a_meter_is_as_old_as_the_first_worker_that_has_had_it(clock: Clock) -> 
     assert meter.reading.made_ns == 17
 
 
-def test_sums_of_readings_are_as_old_as_the_first_and_on_what_was_begun_last(clock: Clock) -> None:
+def test_a_sum_of_readings_has_the_first_begin_and_the_last_task(clock: Clock) -> None:
     clock.now_ns = 5
     idle = Meter().reading
     clock.now_ns = 17

@@ -135,7 +135,7 @@ def test_the_real_tqdm_draws_it(ten: Pipeline, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "iterator", "loader"])
-def test_tqdm_knows_the_length_of_what_it_is_put_around(ten: Pipeline, kind: str, real_tqdm: Any) -> None:
+def test_tqdm_gets_the_length_of_pipelines_iterators_and_loaders(ten: Pipeline, kind: str, real_tqdm: Any) -> None:
     loader: DataLoader[Any] = DataLoader(np.arange(10), batch_size=4)
     batches = {"pipeline": lambda: ten, "iterator": lambda: DALIGenericIterator(ten, ["index"]), "loader": lambda: loader}
     screen = io.StringIO()

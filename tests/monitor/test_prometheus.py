@@ -39,7 +39,7 @@ def test_each_metric_is_described_once_before_its_values() -> None:
         assert bare in described
 
 
-def test_counts_are_what_the_statistics_say() -> None:
+def test_metrics_are_those_of_the_statistics() -> None:
     values = values_of(text(everything()))
     name = 'source="external_source of a_function_with_quite_a_long_name",number="0"'
 

@@ -33,7 +33,7 @@ def test_it_begins_with_rates_and_the_bottleneck() -> None:
     assert "Expected: at most 100.0 batches/s instead of 20.0, 5.0 times as many." in str(Report(everything()))
 
 
-def test_it_tells_what_has_been_chosen_and_why() -> None:
+def test_it_has_the_chosen_settings_and_their_reasons() -> None:
     statistics = everything()
     chosen = ChosenSettings(64, 5, "callbacks wait for 99% of their time", "so that 64 workers have 2 tasks each")
     statistics = replace(statistics, settings=replace(statistics.settings, chosen=chosen))
@@ -119,7 +119,7 @@ def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
     assert max(map(len, lines)) <= WIDE
 
 
-def test_what_is_expected_may_depend_on_the_user() -> None:
+def test_the_expectation_may_depend_on_the_user() -> None:
     few_cpus = replace(everything(), settings=replace(everything().settings, num_cpus=1))
 
     assert "Expected, if that takes half as long: at most" in str(Report(few_cpus))

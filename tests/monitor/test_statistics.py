@@ -101,7 +101,7 @@ def test_the_last_batches_are_told_one_by_one(make_pipeline: MakePipeline) -> No
         assert batch.end_ns - before.end_ns == batch.wait_ns + batch.work_ns
 
 
-def test_what_lies_between_epochs_is_no_work(make_pipeline: MakePipeline) -> None:
+def test_time_between_epochs_does_not_count_as_work(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(dense, "serial", source_options={"size": 8})
     for _ in range(3):
         assert len(list(pipe)) == 2
@@ -151,7 +151,7 @@ def test_a_source_is_told_by_its_name_and_place(make_pipeline: MakePipeline, way
 
 
 @in_both_places
-def test_what_it_has_made_is_counted(make_pipeline: MakePipeline, way: str) -> None:
+def test_batches_samples_and_bytes_are_counted(make_pipeline: MakePipeline, way: str) -> None:
     pipe = make_pipeline(dense, way, batch_size=4, source_options={"size": 20})
     assert len(list(pipe)) == 5
     [source] = pipe.statistics().sources
@@ -289,7 +289,7 @@ def test_occupied_slots_are_told() -> None:
 # Workers
 
 
-def test_workers_are_told_with_what_they_have_done(make_pipeline: MakePipeline, start_method: str) -> None:
+def test_workers_are_listed_with_their_tasks(make_pipeline: MakePipeline, start_method: str) -> None:
     pipe = make_pipeline(sleepy, start_method, workers=2)
     run(pipe)
     wait_until(lambda: all(worker.tasks for worker in run(pipe, 1).workers), "a task of each worker")
@@ -318,7 +318,7 @@ def test_how_long_a_worker_is_on_a_task_is_told(make_pipeline: MakePipeline) -> 
     thread.join()
 
 
-def test_what_a_worker_has_measured_survives_it(make_pipeline: MakePipeline, tmp_path: Path) -> None:
+def test_measurements_of_a_dead_worker_stay(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     def die_once(info: SampleInfo) -> Any:
         if info.idx_in_epoch == 12 and not (tmp_path / "died").exists():
             (tmp_path / "died").touch()
@@ -419,7 +419,7 @@ def test_a_part_of_the_time_can_be_told(make_pipeline: MakePipeline, way: str) -
     assert part.settings == before.settings
 
 
-def test_of_a_part_in_which_no_call_was_measured_what_is_known_holds() -> None:
+def test_a_part_without_measured_calls_has_the_earlier_durations() -> None:
     source = SourceStatistics("source", callback=Durations.of([1e-6] * 9), busy_s=9.0, callback_s=6.0, cpu_s=3.0)
     before = Statistics(sources=(source,))
     part = Statistics(sources=(replace(source, busy_s=12.0, callback_s=8.0, cpu_s=4.0),)).since(before).sources[0]

@@ -66,7 +66,7 @@ def test_statistics_of_all_kinds_have_the_form() -> None:
         (json.dumps({**VALID, "pid": os.getpid(), "name": ["x"]}).encode(), None),
     ],
 )
-def test_what_does_not_have_the_form_of_statistics_is_skipped(text: bytes, length: int | None) -> None:
+def test_publications_in_another_form_are_skipped(text: bytes, length: int | None) -> None:
     fd = published(text, length)
     try:
         assert live.find(os.getpid()) == []

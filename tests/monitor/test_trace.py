@@ -564,7 +564,7 @@ def test_a_picture_is_drawn_of_the_last_trace(make_pipeline: MakePipeline, tmp_p
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_says_what_it_cost_to_wait() -> None:
+def test_a_picture_shows_the_cost_of_waiting() -> None:
     pytest.importorskip("matplotlib")
     from dali_like.monitor.picture import BatchCost, batch_costs  # noqa: PLC0415
 

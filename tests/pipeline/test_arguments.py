@@ -72,7 +72,7 @@ def test_defaults(name: str) -> None:
         ("py_start_method", "spawn"),
     ],
 )
-def test_properties_show_what_was_given(argument: str, value: Any) -> None:
+def test_properties_have_the_given_values(argument: str, value: Any) -> None:
     assert getattr(Pipeline(4, **{argument: value}), argument) == value
 
 

@@ -129,7 +129,7 @@ def valid() -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_what_is_no_checkpoint_is_refused(change: dict[str, Any]) -> None:
+def test_a_damaged_checkpoint_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError):
         pipeline_of("samples", "serial", checkpoint=json.dumps(valid() | change))
 

@@ -369,7 +369,7 @@ def test_methods_make_pipelines_of_their_object() -> None:
         assert pipe.run()[0].as_array().tolist() == [7]
 
 
-def test_what_pipeline_def_makes_is_marked() -> None:
+def test_functions_of_pipeline_def_are_marked() -> None:
     assert pipeline_def(lambda: 1)._is_pipeline_def  # type: ignore[attr-defined]
 
 
@@ -454,7 +454,7 @@ def test_define_graph_without_outputs(outputs: Callable[[], Any]) -> None:
         pipe.build()
 
 
-def test_what_define_graph_raises_is_raised_by_build() -> None:
+def test_an_exception_of_define_graph_is_raised_by_build() -> None:
     with closing(Counting(outputs=lambda: 1 / 0)) as pipe, pytest.raises(ZeroDivisionError):
         pipe.build()
 
@@ -542,7 +542,7 @@ def test_a_node_knows_its_producer() -> None:
         (lambda node: node["x"], "index of a DataNode"),
     ],
 )
-def test_what_a_node_cannot_be_asked(question: Callable[[DataNode], Any], words: str) -> None:
+def test_unsupported_questions_to_a_node_are_type_errors(question: Callable[[DataNode], Any], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         question(numbers())
 
@@ -573,7 +573,7 @@ def test_unknown_properties_of_a_node_are_refused() -> None:
 
 
 @pytest.mark.parametrize("call", [DataNode.shape, DataNode.source_info])
-def test_what_is_known_of_a_node_may_be_wanted_on_a_gpu(call: Callable[..., Any]) -> None:
+def test_facts_about_a_node_can_be_placed_on_the_gpu(call: Callable[..., Any]) -> None:
     assert (call(numbers()).device, call(numbers().gpu(), device="gpu").device) == ("cpu", "gpu")
     with pytest.raises(DeviceError, match="device='tpu'"):
         call(numbers(), device="tpu")

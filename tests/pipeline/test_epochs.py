@@ -508,7 +508,7 @@ def test_serial_source_is_not_called_for_the_next_epoch_before_reset(ways: tuple
     assert max(iterations[0]) < 2 + 3
 
 
-def test_serial_source_is_not_called_for_what_is_behind_its_end(make_pipeline: MakePipeline) -> None:
+def test_a_serial_source_is_not_called_after_its_end(make_pipeline: MakePipeline) -> None:
     asked: list[int] = []
 
     def source(info: SampleInfo) -> NDArray[Any]:

@@ -105,7 +105,9 @@ def test_samples_of_any_kind(length: int, kind: str, policy: str, way: str, make
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_fills_a_batch_up_is_not_the_same_memory(kind: str, way: str, make_pipeline: MakePipeline) -> None:
+def test_repeated_samples_that_fill_a_batch_have_memory_of_their_own(
+    kind: str, way: str, make_pipeline: MakePipeline
+) -> None:
     value, options = KINDS[kind]
     pipe = make_pipeline(numbers(6, value), way, source_options={"last_batch_policy": "fill", **options})
     pipe.run()
@@ -227,7 +229,7 @@ def test_stop_iteration_may_come_before_the_size(policy: str, way: str, make_pip
 
 @pytest.mark.parametrize("policy", ["partial", "fill"])
 @in_both_places
-def test_what_fails_behind_the_end_is_dropped(policy: str, way: str, make_pipeline: MakePipeline) -> None:
+def test_an_error_behind_the_end_is_dropped(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch > 5:
             raise LookupError("there is no such sample")
@@ -243,7 +245,7 @@ def test_what_fails_behind_the_end_is_dropped(policy: str, way: str, make_pipeli
 
 @pytest.mark.parametrize("policy", ["partial", "fill"])
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_fails_before_the_end_is_raised(policy: str, way: str, make_pipeline: MakePipeline) -> None:
+def test_an_error_before_the_end_is_raised(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch == 4:
             raise LookupError("not this one")

@@ -497,7 +497,7 @@ def test_broken_file_is_an_error_that_names_it(iteration: int, num_threads: int,
     assert f"raised by fn.decoders.image for {where}" in info.value.__notes__
 
 
-def test_decoder_of_what_is_no_file_is_an_error() -> None:
+def test_decoding_an_array_that_is_not_a_file_is_an_error() -> None:
     with decoding([np.zeros((2, 2), np.float32)]) as pipe, pytest.raises(SampleTypeError, match="1-D uint8") as info:
         pipe.run()
 

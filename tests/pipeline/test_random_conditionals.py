@@ -69,7 +69,7 @@ def of_sample(data: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_programs_give_what_python_gives(seed: int) -> None:
+def test_random_programs_give_the_results_of_python(seed: int) -> None:
     program = make_program(seed)
     expected = [program(lambda i: 2 * i + 1, lambda i: 7 - i, i, 5 * i % 7) for i in range(SIZE)]
     workers: dict[str, Any] = {"py_num_workers": 2, "py_start_method": "thread"} if seed % 4 else {}

@@ -362,7 +362,7 @@ def test_readers_travel_as_their_arguments(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_cannot_be_serialized() -> None:
+def test_functions_and_unknown_readers_cannot_be_serialized() -> None:
     pipe = pipeline(on_error=lambda info, error: 0)
 
     with pytest.raises(SerializationError, match=r"fn.readers.numbers_for_tests: the argument on_error is a function"):

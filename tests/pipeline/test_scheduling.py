@@ -89,7 +89,7 @@ def test_epochs_end_at_outputs_and_begin_again_by_reset(depth: int, way: str, ma
         assert seen == [0, 4, 8]
 
 
-def test_reset_drops_what_is_scheduled(make_pipeline: MakePipeline) -> None:
+def test_reset_drops_scheduled_batches(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.array(info.epoch_idx), "serial")
     pipe.schedule_run()
 
@@ -100,7 +100,7 @@ def test_reset_drops_what_is_scheduled(make_pipeline: MakePipeline) -> None:
     assert first(pipe.outputs()) == 1
 
 
-def test_what_a_callback_raises_is_raised_when_its_batch_is_scheduled(way: str, make_pipeline: MakePipeline) -> None:
+def test_an_exception_of_a_callback_is_raised_at_its_scheduled_batch(way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         if info.iteration == 1:
             raise LookupError("not this one")
@@ -185,7 +185,7 @@ def test_a_stream_has_no_name(make_pipeline: MakePipeline) -> None:
         make_pipeline(numbers(), "serial").run(cuda_stream=None)
 
 
-def test_closing_drops_what_is_scheduled(way: str, make_pipeline: MakePipeline) -> None:
+def test_closing_drops_scheduled_batches(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(numbers(), way)
     pipe.schedule_run()
 

@@ -96,7 +96,7 @@ def test_arguments_come_back() -> None:
         assert (pipe.output_dtype(), pipe.output_ndim()) == ([types.INT32], [0])
 
 
-def test_what_is_about_workers_does_not_travel() -> None:
+def test_arguments_about_workers_are_not_serialized() -> None:
     text = text_of(1, py_num_workers=50, py_start_method="spawn", max_held_bytes=12_345_678)
 
     assert b"py_" not in text
@@ -330,7 +330,7 @@ def test_wrong_calls(call: Callable[[], Any], error: type[Exception], words: str
     "text",
     [b"", b"abc", b"\x80\x04.", "null", "[]", "{}", '{"format": "another"}', b"\xff\xfe", "[" * 100_000, "1" * 10_000],
 )
-def test_what_is_no_pipeline(text: str | bytes) -> None:
+def test_a_text_that_is_not_a_pipeline_is_refused(text: str | bytes) -> None:
     with pytest.raises(SerializationError, match="this is not a serialized pipeline") as caught:
         Pipeline.deserialize(text)
 
@@ -459,7 +459,7 @@ def test_only_operators_are_looked_up(name: str, inputs: list[InputSpec]) -> Non
 
 
 @pytest.mark.parametrize("key", ["arguments", "nodes", "outputs", "sinks"])
-def test_what_a_document_lacks_is_named(key: str, inputs: list[InputSpec]) -> None:
+def test_a_missing_key_of_the_document_is_named(key: str, inputs: list[InputSpec]) -> None:
     document = valid()
     del document[key]
 
@@ -468,7 +468,7 @@ def test_what_a_document_lacks_is_named(key: str, inputs: list[InputSpec]) -> No
 
 
 @pytest.mark.parametrize("node", range(4))
-def test_what_a_node_lacks_is_named(node: int, inputs: list[InputSpec]) -> None:
+def test_a_missing_key_of_a_node_is_named(node: int, inputs: list[InputSpec]) -> None:
     for key in valid()["nodes"][node]:
         document = valid()
         del document["nodes"][node][key]

@@ -116,7 +116,7 @@ def test_the_workers_stay() -> None:
         assert set(pipe.run()[0].as_array()) <= pids
 
 
-def test_what_has_been_scheduled_does_not_count() -> None:
+def test_scheduled_batches_do_not_count_in_the_state() -> None:
     with closing(pipeline_of(samples, batch=False)) as pipe:
         pipe.schedule_run()
         state = pipe.state_dict()
@@ -156,7 +156,7 @@ def test_states_must_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("state", [{}, [], None, {"format": "dali_like checkpoint"}, {"pipelines": []}], ids=str)
-def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
+def test_a_damaged_state_is_refused_and_changes_nothing(state: Any) -> None:
     with closing(pipeline_of(samples, batch=False)) as pipe:
         expected = take(pipe, 4)[2:]
         pipe.reset()
@@ -219,7 +219,7 @@ def test_iterators_in_each_worker_do_not_go_back() -> None:
             pipe.load_state_dict(state)
 
 
-def test_inputs_go_on_with_what_is_fed() -> None:
+def test_inputs_continue_with_fed_batches() -> None:
     pipe = Pipeline(2, num_threads=1, seed=1, enable_checkpointing=True)
     pipe.set_outputs(fn.external_source(name="fed"))
     with closing(pipe):
@@ -409,7 +409,7 @@ KNOWERS = {
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
 @pytest.mark.parametrize("name", KNOWERS)
-def test_sources_go_on_from_what_they_have_said(name: str, is_running: bool) -> None:
+def test_sources_resume_from_their_reported_states(name: str, is_running: bool) -> None:
     with closing(pipeline_of(KNOWERS[name](100), batch=False)) as pipe:
         expected = states_and_rest(pipe, 7)
 
@@ -635,7 +635,7 @@ def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
         assert take(pipe, 5) == expected
 
 
-def test_what_is_said_in_a_worker_is_no_output() -> None:
+def test_states_reported_in_a_worker_are_not_outputs() -> None:
     def pairs() -> Iterator[Any]:
         yield from ([np.full((2, 1), number), [object, {"number": number}]] for number in range(3))
 
@@ -733,7 +733,7 @@ def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:
 
 @pytest.mark.parametrize("name", ["callable", "iterable"])
 @pytest.mark.parametrize("saved", [5, {}, {"state": 1, "more": 2}, {"epoch": "0", "position": 1, "end": None}], ids=str)
-def test_what_is_no_state_of_a_source_is_refused(name: str, saved: Any) -> None:
+def test_a_damaged_state_of_a_source_is_refused(name: str, saved: Any) -> None:
     with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
         state = {**pipe.state_dict(), "sources": [saved]}
 

@@ -168,7 +168,7 @@ def test_operators_that_write_files_are_refused(elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["readers.mxnet", "readers.tfrecord", "readers.webdataset"])
-def test_indexes_are_stored_only_for_those_who_trust(name: str, data: Path, elsewhere: Path) -> None:
+def test_indexes_are_stored_only_for_trusted_texts(name: str, data: Path, elsewhere: Path) -> None:
     (archive,) = (value for value in READERS[name].values() if value in ("a.rec", "a.tfrecord", "a.tar"))
     (elsewhere / archive).write_bytes((data / archive).read_bytes())
     index = elsewhere / f".{archive}.index"
@@ -219,7 +219,7 @@ def test_operators_and_readers_of_the_user_need_trust() -> None:
         registered_readers().pop("readers.of_this_test")
 
 
-def test_a_text_lacks_what_it_must_not_hold(data: Path, tmp_path: Path) -> None:
+def test_a_serialized_text_lacks_paths_to_write_to(data: Path, tmp_path: Path) -> None:
     saving = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": str(tmp_path / "saved")}
     (tmp_path / "saved").mkdir()
     pipe = Pipeline(1, 1, None, py_num_workers=0)
@@ -308,7 +308,7 @@ def test_examples_run(name: str, data: Path) -> None:
     assert acts == []
 
 
-def test_the_canary_notices_what_is_unpickled_and_written(tmp_path: Path) -> None:
+def test_the_canary_notices_unpickling_and_writing(tmp_path: Path) -> None:
     with watched() as acts:
         pickle.loads(pickle.dumps(Bomb(tmp_path / "x")))
         (tmp_path / "y").write_text("")

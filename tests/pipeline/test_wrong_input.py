@@ -416,7 +416,7 @@ def test_unknown_arguments_of_sources_are_refused(wrong: str, words: str) -> Non
 
 
 @pytest.mark.parametrize("argument", ["py_num_workers", "prefetch_queue_depth"])
-def test_what_may_be_chosen_is_said_where_it_is_misspelt(argument: str) -> None:
+def test_a_misspelled_choice_is_an_error_with_the_choices(argument: str) -> None:
     options: dict[str, Any] = {argument: "atuo"}
 
     with pytest.raises(errors.ArgumentError, match=r'positive integer or "auto".*\'atuo\''):

@@ -52,7 +52,7 @@ def of_two_sizes() -> list[NDArray[np.int16]]:
     return [np.full((n, 2), n, np.int16) for n in (1, 3)]
 
 
-def test_a_dense_batch_says_what_it_is(device: SimulatedDevice) -> None:
+def test_a_dense_batch_has_its_shape_dtype_and_layout(device: SimulatedDevice) -> None:
     batch = on(device, images(), "HWC")
 
     assert len(batch) == 4
@@ -62,7 +62,7 @@ def test_a_dense_batch_says_what_it_is(device: SimulatedDevice) -> None:
     assert repr(batch) == 'TensorListGPU(dtype=DALIDataType.UINT8, layout="HWC", num_samples=4, shape=' + f"{batch.shape()})"
 
 
-def test_asking_what_a_batch_is_does_not_wait_for_it(device: SimulatedDevice) -> None:
+def test_reading_facts_of_a_batch_does_not_wait_for_its_copy(device: SimulatedDevice) -> None:
     batch = on(device, images())
     batch.shape(), batch.dtype, batch.data_ptr(), batch[0], batch.at(1), batch.as_tensor(), repr(batch)
 
@@ -116,7 +116,7 @@ def test_copies_in_host_memory_come_behind_what_the_user_has_done_on_his_stream(
     assert batch.as_cpu().as_array().ravel()[:2].tolist() == [9, 7]
 
 
-def test_samples_from_two_pipelines_are_copied_behind_what_has_filled_each(device: SimulatedDevice) -> None:
+def test_samples_of_two_pipelines_are_copied_after_both_streams(device: SimulatedDevice) -> None:
     one, other = on(device, images()), on(SimulatedDevice(1), images() + 1)
 
     both = TensorListGPU([one[0], other[0]]).as_cpu()
@@ -370,7 +370,7 @@ def test_an_empty_batch_has_nothing(device: SimulatedDevice) -> None:
         batch.device_id()
 
 
-def test_what_is_on_a_gpu_is_not_pickled(device: SimulatedDevice) -> None:
+def test_tensors_on_a_gpu_are_not_pickled(device: SimulatedDevice) -> None:
     batch = on(device, images())
     for value in (batch, batch[0]):
         with pytest.raises(ArgumentTypeError, match=r"as_cpu\(\)"):
@@ -404,7 +404,7 @@ class Protocol:
         *((Torchlike(), 77), (Cupylike(), 78), (Protocol(), 79)),
     ],
 )
-def test_streams_are_what_libraries_have(stream: Any, handle: int | None) -> None:
+def test_streams_of_libraries_are_accepted(stream: Any, handle: int | None) -> None:
     assert stream_handle(stream) == handle
 
 
@@ -434,7 +434,7 @@ def test_objects_stay_on_the_cpu() -> None:
         fn.external_source(lambda info: {}, device="gpu", **objects)
 
 
-def test_a_serialised_pipeline_knows_what_is_on_the_gpu(gpus: list[SimulatedDevice]) -> None:
+def test_a_serialized_pipeline_keeps_the_devices_of_its_outputs(gpus: list[SimulatedDevice]) -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)
     def pipeline() -> Any:
         node = fn.external_source(name="x")
@@ -460,13 +460,13 @@ def on_gpu(**options: Any) -> Any:
     return pipeline()
 
 
-def test_without_device_id_it_is_said_what_wants_a_gpu() -> None:
+def test_without_device_id_the_error_names_the_output_on_the_gpu() -> None:
     pipe = on_gpu()
     with pytest.raises(DeviceError, match=r"numbers.* on the GPU needs a GPU.*device_id=None.*device_id=0"):
         pipe.build()
 
 
-def test_without_a_gpu_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_the_error_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "count_accelerators", lambda: 0)
 
     with pytest.raises(DeviceError, match=r"needs a GPU, but this process sees none.*CUDA_VISIBLE_DEVICES.*use_cpu\(\)"):

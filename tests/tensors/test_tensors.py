@@ -243,7 +243,7 @@ def test_elements_can_be_copied_to_an_address(
     assert flat.tolist() == [1] * 3 + [4] * 12 + [2] * 6
 
 
-def test_what_is_no_address(dense: TensorListCPU) -> None:
+def test_a_null_pointer_or_another_type_is_not_an_address(dense: TensorListCPU) -> None:
     for tensors in (dense, dense[0]):
         for pointer in (0, ctypes.c_void_p(None)):
             with pytest.raises(ArgumentError, match="null pointer"):
