@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.common.user_objects import method_of
-from dali_like.data.array_backends import PYTHON_AND_NUMPY, ArrayBackend, mixed_seed
-from dali_like.data.global_draws import DrawWatch
+from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
 from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
@@ -95,8 +94,6 @@ class Fetcher:
     _nesting: Node | None = None
     _num_whole: int = 0
     _seeders: tuple[Callable[[int], Any], ...] = ()
-    _watch: DrawWatch = field(default_factory=DrawWatch)
-    _unseeded: tuple[int, ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
 
@@ -187,13 +184,7 @@ class Fetcher:
 
     def for_thread(self) -> Fetcher:
         return dataclasses.replace(
-            self,
-            _schema=(b"", None),
-            _nesting=None,
-            _seeders=(),
-            _watch=DrawWatch(),
-            _walks=OrderedDict(),
-            _elements=None,
+            self, _schema=(b"", None), _nesting=None, _seeders=(), _walks=OrderedDict(), _elements=None
         )
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
@@ -249,42 +240,10 @@ class Fetcher:
         return SamplesAnswer(texts, others) if others or texts else None
 
     def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request | LocalRequest) -> list[Any]:
-        """Return the samples of a range of a batch, with the generators seeded where they are due.
-
-        To seed the generators of Python and NumPy takes as long as many a sample. So for datasets that have never drawn from
-        them in this worker, they are not. When such a dataset draws at last, the samples are computed again.
-        """
+        """Return the samples of a range of a batch, with the generators seeded where they are due."""
         seed, number, keys, _ = batch_request
         if self.is_columnar and self.getitems is not None:
             return list(_measured(self.getitems, request)(keys[begin:end]))
-        watch = self._watch
-        if seed is None or not self._seeders or self.on_error != "raise" or not watch.expects_none:
-            return self._seed_and_make(batch_request, begin, end, request, self._seeders)
-        every = self.seed_every or len(keys)
-        watch.begin()
-        try:
-            samples = self._seed_and_make(batch_request, begin, end, request, self._quick_seeders)
-        except Exception:
-            if watch.end():
-                raise
-        else:
-            if watch.end():
-                self._unseeded = seed, number, (end - 1) - (end - 1) % every
-                return samples
-            del samples
-        self._seed(seed, number, begin - begin % every)
-        return self._seed_and_make(batch_request, begin, end, request, self._seeders)
-
-    def _seed_and_make(
-        self,
-        batch_request: SamplesRequest,
-        begin: int,
-        end: int,
-        request: Request | LocalRequest,
-        seeders: tuple[Callable[[int], Any], ...],
-    ) -> list[Any]:
-        seed, number, keys, _ = batch_request
-        is_watched = seed is not None and seeders is self._seeders and not self._watch.expects_none
         samples: list[Any] = []
         append = samples.append
         cell = request.cell
@@ -295,9 +254,7 @@ class Fetcher:
             if seed is not None:
                 stop = min(begin - begin % every + every, end)
                 if begin % every == 0:
-                    self._seed(seed, number, begin, seeders=seeders)
-                if is_watched:
-                    self._watch.begin()
+                    self._seed(seed, number, begin)
             # These loops are the overhead per sample.
             if self.on_error == "raise":
                 for i in range(begin, stop):
@@ -307,8 +264,6 @@ class Fetcher:
                 for i in range(begin, stop):
                     cell[0] = i
                     append(self._get(dataset, keys, i, request))
-            if is_watched:
-                self._watch.end()
             begin = stop
         return samples
 
@@ -322,7 +277,6 @@ class Fetcher:
     def collate(self, samples: Any) -> Any:
         """Collate samples. In place of the default collation, a schema does it if they fit one: that is faster."""
         if samples.__class__ is not list or not samples or not self._collates_by_default:
-            self._seed_for_collation()
             return self.collate_fn(samples)
         is_new = self._nesting is None
         if is_new:
@@ -333,18 +287,11 @@ class Fetcher:
             except Exception:  # the samples do not fit, or the default collation fails, too, with its own message
                 self._nesting = None if is_new else nesting_of(samples[0], self.array_backend)
                 is_new = True
-        self._seed_for_collation()
         return self.collate_fn(samples)
 
     @functools.cached_property
     def _collates_by_default(self) -> bool:
         return self.array_backend.is_default(self.collate_fn)
-
-    def _seed_for_collation(self) -> None:
-        """Seed the generators that have not been seeded for the samples of the batch, for a collation of the user."""
-        if self._unseeded:
-            slow = tuple(seeder for seeder in self._seeders if seeder not in self._quick_seeders)
-            self._seed(*self._unseeded, seeders=slow)
 
     def _gather(self, keys: Any, request: Request | LocalRequest, schema: SampleSchema | None = None) -> Any:
         """Return the batch of a dataset that is columnar. With a schema, the part of the request goes to its rows instead.
@@ -550,16 +497,10 @@ class Fetcher:
             others=others,
         )
 
-    @functools.cached_property
-    def _quick_seeders(self) -> tuple[Callable[[int], Any], ...]:
-        return tuple(seeder for seeder in self._seeders if seeder not in PYTHON_AND_NUMPY)
-
-    def _seed(self, seed: int | None, *position: int, seeders: tuple[Callable[[int], Any], ...] | None = None) -> None:
-        """Seed the global generators, or some of them."""
+    def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:
-            self._unseeded = ()
             mixed = mixed_seed(seed, *position)
-            for seeder in self._seeders if seeders is None else seeders:
+            for seeder in self._seeders:
                 seeder(mixed)
 
 

@@ -77,60 +77,6 @@ def test_what_another_loop_makes_meanwhile_makes_no_difference(way: str) -> None
     assert outer == expected
 
 
-class LateDice(Dice):
-    """Draws nothing for most samples, so that workers stop seeding the generators of Python and NumPy."""
-
-    def __getitem__(self, index: int) -> Any:
-        if index % 500 < 450:
-            return index, 0.0, 0.0
-        if index % 500 == 470:
-            raise ValueError(f"{index} after a draw: {random.random()}")
-        return super().__getitem__(index)
-
-
-def drawn(samples: list[Any]) -> tuple[float, list[Any]]:
-    """Draw for a batch, as collations do that mask tokens."""
-    return float(np.random.rand()), samples
-
-
-def outcomes_of(loader: Any) -> list[str]:
-    """Return the batches and errors of an epoch."""
-    outcomes, iterator = [], iter(loader)
-    while True:
-        try:
-            outcomes.append(str(plain(next(iterator))))
-        except StopIteration:
-            return outcomes
-        except ValueError as error:
-            outcomes.append(str(error))
-
-
-@pytest.mark.parametrize("options", [{}, {"collate_fn": list}, {"collate_fn": drawn}], ids=["rows", "collation", "drawn"])
-def test_draws_of_a_dataset_that_seldom_draws_depend_on_their_positions(options: dict[str, Any]) -> None:
-    def outcomes(workers: int) -> list[str]:
-        return outcomes_of(loader_of(LateDice(1000), workers, batch_size=BATCH_SIZE, generator=1, **options))
-
-    one, two, three = map(outcomes, (1, 2, 3))
-
-    assert one == two == three
-    assert sum("after a draw" in outcome for outcome in one) == 2
-
-
-class Unseeded(Dice):
-    """Shows the states of the generators, without a draw."""
-
-    def __getitem__(self, index: int) -> Any:
-        return random.getstate()[1][1], int(np.random.get_state()[1][1])
-
-
-def test_generators_from_which_nobody_draws_are_not_seeded() -> None:
-    loader = loader_of(Unseeded(640), 1, batch_size=BATCH_SIZE, generator=1)
-    of_python, of_numpy = (np.concatenate(states) for states in zip(*loader, strict=True))
-
-    assert len(set(of_python[:48])) == len(set(of_numpy[:48])) == 3 * SEEDS_PER_BATCH
-    assert len(set(of_python[64:])) == len(set(of_numpy[64:])) == 1
-
-
 class Deadly(Dice):
     """Ends the worker that computes a certain sample, once."""
 

@@ -36,7 +36,7 @@ FOR_WORKING = (
 #: Imported besides by a spawned worker of a loader.
 FOR_FETCHING = (
     *FOR_WORKING,
-    *("data", "data.array_backends", "data.fetcher", "data.global_draws", "data.iterable_walk", "data.messages"),
+    *("data", "data.array_backends", "data.fetcher", "data.iterable_walk", "data.messages"),
     *("data.sample_schema", "feed", "feed.shards", "sources", "sources.collate"),
 )
 
