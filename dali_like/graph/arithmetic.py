@@ -259,6 +259,7 @@ class Elementwise:
     layouts: tuple[str]
     seed: int | None = None
     per_sample: bool = True
+    elementwise: bool = True
 
     @property
     def name(self) -> str:

@@ -172,11 +172,25 @@ def _run_on_batch(
             note_times(times_ns, begin_ns)
     for output, register in zip(results, program.exports, strict=True):
         made = registers[register]
-        if isinstance(made, np.ndarray) and not step.scope:
-            output.put_all(0, made)
+        if not step.scope and (stack := _stack_of(made, output)) is not None:
+            output.put_all(0, stack)
             continue
         for i, result in zip(chosen, made, strict=True):
             output.put(i, np.asarray(result))
+
+
+def _stack_of(made: Any, output: Results) -> Array | None:
+    """Return the results for all samples of a batch as one array if they are alike."""
+    if isinstance(made, np.ndarray):
+        return made
+    first = made[0]
+    if any(each.__class__ is not np.ndarray or each.shape != first.shape or each.dtype != first.dtype for each in made):
+        return None
+    rows = output.rows_of(0, (len(made), *first.shape), first.dtype)
+    if rows is not None:
+        for i, each in enumerate(made):
+            rows[i] = each
+    return rows
 
 
 def sample_of(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:

@@ -216,6 +216,18 @@ class GpuOperator(Operator, Protocol):
 
 
 @runtime_checkable
+class ElementwiseOperator(Protocol):
+    """Optional attribute of an operator on samples with one output.
+
+    Attributes:
+        elementwise: whether each element of the result depends on the same elements of the inputs, whatever their shape.
+    """
+
+    @property
+    def elementwise(self) -> bool: ...
+
+
+@runtime_checkable
 class OrderedOperator(Protocol):
     """Optional attribute of an operator on batches.
 

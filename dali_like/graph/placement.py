@@ -438,6 +438,19 @@ class _FusedCallback:
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
         return self._program.run_stack(stacks, info, count=count, stride=stride, empty=empty, times_ns=times_ns)
 
+    @property
+    def packs(self) -> tuple[int, ...]:
+        return self._program.packs
+
+    def compute_packed(
+        self, packed: Sequence[Array], first: Sequence[Any], call: CallContext, info: SampleInfo
+    ) -> tuple[Array, ...] | None:
+        """Return the results for samples of any shapes; see `dali_like.engine.worker.staging.StackOperators`."""
+        for i, value in enumerate(first):
+            self._checked(i, value)
+        times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
+        return self._program.run_packed(packed, info, times_ns)
+
     def follow(self, sample: Any, info: SampleInfo) -> tuple[Any, ...]:
         """Return the results for a sample that replaces one of the source."""
         return self.compute(split_outputs(sample, self.source), current_call.get(), info)

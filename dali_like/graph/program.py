@@ -28,7 +28,7 @@ from dali_like.errors import SampleError
 from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
-from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
+from dali_like.graph.operator_interface import Array, ElementwiseOperator, Operator, OperatorCall, choose_layout
 from dali_like.graph.operator_random import RandomKey
 from dali_like.types import SampleInfo
 
@@ -192,6 +192,7 @@ class Program(NamedTuple):
         caches: steps whose results suffice for all exports, without the input samples. Empty: the samples are needed.
         stacks: whether all steps compute stacks, and all samples have all results.
         per_sample: whether it computes a sample from a sample. Otherwise its only step is an operator on batches.
+        packs: for each result, the input with the same shape, if all steps are elementwise; otherwise empty.
     """
 
     constants: tuple[Array, ...]
@@ -202,6 +203,7 @@ class Program(NamedTuple):
     caches: tuple[ProgramStep, ...] = ()
     stacks: bool = False
     per_sample: bool = True
+    packs: tuple[int, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -283,6 +285,32 @@ class Program(NamedTuple):
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
             run(step, registers, info, positions, empty)
+            if times_ns is not None:
+                times_ns[step.number] += monotonic_ns() - begin_ns
+        return tuple([registers[i] for i in self.exports])
+
+    def run_packed(
+        self, packed: Sequence[Array], info: SampleInfo, times_ns: list[int] | None = None
+    ) -> tuple[Array, ...] | None:
+        """Return the results for several samples of any shapes if the program `packs`; None if the bits would differ.
+
+        Args:
+            packed: for each input, the elements of all samples, one after another, in one dimension.
+            info: of the first sample.
+            times_ns: as for `run`.
+
+        Returns:
+            For each result, the elements of all samples. They may lie in memory that the next call uses again.
+        """
+        if any(array.dtype == np.float16 for array in packed):  # see `dali_like.graph.arithmetic`
+            return None
+        registers: list[Any] = [*packed, *self.constants]
+        for step in self.steps:
+            begin_ns = 0 if times_ns is None else monotonic_ns()
+            (made,) = step.compute([registers[i] for i in step.inputs], _NO_ARGUMENTS, info)
+            if made.dtype == np.float16:
+                return None
+            registers.append(made)
             if times_ns is not None:
                 times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])
@@ -454,7 +482,26 @@ def make_program(
     is_whole = not any(producers[i].scope for i in used if i in producers)
     stacks = is_whole and all(step.stacks for step in steps)
     per_sample = all(step.operator.per_sample for step in steps)
-    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks, per_sample)
+    packs = () if producers or not stacks else _shapes_of(used, steps, len(inputs), constants)
+    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks, per_sample, packs)
+
+
+def _shapes_of(
+    exports: Sequence[int], steps: Sequence[ProgramStep], num_inputs: int, constants: Sequence[Array]
+) -> tuple[int, ...]:
+    """Return the input whose shape each export has; nothing if a step is not elementwise, or combines several inputs."""
+    like: dict[int, int] = {i: i for i in range(num_inputs)}
+    numbers = {num_inputs + i for i, array in enumerate(constants) if not array.ndim}
+    for step in steps:
+        operator = step.operator
+        if not isinstance(operator, ElementwiseOperator) or not operator.elementwise or step.arguments:
+            return ()
+        inputs = [i for i in step.inputs if i not in numbers]
+        found = {like.get(i) for i in inputs}
+        if len(found) != 1 or None in found:
+            return ()
+        like[step.output] = like[inputs[0]]
+    return tuple([like[i] for i in exports]) if all(i in like for i in exports) else ()
 
 
 def repeated(array: Array, count: int) -> Array:

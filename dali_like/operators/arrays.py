@@ -28,7 +28,7 @@ _LAST_KEY = 65535
 # Types
 
 
-@operator(strided=True, stacks=())
+@operator(strided=True, stacks=(), elementwise=True)
 def cast(call: OperatorCall, input: Array, *, dtype: np.dtype[Any]) -> Array:
     """Convert arrays to another type.
 
@@ -56,7 +56,7 @@ def _cast(call: OperatorCall, array: Array, dtype: np.dtype[Any]) -> Array:
     return call.part(array) if array.dtype == dtype else convert(array, dtype, call.empty(array.shape, dtype))
 
 
-@operator(strided=True, stacks=())
+@operator(strided=True, stacks=(), elementwise=True)
 def copy(call: OperatorCall, input: Array) -> Array:
     """Copy the input.
 
@@ -251,7 +251,7 @@ def _check_table(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"keys and values must have the same length, not {len(keys)} and {len(values)}")
 
 
-@operator(check=_check_table, strided=True, stacks=())
+@operator(check=_check_table, strided=True, stacks=(), elementwise=True)
 def lookup_table(
     call: OperatorCall,
     input: Array,

@@ -73,6 +73,7 @@ class Description:
         stacks: whether `function` accepts stacks of samples; see `OperatorCall.lead`. If so, the names of the inputs after
             the first, and of the arguments, that may be nodes then; for such an argument, `function` gets a list of values.
             None: it does not. ``*inputs`` need not be named.
+        elementwise: whether each element of the result depends on the same element of its only input.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -102,6 +103,7 @@ class Description:
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
     stacks: Collection[str] | None = None
+    elementwise: bool = False
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -207,6 +209,10 @@ class BoundOperator:
     @property
     def in_order(self) -> bool:
         return self.description.in_order
+
+    @property
+    def elementwise(self) -> bool:
+        return self.description.elementwise
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         names = self.description.stacks
@@ -326,6 +332,7 @@ def describe(
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
     stacks: Collection[str] | None = None,
+    elementwise: bool = False,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -346,7 +353,7 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, stacks, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, stacks, elementwise, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -381,6 +388,7 @@ def describe(
         per_sample=per_sample,
         strided=strided,
         stacks=stacks,
+        elementwise=elementwise,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,

@@ -387,6 +387,86 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
                 assert a.tobytes() == b.tobytes()
 
 
+RAGGED = [np.random.default_rng(i).integers(1, 100, 1 + i * 7 % 50, np.int32) for i in range(60)]
+
+
+def run_ragged(define: Callable[[DataNode], Any], source: Callable[[SampleInfo], Any], batch_size: int) -> Delivered:
+    """Run a pipeline over a ragged source in one worker."""
+
+    @pipeline_def(batch_size=batch_size, seed=5, py_num_workers=1, py_start_method="thread", num_threads=1)
+    def pipeline() -> Any:
+        return define(fn.external_source(source, batch=False, parallel=True))
+
+    samples: list[list[np.ndarray]] = []
+    with closing(pipeline()) as pipe:
+        while True:
+            try:
+                (batch,) = pipe.run()
+            except StopIteration:
+                return Delivered(samples, "")
+            except Exception as error:
+                return Delivered(samples, f"{error} {re.findall('idx_in_epoch [0-9]+', str(error.__notes__))}")
+            samples += [[np.array(batch.at(i))] for i in range(len(batch))]
+
+
+def ragged(info: SampleInfo) -> np.ndarray:
+    if info.idx_in_epoch >= len(RAGGED):
+        raise StopIteration
+    return RAGGED[info.idx_in_epoch]
+
+
+def broken(info: SampleInfo) -> np.ndarray:
+    if info.idx_in_epoch == 33:
+        raise ValueError("broken")
+    return ragged(info)
+
+
+def test_elementwise_operators_compute_ragged_samples_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = {"run": 0, "run_packed": 0}
+
+    def count(name: str) -> None:
+        compute = getattr(Program, name)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return compute(*args, **options)
+
+        monkeypatch.setattr(Program, name, counted)
+
+    count("run")
+    count("run_packed")
+
+    samples, _ = run_ragged(lambda x: fn.cast((x - 3) * 2, dtype=types.INT64), ragged, 20)
+
+    assert [sample.tolist() for (sample,) in samples] == [((data - 3) * 2).tolist() for data in RAGGED]
+    assert calls["run"] == 0
+    assert 0 < calls["run_packed"] <= 10
+
+
+CHAINS: dict[str, Callable[[DataNode], Any]] = {
+    "arithmetic": lambda x: x / 3,
+    "division by zero in some samples": lambda x: 7 // (x - RAGGED[8][0]),
+    "table": lambda x: fn.lookup_table(x, keys=[1, 2], values=[5, 6]) + 1,
+    "float16": lambda x: fn.cast(x, dtype=types.FLOAT16) * 1.5,
+    "constant that does not suit some samples": lambda x: x * types.Constant([1, 2]),
+    "the input twice": lambda x: math.max(x, x + 1),
+}
+
+
+@pytest.mark.parametrize("source", [ragged, broken])
+@pytest.mark.parametrize("name", CHAINS)
+def test_ragged_samples_give_the_same_however_they_are_cut(name: str, source: Callable[[SampleInfo], Any]) -> None:
+    alone = run_ragged(CHAINS[name], source, 1)
+
+    for batch_size in (7, 20):
+        together = run_ragged(CHAINS[name], source, batch_size)
+
+        assert together.error == alone.error
+        assert len(together.samples) == len(alone.samples) // batch_size * batch_size
+        for (one,), (other,) in zip(alone.samples, together.samples, strict=False):
+            assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
 @pytest.mark.parametrize(
     ("dtype", "compute"),
     [

@@ -29,7 +29,7 @@ from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
-from dali_like.engine.worker.staging import MisfitError, StackOperators, StagedTask, Staging
+from dali_like.engine.worker.staging import STACK_BYTES, MisfitError, StackOperators, StagedTask, Staging, are_alike
 from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
@@ -389,10 +389,81 @@ class TaskRunner:
                 continue
             self._operate(task, operators, call, staging, i, stop)
             i = stop
-            if other is not None:
+            if other is None:
+                continue
+            if operators.packs and are_alike(other, other):
+                i = self._make_packed(task, operators, call, callback, i, other)
+            else:
                 self._operate_alone(task, operators, call, i, other)
-                staging.learn(other, task.view.task_size)
                 i += 1
+            staging.learn(other, task.view.task_size)
+
+    def _make_packed(
+        self,
+        task: Task,
+        operators: StackOperators,
+        call: CallContext,
+        callback: Callable[[Any], Any],
+        begin: int,
+        first: Sequence[Any],
+    ) -> int:
+        """Compute samples of any shapes, given the first one, and elementwise operators over them together.
+
+        Returns:
+            The next index.
+        """
+        samples = [[array.copy() for array in first]]  # the callback may return the same memory again
+        nbytes, i, error, other = sum(array.nbytes for array in first), begin + 1, None, None
+        while i < task.stop and nbytes < STACK_BYTES:
+            self._cell[0] = i
+            try:
+                outputs = split_outputs(callback(sample_info(task, i)), operators.source)
+            except Exception as raised:
+                error = raised
+                break
+            if not are_alike(outputs, first):
+                other = outputs
+                break
+            samples.append([array.copy() for array in outputs])
+            nbytes += sum(array.nbytes for array in outputs)
+            i += 1
+        self._operate_packed(task, operators, call, begin, samples)
+        if error is not None:
+            self._cell[0] = i
+            if _is_last(error, task.source):
+                raise error
+            self.replace_sample(task, i, error)
+            return i + 1
+        if other is not None:
+            self._operate_alone(task, operators, call, i, other)
+            return i + 1
+        return i
+
+    def _operate_packed(
+        self, task: Task, operators: StackOperators, call: CallContext, begin: int, samples: Sequence[Sequence[NDArray[Any]]]
+    ) -> None:
+        """Compute elementwise operators over samples of any shapes, and write the results."""
+        results = None
+        if len(samples) > 1:
+            packed = [np.concatenate([array.ravel() for array in column]) for column in zip(*samples, strict=True)]
+            try:
+                results = operators.compute_packed(packed, samples[0], call, sample_info(task, begin))
+            except Exception:
+                results = None  # the sample is not known: see below
+        if results is None:
+            for i, outputs in enumerate(samples, begin):
+                self._operate_alone(task, operators, call, i, outputs)
+            return
+        task.describe_all()
+        ends = [0] * len(results)
+        for i, outputs in enumerate(samples, begin):
+            made = []
+            for k, (result, like) in enumerate(zip(results, operators.packs, strict=True)):
+                start, ends[k] = ends[k], ends[k] + outputs[like].size
+                made.append(result[start : ends[k]].reshape(outputs[like].shape))
+            self._cell[0] = i
+            if task.lent or not task.put_arrays(i, made):
+                self.put(task, i, tuple(made), task.source)
 
     def _operate(
         self, task: Task, operators: StackOperators, call: CallContext, staging: Staging, begin: int, stop: int

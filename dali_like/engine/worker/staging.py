@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.memory.protocol import align
+from dali_like.engine.memory.protocol import DTYPE_CODES, align
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.task import NO_TARGET, Target, Task
 from dali_like.types import CallContext, SampleInfo
@@ -39,6 +39,10 @@ class StackOperators(Protocol):
 
     @property
     def source(self) -> Source: ...
+
+    @property
+    def packs(self) -> tuple[int, ...]:
+        """For each result, the output of the callback with the same shape, if the operators are elementwise; else empty."""
 
     def compute(self, outputs: Sequence[Any], call: CallContext, info: SampleInfo) -> tuple[Any, ...]:
         """Return the results for the outputs of the callback for one sample.
@@ -69,6 +73,30 @@ class StackOperators(Protocol):
             stride: from the ``idx_in_epoch`` of one sample to the next.
             empty: given a result, a shape and a dtype, returns memory for a stack of results, or None.
         """
+
+    def compute_packed(
+        self, packed: Sequence[NDArray[Any]], first: Sequence[Any], call: CallContext, info: SampleInfo
+    ) -> Sequence[NDArray[Any]] | None:
+        """Return the results for several samples of any shapes, if the operators are elementwise.
+
+        An error says nothing about its sample, and None that the samples must be computed alone.
+
+        Args:
+            packed: for each output of the callback, the elements of all samples, one after another, in one dimension.
+            first: the outputs for the first sample. The others have the same dtypes and numbers of dimensions.
+            call, info: as for `compute_stack`.
+        """
+
+
+def are_alike(outputs: Sequence[Any], first: Sequence[Any]) -> bool:
+    """Whether the outputs of a sample may be packed together with those of the first one."""
+    return all(
+        array.__class__ is np.ndarray
+        and array.dtype in DTYPE_CODES
+        and array.dtype == other.dtype
+        and array.ndim == other.ndim
+        for array, other in zip(outputs, first, strict=True)
+    )
 
 
 class Staging:
