@@ -42,11 +42,14 @@ class LoaderTrace(Trace):
 
     def follow(self, iterator: LoaderIterator) -> None:
         """Record a loader iterator and its workers."""
-        workers: LoaderWorkers | None = getattr(iterator, "_loader_workers", None)
-        if workers is not None:
-            self.follow_workers(workers)
+        from dali_like.data.loader_workers import LoaderWorkers  # noqa: PLC0415  # not without workers
+
+        workers = getattr(iterator, "_loader_workers", None)
         # The callback must not refer to the iterator: workers end when their iterator is dropped.
-        count = self._counts[workers] if workers is not None else count_nothing
+        count = count_nothing
+        if isinstance(workers, LoaderWorkers):
+            self.follow_workers(workers)
+            count = self._counts[workers]
         iterator.on_next = functools.partial(self.calls.call, count)
         self._iterators.add(iterator)
 

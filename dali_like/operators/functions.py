@@ -7,7 +7,10 @@ import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any
+
+import numpy as np
 
 from dali_like.common.class_names import class_name
 from dali_like.common.stability import deprecated, unstable, warn_deprecated
@@ -119,13 +122,20 @@ def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode
     for i, value in enumerate(inputs):
         name = description.inputs[min(i, len(description.inputs) - 1)]
         try:
-            nodes += output_nodes([value])
+            nodes += output_nodes([_without_enumerations(value)])
         except DefinitionError:
             raise DefinitionError(
                 f"{description.name}: the input {name} must be a DataNode, a number, a list of numbers or an array, not a "
                 f"{type(value).__qualname__}"
             ) from None
     return tuple(nodes)
+
+
+def _without_enumerations(value: Any) -> Any:
+    """Return a list of members of one of DALI's enumerations as numbers, which arguments accept in their place."""
+    if isinstance(value, (list, tuple)) and value and all(isinstance(member, IntEnum) for member in value):
+        return np.array(value, np.int32)
+    return value
 
 
 def _layouts_of(node: DataNode) -> str:

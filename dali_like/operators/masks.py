@@ -107,14 +107,17 @@ class _Box(NamedTuple):
 
 
 def _check_object(given: Mapping[str, Any]) -> None:
-    of_classes = [name for name in ("classes", "class_weights", "output_class") if given.get(name)]
+    # The values may be nodes, which have neither a truth value nor an equal.
+    of_classes = [name for name in ("classes", "class_weights") if given.get(name) is not None]
+    of_classes += ["output_class"] * bool(given.get("output_class"))
     if given.get("ignore_class") and of_classes:
         raise ArgumentClashError(f"ignore_class and {' and '.join(of_classes)} exclude each other")
     classes, weights = given.get("classes"), given.get("class_weights")
     if isinstance(classes, tuple) and isinstance(weights, tuple):
         _check_weights(classes, weights)
-    if isinstance(classes, tuple) and given.get("background") in classes:
-        raise ArgumentError(f"the background, {given['background']}, must not be one of the classes {list(classes)}")
+    background = given.get("background")
+    if isinstance(classes, tuple) and isinstance(background, int) and background in classes:
+        raise ArgumentError(f"the background, {background}, must not be one of the classes {list(classes)}")
 
 
 def _check_weights(classes: Ints, weights: Floats) -> None:

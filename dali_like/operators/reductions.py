@@ -269,7 +269,7 @@ def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int, 
     if mean.shape not in (kept, left) and not is_number:
         raise SampleError(f"the mean must be a number or have the shape {left} or {kept}, not {mean.shape}")
     one = (*data.shape[:lead], *[1] * (data.ndim - lead)) if lead else ()
-    distances = _distances(data, mean.reshape(one if is_number else kept))
+    distances = _distances(data, mean.reshape(one if is_number else kept)) if data.size else np.zeros(data.shape)
     with np.errstate(all="ignore"):
         total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims, lead)
         return np.divide(total, _count(data.shape, axes) - ddof)
