@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from dali_like import Pipeline
+from dali_like.engine.backends import processes
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
 from tests.faults.programs import GONE_S, Program, StartProgram
@@ -417,6 +418,29 @@ class TestAPipelineThatIsDropped:
         gc.collect()
 
         assert not any(map(is_running, pids))
+
+    # The exception has nowhere to go but the log of Python.
+    @pytest.mark.filterwarnings("ignore:Exception ignored in.*finalize:pytest.PytestUnraisableExceptionWarning")
+    def test_ends_its_workers_although_its_thread_is_ended_meanwhile(
+        self, start_method: str, make_and_run: Callable[[str], Pipeline], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pipe = make_and_run(start_method)
+        pids = pipe.py_worker_pids
+        interruptions = [SystemExit()]
+        # Private: interrupts the stop of the workers
+        original = processes.ProcessGroup._stop_forkservers
+
+        def interrupted(group: processes.ProcessGroup) -> None:
+            if interruptions:
+                raise interruptions.pop()
+            original(group)
+
+        monkeypatch.setattr(processes.ProcessGroup, "_stop_forkservers", interrupted)
+        del pipe
+        gc.collect()
+
+        assert not interruptions
+        wait_until(lambda: not any(map(is_running, pids)), "the end of the workers", GONE_S)
 
     def test_leaves_a_batch_that_somebody_holds(self, start_method: str, make_and_run: Callable[[str], Pipeline]) -> None:
         pipe = make_and_run(start_method)

@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from dali_like.common.interrupts import deferred_interrupts
 from dali_like.engine.backends.forkserver import FIRST_RESERVE_S, MOST_FDS, Message
@@ -29,6 +29,8 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import End, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import DaliLikeError, WorkerStartError
+
+T = TypeVar("T")
 
 #: Workers have this long to finish their sample after a request to stop. Then they are killed.
 _GRACE_S = 0.5
@@ -72,7 +74,7 @@ class ProcessWorkers:
             is_short_lived=all(source.type is SourceType.REQUEST for source in sources),
         )
         self.control, self.pids, self.exitcodes = processes.events, processes.pids, processes.exitcodes
-        self._finalizer = weakref.finalize(self, processes.stop)
+        self._finalizer = weakref.finalize(self, to_the_end, processes.stop)
         if self._is_forked:
             self._sources = sources
             self._fork()
@@ -407,6 +409,19 @@ def _describe_exit(exitcode: int | None) -> str:
     except ValueError:
         name = f"signal {-exitcode}"
     return f"was killed by {name}"
+
+
+def to_the_end(stop: Callable[..., T], *args: Any) -> T:
+    """Call a function that stops workers, and call it again if a SystemExit interrupts it. Then raise the SystemExit.
+
+    A pool of threads raises one in each thread that it ends, at any instruction. If that thread is just stopping a pool of
+    its own, no other code would: a finalizer runs once, and its exceptions go nowhere.
+    """
+    try:
+        return stop(*args)
+    except SystemExit:
+        stop(*args)
+        raise
 
 
 def finish(finalizer: weakref.finalize[Any, Any]) -> Any:

@@ -30,7 +30,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_like.engine.backends.processes import finish
+from dali_like.engine.backends.processes import finish, to_the_end
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
@@ -203,7 +203,7 @@ class ThreadWorkers:
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
         self._workers: dict[int, WorkerThread] = {}
-        self._finalizer = weakref.finalize(self, _stop, self._shared)
+        self._finalizer = weakref.finalize(self, to_the_end, _stop, self._shared)
         for worker in range(options.num_first):
             self.start(worker)
 
