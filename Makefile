@@ -127,6 +127,7 @@ docs: .venv/docs/.ready
 
 described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tools.stubs
+	$(TEST_ENV)/bin/python -m benchmarks.operators.report
 	$(TEST_ENV)/bin/python -m tools.operator_pages
 	$(TEST_ENV)/bin/python -m tools.reader_pages
 	$(TEST_ENV)/bin/python -m tools.dali_functions

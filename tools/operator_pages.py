@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmarks.operators.report import of_operator
 from dali_like import types
 from dali_like.operators.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
@@ -65,7 +66,10 @@ def pages() -> dict[str, str]:
 
 
 def _index(groups: Mapping[str, list[Description]]) -> str:
-    see = "As in `nvidia.dali.fn`, on the CPU. See [the table of DALI's functions](dali_functions.md) for missing ones."
+    see = (
+        "As in `nvidia.dali.fn`, on the CPU. See [the table of DALI's functions](dali_functions.md) for missing ones, and "
+        "[costs](costs.md) for their time."
+    )
     lines = [_NOTE, "# Operators", "", see, "", "| group | operators |", "|---|---|"]
     for module, members in groups.items():
         links = ", ".join(f"[`fn.{member.path}`]({link_to(member)})" for member in members)
@@ -110,6 +114,9 @@ def _section(description: Description) -> Iterator[str]:
         yield ""
     if description.path in CALLS:
         yield from _call(description.path)
+    if (share := of_operator(description.path)) is not None:
+        yield f"CPU time: {share:.2f} of DALI's; see [costs](costs.md)."
+        yield ""
     if description.layouts:
         yield f"Layouts: {', '.join(description.layouts.split())}."
         yield ""

@@ -87,7 +87,7 @@ def run_program(
         _run_on_batch(program, inputs, size, batch_id, results, note_times)
         return
     local = threading.local()
-    count = _stack_size(inputs, size) if program.stacks else 1
+    count = _stack_size(inputs, size, views=program.views) if program.stacks else 1
 
     def run_stack(number: int) -> None:
         begin, stop = number * count, min((number + 1) * count, size)
@@ -97,7 +97,7 @@ def run_program(
                 batch_id.info(begin),
                 count=stop - begin,
                 stride=batch_id.stride,
-                empty=lambda output, shape, dtype: results[output].rows_of(begin, shape, dtype),
+                empty=None if program.views else lambda output, shape, dtype: results[output].rows_of(begin, shape, dtype),
                 times_ns=local.times_ns,
             )
         except Exception:  # the sample is not known
@@ -112,7 +112,7 @@ def run_program(
             made = program.run(
                 [sample_of(samples, i) for samples in inputs],
                 batch_id.info(i),
-                lambda output, shape, dtype: results[output].empty(i, shape, dtype),
+                None if program.views else lambda output, shape, dtype: results[output].empty(i, shape, dtype),
                 times_ns=local.times_ns,
             )
         except Exception as error:
@@ -198,9 +198,11 @@ def sample_of(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
     return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
 
 
-def _stack_size(inputs: Sequence[Any], size: int) -> int:
+def _stack_size(inputs: Sequence[Any], size: int, *, views: bool) -> int:
     """Return the number of samples that operators compute at once; 1 if the samples are not alike."""
     if size < 2 or not all(isinstance(samples, np.ndarray) for samples in inputs):
         return 1
+    if views:
+        return size
     nbytes = sum(int(samples.nbytes) for samples in inputs) // size
     return max(min(STACK_BYTES // max(nbytes, 1), size), 1)

@@ -223,8 +223,7 @@ class PackedBuffer:
     """A buffer that is filled with arrays, one after another."""
 
     def __init__(self, lease: Lease[_Buffer], address: int, nbytes: int) -> None:
-        self._lease = lease
-        self._address = address
+        self._memory = leased_array(lease, address, (nbytes,), np.dtype(np.uint8))
         self._nbytes = nbytes
         self._used = 0
 
@@ -235,7 +234,7 @@ class PackedBuffer:
         if end > self._nbytes:
             return None
         self._used = end
-        return leased_array(self._lease, self._address + begin, shape, dtype)
+        return np.ndarray(shape, dtype, self._memory, begin)
 
 
 @dataclass
@@ -252,7 +251,7 @@ class PreviousSamples:
 
 
 class BatchMemory:
-    """Memory for one output of one batch, which threads fill in any order.
+    """Memory for one output of one batch, which threads fill in any order, or views of the inputs.
 
     All samples are expected to have the shape seen in the previous batch, or in the first batch that of the first
     sample. The batch is then one array from the start. Other samples go to packed buffers.
@@ -261,13 +260,17 @@ class BatchMemory:
         buffers: source of the memory.
         size: number of samples.
         previous: of the output; `finish` updates it.
+        views: whether results lie in the memory of inputs, and stay there.
     """
 
-    def __init__(self, buffers: BufferPool, size: int, previous: PreviousSamples) -> None:
+    def __init__(self, buffers: BufferPool, size: int, previous: PreviousSamples, *, views: bool = False) -> None:
         self._buffers = buffers
         self._previous = previous
+        self._views = views
         self._lock = threading.Lock()
-        self._rows: Array | None = None if previous.shared is None else self._buffers.rows(previous.shared, size)
+        self._rows: Array | None = None
+        if previous.shared is not None and not views:
+            self._rows = self._buffers.rows(previous.shared, size)
         self._packed: PackedBuffer | None = None
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
@@ -311,6 +314,9 @@ class BatchMemory:
         Raises:
             OutOfMemoryError: memory is short.
         """
+        if self._views and len(samples) == len(self._samples):
+            self._rows, self._num_in_stacks = samples, len(samples)
+            return
         rows = self.rows_of(begin, samples.shape, samples.dtype)
         if rows is None:
             for i in range(len(samples)):
@@ -327,6 +333,9 @@ class BatchMemory:
         Raises:
             OutOfMemoryError: memory is short.
         """
+        if self._views:
+            self._samples[i] = sample
+            return
         place = self._places[i]
         if place is None or place.shape != sample.shape or place.dtype != sample.dtype:
             place = self.empty(i, sample.shape, sample.dtype)

@@ -51,6 +51,10 @@ TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 #: One output of a batch: one array, or a sequence of arrays; on the GPU if it was computed there.
 _Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
 
+#: Operators that take less for a batch run in the calling thread, alone. Passing a batch to another thread and waiting for
+#: it takes as long; and where two threads take turns with the interpreter's lock, the same work takes about twice the time.
+SHORT_NS = 200_000
+
 
 class Computation:
     """Computes a batch of outputs from the batches of the sources.
@@ -118,6 +122,8 @@ class Computation:
         self.hooks = GraphHooks()
         self._adding = threading.Lock()
         self._paces: defaultdict[tuple[Key, ...], Pace] = defaultdict(Pace)
+        self._recent_ns = 0.0
+        self._is_short = False
 
     def heed_layouts(self) -> None:
         """Place the operators again if a source has returned another layout than it declared."""
@@ -127,6 +133,11 @@ class Computation:
             self._placement, self._seen = self._place(seen), seen
             self._source_keys = self._keys_of_sources()
             self.times_ns = self._no_times() | self.times_ns
+
+    @property
+    def is_short(self) -> bool:
+        """Whether batches have lately taken so little time that the calling thread had better compute them, alone."""
+        return self.threads is None or self._is_short
 
     def settle(self) -> None:
         """Release batches whose copies to the GPU have ended."""
@@ -178,7 +189,17 @@ class Computation:
         for stage in self._placement.stages:
             self._run(stage, data, size, batch_id)
         operators_ns = monotonic_ns() - begin_ns
+        self._judge(operators_ns)
         return self._wrap(data, outputs), operators_ns
+
+    def _judge(self, operators_ns: int) -> None:
+        """Decide who computes the next batches, given the duration of this one. The measure is the least of the last ones,
+        nearly: the system may interrupt a thread at any time.
+        """
+        recent_ns = self._recent_ns or operators_ns
+        self._recent_ns = min(operators_ns, 0.9 * recent_ns + 0.1 * operators_ns)
+        limit_ns = SHORT_NS if self._is_short else 2 * SHORT_NS
+        self._is_short = self._recent_ns < limit_ns and not self.in_order
 
     def _no_times(self) -> dict[str, int]:
         return {name: 0 for stage in self._placement.stages for name in stage.names}
@@ -224,7 +245,8 @@ class Computation:
             data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.program.steps[0].inputs[0]], batch_id)
             self._note_times(stage.names, [monotonic_ns() - begin_ns], begin_ns, batch_id)
             return
-        memory = [BatchMemory(self._buffers, size, self._previous[output]) for output in stage.outputs]
+        views = stage.program.views
+        memory = [BatchMemory(self._buffers, size, self._previous[output], views=views) for output in stage.outputs]
         errors: dict[int, Exception] = {}
 
         def fail(i: int, error: Exception) -> None:
@@ -314,7 +336,7 @@ class Computation:
     ) -> None:
         """Call `function` for each index, in this thread, and in all free threads if that is faster; see `for_each`."""
         assert self.threads is not None
-        if self._num_threads == 1 or count == 1:
+        if self._num_threads == 1 or count == 1 or self.is_short:
             one_by_one(count, function, around)
             return
         shared, begin_ns = pace.shares(count), monotonic_ns()

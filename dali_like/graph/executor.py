@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from copy import copy
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.foreign_errors import is_a, traceback_of, with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
@@ -29,20 +29,46 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-def _new_future() -> Future[tuple[TensorList, ...]]:
-    from concurrent.futures import Future  # noqa: PLC0415  # slow to import, and many graphs have no operators
+class _Computed(NamedTuple):
+    """The outcome of a batch that no thread computes, as a future that is done."""
 
-    return Future()
+    batch: tuple[TensorList, ...] = ()
+    error: BaseException | None = None
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> bool:
+        return False
+
+    def cancelled(self) -> bool:
+        return False
+
+    def exception(self) -> BaseException | None:
+        return self.error
+
+    def result(self) -> tuple[TensorList, ...]:
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.batch
+        finally:
+            del self  # the traceback of the exception keeps this frame
 
 
 class _PendingBatch:
-    """One iteration in progress, with the outputs of the sources for it."""
+    """One iteration in progress, with the outputs of the sources for it.
+
+    Attributes:
+        future: of the thread that computes it, or its outcome. None: the caller of `Executor.run` computes it, and has not
+            finished.
+    """
 
     def __init__(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> None:
         self.outputs = outputs
         self.batch_id = batch_id
         self.operators_ns = 0
-        self.future = _new_future()
+        self.future: Future[tuple[TensorList, ...]] | _Computed | None = None
 
 
 class Executor:
@@ -155,7 +181,7 @@ class Executor:
     def _put_back(self) -> None:
         """Drop the batches computed ahead; batches of sources that persist go back to the lockstep."""
         for pending in reversed(self._queue):
-            if not pending.future.cancel() and self._computation.in_order:
+            if pending.future is not None and not pending.future.cancel() and self._computation.in_order:
                 self._wait_for(pending)
             self._lockstep.put_back(pending.outputs)
         self._queue.clear()
@@ -177,7 +203,7 @@ class Executor:
             self._begin(_PendingBatch(self._lockstep.next(), batch_id))
         self._work_ahead()
         pending = self._queue[0]
-        if not self.has_threads and not pending.future.done():  # an interrupt cut the previous call short
+        if pending.future is None:  # an interrupt cut the previous call short
             self._start(pending)
         self._wait_for(pending)
         for collect_garbage in (False, True):
@@ -201,6 +227,7 @@ class Executor:
             self._queue.appendleft(pending)
             raise
         future = pending.future
+        assert future is not None
         del pending
         try:
             return future.result()
@@ -210,15 +237,15 @@ class Executor:
     def _retract(self, shortage: OutOfMemoryError) -> bool:
         """Discard the last batch computed ahead, as if it had met the shortage; return whether there was one."""
         for pending in reversed([*self._queue][1:]):
-            if self.has_threads:
-                self._wait_for(pending)
-            if pending.future.done() and _shortage(pending) is None and pending.future.exception() is None:
-                pending.future = _new_future()
-                pending.future.set_exception(shortage)
+            self._wait_for(pending)
+            if pending.future is not None and pending.future.exception() is None:
+                pending.future = _Computed(error=shortage)
                 return True
         return False
 
     def _wait_for(self, pending: _PendingBatch) -> None:
+        if pending.future is None or pending.future.done():
+            return
         begin_ns = monotonic_ns()
         if (hook := self._computation.hooks.wait) is None:
             _wait(pending.future)
@@ -237,7 +264,7 @@ class Executor:
                 if is_a(error, StopIteration):
                     return
                 pending = _PendingBatch([], batch_id)
-                pending.future.set_exception(error)
+                pending.future = _Computed(error=error)
                 self._queue.append(pending)
                 continue
             if outputs is None:
@@ -252,7 +279,8 @@ class Executor:
         if self._lockstep.any_persists:
             return  # `put_back` may need them
         for pending in list(self._queue):
-            if not pending.future.done() or pending.future.cancelled() or _shortage(pending) is not None:
+            future = pending.future
+            if future is None or not future.done() or future.cancelled() or _shortage(pending) is not None:
                 return
             pending.outputs = []
 
@@ -268,17 +296,16 @@ class Executor:
         self._start(pending)
 
     def _start(self, pending: _PendingBatch) -> None:
-        if (threads := self._computation.threads) is not None:
-            pending.future = threads.submit(self._compute, pending)
-            pending.future.add_done_callback(lambda _: self._drop_source_outputs())
+        if (threads := self._computation.threads) is not None and not self._computation.is_short:
+            pending.future = future = threads.submit(self._compute, pending)
+            future.add_done_callback(lambda _: self._drop_source_outputs())
             return
-        future = _new_future() if pending.future.done() else pending.future
+        pending.future = None
         try:
-            future.set_result(self._compute(pending))
+            pending.future = _Computed(self._compute(pending))
         except Exception as error:
-            traceback = traceback_of(error)  # drop this frame: it refers to the future, which refers to the error
-            future.set_exception(with_traceback(error, traceback and traceback.tb_next))
-        pending.future = future
+            traceback = traceback_of(error)  # drop this frame: it refers to the batch, which refers to the error
+            pending.future = _Computed(error=with_traceback(error, traceback and traceback.tb_next))
         self._drop_source_outputs()
 
     def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:
@@ -292,7 +319,7 @@ class Executor:
         return batch
 
 
-def _wait(future: Future[Any]) -> None:
+def _wait(future: Any) -> None:
     from concurrent.futures import wait  # noqa: PLC0415  # loaded by now
 
     while not wait((future,), POLL_INTERVAL_S).done:
@@ -301,5 +328,6 @@ def _wait(future: Future[Any]) -> None:
 
 def _shortage(pending: _PendingBatch) -> OutOfMemoryError | None:
     """Return the memory error of an iteration if it failed with one, otherwise None."""
+    assert pending.future is not None
     error = pending.future.exception()
     return without_frames(error) if type(error) is OutOfMemoryError else None

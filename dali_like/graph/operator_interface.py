@@ -239,6 +239,18 @@ class OrderedOperator(Protocol):
     def in_order(self) -> bool: ...
 
 
+@runtime_checkable
+class ViewingOperator(Protocol):
+    """Optional attribute of an operator on samples.
+
+    Attributes:
+        views: whether its result has all bytes of its first input, and may be a view of it.
+    """
+
+    @property
+    def views(self) -> bool: ...
+
+
 @functools.cache
 def choose_layout(layouts: str, ndim: int) -> str:
     """Return the layout for `ndim` dimensions among several; empty without a layout."""

@@ -28,7 +28,14 @@ from dali_like.errors import SampleError
 from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
-from dali_like.graph.operator_interface import Array, ElementwiseOperator, Operator, OperatorCall, choose_layout
+from dali_like.graph.operator_interface import (
+    Array,
+    ElementwiseOperator,
+    Operator,
+    OperatorCall,
+    ViewingOperator,
+    choose_layout,
+)
 from dali_like.graph.operator_random import RandomKey
 from dali_like.types import SampleInfo
 
@@ -193,6 +200,7 @@ class Program(NamedTuple):
         stacks: whether all steps compute stacks, and all samples have all results.
         per_sample: whether it computes a sample from a sample. Otherwise its only step is an operator on batches.
         packs: for each result, the input with the same shape, if all steps are elementwise; otherwise empty.
+        views: whether all steps return views of input samples.
     """
 
     constants: tuple[Array, ...]
@@ -204,6 +212,7 @@ class Program(NamedTuple):
     stacks: bool = False
     per_sample: bool = True
     packs: tuple[int, ...] = ()
+    views: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -483,7 +492,19 @@ def make_program(
     stacks = is_whole and all(step.stacks for step in steps)
     per_sample = all(step.operator.per_sample for step in steps)
     packs = () if producers or not stacks else _shapes_of(used, steps, len(inputs), constants)
-    return Program(tuple(constants), len(registers), tuple(steps), used, producers, caches, stacks, per_sample, packs)
+    views = not producers and all(_returns_view(step, len(inputs), len(inputs) + len(constants)) for step in steps)
+    return Program(
+        tuple(constants),
+        len(registers),
+        tuple(steps),
+        used,
+        producers,
+        caches,
+        stacks,
+        per_sample,
+        packs=packs,
+        views=views,
+    )
 
 
 def _shapes_of(
@@ -502,6 +523,12 @@ def _shapes_of(
             return ()
         like[step.output] = like[inputs[0]]
     return tuple([like[i] for i in exports]) if all(i in like for i in exports) else ()
+
+
+def _returns_view(step: ProgramStep, num_inputs: int, first_output: int) -> bool:
+    """Whether the result of a step is a view of an input sample, if those of all earlier steps are."""
+    of_input = bool(step.inputs) and not num_inputs <= step.inputs[0] < first_output
+    return of_input and isinstance(step.operator, ViewingOperator) and step.operator.views
 
 
 def repeated(array: Array, count: int) -> Array:

@@ -35,18 +35,18 @@ class SpatialAxes(NamedTuple):
         return (self.stacked, *(1,) * (least - self.ndim), *shape[first:])
 
 
-def spatial_axes(layout: str, shape: Sequence[int]) -> SpatialAxes:
+def spatial_axes(layout: str, shape: Sequence[int], lead: int = 0) -> SpatialAxes:
     """Find the spatial axes. Without a layout, all axes are spatial.
 
     Raises:
         SampleError: channels are neither first nor last, frames are not first, or there are more than three spatial axes.
     """
     if not layout:
-        if not 0 < len(shape) <= 3:
-            raise SampleError(f"data without a layout must have from 1 to 3 dimensions, not {len(shape)}")
-        return SpatialAxes(1, len(shape), 0)
+        if not 0 < len(shape) - lead <= 3:
+            raise SampleError(f"data without a layout must have from 1 to 3 dimensions, not {len(shape) - lead}")
+        return SpatialAxes(math.prod(shape[:lead]), len(shape) - lead, 0)
     inner = layout.removesuffix("C")
-    first = len(inner) - len(inner.lstrip("CF"))
+    first = len(inner) - len(inner.lstrip("NCF"))
     axes = inner[first:]
     if not axes or len(axes) > 3 or set(axes) & set("CF"):
         raise SampleError(

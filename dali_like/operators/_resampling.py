@@ -74,6 +74,7 @@ class Axis(NamedTuple):
         return abs(self.end - self.start) > self.size
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -> None:
     """Scale an image or a volume.
 
@@ -91,7 +92,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     if image.ndim == 3 and image.size <= _FEW_ELEMENTS and out.size <= _FEW_ELEMENTS:
         _resample_few(image, axes, chosen, filters.antialias, out)
         return
-    image, axes = _forwards(image, axes)
+    image, axes, mirrored = _forwards(image, axes)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if left and _is_bilinear(image, axes, chosen, filters, out):
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
@@ -100,11 +101,13 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
         convert(image, out.dtype, out)
         return
     are_bytes = image.dtype == np.uint8 and all(chosen[i] in _NONNEGATIVE for i in left)
+    for i in left:
+        image, axes[i] = _seen(image, i, axes[i], chosen[i], filters.antialias)
     # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
     *others, last = sorted(left, key=lambda i: axes[i].size > image.shape[i])
     for i in others:
-        image = _swap(_scale(image, i, axes[i], chosen[i], filters.antialias), i, f"swapped back {i}")
-    image = _scale(image, last, axes[last], chosen[last], filters.antialias)
+        image = _swap(_scale(image, i, axes[i], chosen[i], filters.antialias, i in mirrored), i, f"swapped back {i}")
+    image = _scale(image, last, axes[last], chosen[last], filters.antialias, last in mirrored)
     if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
         image = _rounded(image, out.dtype, are_bytes)
     convert(_swap(image, last, f"swapped back {last}"), out.dtype, out)
@@ -134,22 +137,48 @@ def _matrix(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _
     """Return the matrix of `_band` with all of its columns, also for start > end."""
     if axis.start > axis.end:
         return _matrix(Axis(axis.size, extent - axis.start, extent - axis.end), extent, kind, antialias)[:, ::-1]
-    band = _band(axis, extent, kind, antialias)
-    matrix = np.zeros((axis.size, extent), np.float32)
-    for block, (start, end) in enumerate(zip(band.starts, band.ends, strict=True)):
-        rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
-        matrix[rows, start:end] = band.rows[rows, : end - start]
+    scale = (axis.end - axis.start) / axis.size
+    filter_, radius = _FILTERS[kind]
+    radius *= max(scale, 1.0) if antialias else 1.0
+    centers = axis.start + (np.arange(axis.size) + 0.5) * scale - 0.5
+    before = max(math.ceil(radius - centers[0]), 0)
+    behind = max(math.ceil(radius + centers[-1]) + 1 - extent, 0)
+    weights = filter_((np.arange(-before, extent + behind) - centers[:, np.newaxis]) / radius)
+    inside = weights[:, before : before + extent]
+    if before:
+        inside[:, 0] += weights[:, :before].sum(axis=1)
+    if behind:
+        inside[:, -1] += weights[:, -behind:].sum(axis=1)
+    matrix: _Floats = (inside / inside.sum(axis=1, keepdims=True)).astype(np.float32)
     return matrix
 
 
-def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
-    """Return the image, reversed along axes whose start is after their end."""
-    forwards = list(axes)
+def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis], set[int]]:
+    """Return the image, its axes with start <= end, and which results must be reversed, to mirror them.
+
+    Axes of unchanged extent are reversed in the image.
+    """
+    forwards, mirrored = list(axes), set()
     for i, axis in enumerate(axes):
         if axis.start > axis.end:
-            extent = image.shape[i]
-            image, forwards[i] = np.flip(image, i), Axis(axis.size, extent - axis.start, extent - axis.end)
-    return image, forwards
+            forwards[i] = Axis(axis.size, axis.end, axis.start)
+            if forwards[i].is_whole(image.shape[i]):
+                image = np.flip(image, i)
+            else:
+                mirrored.add(i)
+    return image, forwards, mirrored
+
+
+def _seen(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool) -> tuple[Array, Axis]:
+    """Return the part of an image that the result of an axis depends on."""
+    margin = _FILTERS[kind][1] * (max((axis.end - axis.start) / axis.size, 1.0) if antialias else 1.0) + 1
+    extent = image.shape[i]
+    begin = min(max(math.floor(axis.start - margin), 0), extent - 1)
+    end = max(min(math.ceil(axis.end + margin), extent), begin + 1)
+    if begin == 0 and end == extent:
+        return image, axis
+    part = image[(slice(None),) * i + (slice(begin, end),)]
+    return part, Axis(axis.size, axis.start - begin, axis.end - begin)
 
 
 def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], filters: Filters, out: Array) -> bool:
@@ -186,6 +215,7 @@ def _rounded(values: _Floats, dtype: np.dtype[Any], are_bytes: bool) -> Array:
     return out
 
 
+@functools.lru_cache(512)
 def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
     # In single precision and in these steps, as in DALI: at borders of pixels, rounding decides.
     start, end = np.array([axis.start, axis.end], np.float32)
@@ -195,10 +225,11 @@ def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
     return positions
 
 
-def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool) -> _Floats:
-    """Return an image with axis `i` scaled and exchanged with axis 0, as floats."""
+def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool, mirror: bool) -> _Floats:
+    """Return an image with axis `i` scaled, mirrored if wanted, and exchanged with axis 0, as floats."""
     swapped = _swap(image, i, f"swapped {i}")
-    return _multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}")
+    scaled = _multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}")
+    return scaled[::-1] if mirror else scaled
 
 
 def _swap(image: Array, i: int, name: str) -> Array:

@@ -23,6 +23,8 @@ _FLOAT, _INT64 = numpy_dtype(FLOAT), numpy_dtype(INT64)
 _FEW_CHANNELS = 16
 #: The largest key of a `lookup_table`.
 _LAST_KEY = 65535
+#: Elements that `lookup_table` looks up at once: NumPy makes a temporary array of eight bytes for each.
+_LOOKED_UP = 1 << 14
 
 
 # Types
@@ -231,13 +233,13 @@ def one_hot(
     if axis_name is not None and ndim and not call.layout:
         raise SampleError("fn.one_hot: axis_name needs an input with a layout, but this one has none")
     numbers = classes if classes.dtype.kind != "f" else np.trunc(classes)
-    axis = axis if axis < 0 else axis + call.lead
-    places = np.expand_dims(numbers, axis) == _along(np.arange(num_classes), axis, classes.ndim)
-    return np.where(places, *[_cut(value, dtype) for value in (on_value, off_value)])
-
-
-def _along(numbers: Array, axis: int, ndim: int) -> Array:
-    return np.expand_dims(numbers, tuple(i for i in range(ndim + 1) if i != axis % (ndim + 1)))
+    axis = classes.ndim if axis < 0 else axis + call.lead
+    out = call.empty((*classes.shape[:axis], num_classes, *classes.shape[axis:]), dtype)
+    out[...] = _cut(off_value, dtype)
+    exists = (numbers >= 0) & (numbers < num_classes)
+    others = np.nonzero(exists) if exists.ndim else ()
+    np.moveaxis(out, axis, -1)[*others, numbers[exists].astype(np.intp)] = _cut(on_value, dtype)
+    return out
 
 
 def _cut(value: float, dtype: np.dtype[Any]) -> Array:
@@ -277,7 +279,14 @@ def lookup_table(
     if input.itemsize == np.dtype(np.intp).itemsize:  # large values may not fit into an index
         # With a plain number, NumPy 1 would make floating-point numbers of an array without dimensions.
         places = np.minimum(places, places.dtype.type(len(table) - 1)).view(np.intp)
-    return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")
+    out = call.empty(input.shape, dtype)
+    if places.size <= _LOOKED_UP or not (places.flags.c_contiguous and out.flags.c_contiguous):
+        return np.take(table, places, out=out, mode="clip")
+    flat, target = places.reshape(-1), out.reshape(-1)
+    for begin in range(0, flat.size, _LOOKED_UP):
+        part = slice(begin, begin + _LOOKED_UP)
+        np.take(table, flat[part], out=target[part], mode="clip")
+    return out
 
 
 @functools.lru_cache(64)

@@ -146,7 +146,7 @@ def _normalized(signal: Array, *, unsigned: bool) -> NDArray[np.float32]:
 _FILTERED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64"
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=())
 def preemphasis_filter(
     call: OperatorCall,
     signal: Array,
@@ -171,12 +171,20 @@ def preemphasis_filter(
             f"a signal must be of dtype {', '.join(_FILTERED_TYPES.split())}, not {signal.dtype}: convert it by fn.cast"
         )
     kind = signal.dtype if signal.dtype == np.float64 else _FLOAT
-    values = signal.astype(kind, copy=False).ravel()
-    filtered = values.copy()
-    filtered[1:] -= kind.type(preemph_coeff) * values[:-1]
-    if border != "zero" and values.size:
-        filtered[0] -= kind.type(preemph_coeff) * values[min(1, values.size - 1) if border == "reflect" else 0]
-    return convert(filtered.reshape(signal.shape), dtype, call.empty(signal.shape, dtype))
+    count = call.count if call.lead else 1
+    values = signal.astype(kind, copy=False).reshape(count, math.prod(signal.shape[call.lead :]))
+    coefficient = kind.type(preemph_coeff)
+    out = call.empty(signal.shape, dtype)
+    # Two passes in one place; the result is that of ``values[1:] - coefficient * values[:-1]``.
+    filtered = out.reshape(values.shape) if dtype == kind else np.empty(values.shape, kind)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.multiply(values[:, :-1], -coefficient, out=filtered[:, 1:])
+        filtered[:, 1:] += values[:, 1:]
+        if values.size:
+            filtered[:, 0] = values[:, 0]
+            if border != "zero":
+                filtered[:, 0] -= coefficient * values[:, min(1, values.shape[1] - 1) if border == "reflect" else 0]
+    return out if dtype == kind else convert(filtered.reshape(signal.shape), dtype, out)
 
 
 # Silence
@@ -191,7 +199,7 @@ def _check_silence(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"reset_interval must be positive, or -1, not {given['reset_interval']}")
 
 
-@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_silence)
+@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_silence, stacks=())
 def nonsilent_region(
     call: OperatorCall,
     signal: Array,
@@ -216,8 +224,8 @@ def nonsilent_region(
     Returns:
         Index of the first sample, and number of samples of the region; both INT32 scalars. Number 0: all is silent.
     """
-    if signal.ndim != 1:
-        raise SampleError(f"a signal must have one dimension, not the shape {signal.shape}")
+    if signal.ndim - call.lead != 1:
+        raise SampleError(f"a signal must have one dimension, not the shape {signal.shape[call.lead :]}")
     if signal.dtype not in _MEASURED_TYPES.split():
         raise SampleTypeError(
             f"a signal must be of dtype {', '.join(_MEASURED_TYPES.split())}, not {signal.dtype}: convert it by fn.cast"
@@ -228,32 +236,47 @@ def nonsilent_region(
             f"reset_interval must be -1, or a multiple of window_length={window_length}, not {reset_interval}: pass "
             f"reset_interval={max(8192 // window_length, 1) * window_length}"
         )
-    begin = length = 0
-    if signal.size:
-        window = min(window_length, signal.size)
-        power = _power(signal, window, reset_interval if resets else signal.size)
-        reference = np.float32(reference_power) if reference_power else power.max()
-        loud = np.flatnonzero(power >= reference * np.float32(10) ** np.float32(cutoff_db / 10))
-        if loud.size:
-            begin, length = int(loud[0]), int(loud[-1] - loud[0]) + window
-    return np.array(begin, np.int32), np.array(length, np.int32)
+    rows = signal.reshape(call.count if call.lead else 1, signal.shape[-1])
+    begins = np.zeros(len(rows), np.int32)
+    lengths = np.zeros(len(rows), np.int32)
+    if rows.size:
+        window = min(window_length, rows.shape[1])
+        power = _power(rows, window, reset_interval if resets else rows.shape[1])
+        reference = np.float32(reference_power) if reference_power else power.max(axis=1, keepdims=True)
+        loud = power >= reference * np.float32(10) ** np.float32(cutoff_db / 10)
+        first, behind = loud.argmax(axis=1), loud.shape[1] - loud[:, ::-1].argmax(axis=1)
+        found = loud.any(axis=1)
+        begins[:] = np.where(found, first, 0)
+        lengths[:] = np.where(found, behind - 1 - first + window, 0)
+    return (begins, lengths) if call.lead else (begins.reshape(()), lengths.reshape(()))
 
 
-def _power(signal: Array, window: int, interval: int) -> NDArray[np.float32]:
-    """Return the mean power in each window.
+def _power(signals: Array, window: int, interval: int) -> NDArray[np.float32]:
+    """Return the mean power in each window of signals, of shape (signals, windows).
 
     It is summed up as DALI does, in single precision, except for 8 and 16 bit integers: with other rounding errors, other
     samples would be silent.
     """
-    exact = signal.dtype.kind in "iu" and signal.dtype.itemsize <= 2
-    squares = np.square(signal, dtype=np.int64 if exact else np.float32)
-    sums = np.empty(signal.size - window + 1, squares.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for begin in range(0, len(sums), interval - window + 1):
-            end = min(begin + interval - window + 1, len(sums))
-            changes = np.empty(2 * (end - begin) - 1, squares.dtype)
-            changes[0] = np.add.accumulate(squares[begin : begin + window])[-1]
-            np.negative(squares[begin : end - 1], out=changes[1::2])
-            changes[2::2] = squares[begin + window : end + window - 1]
-            sums[begin:end] = np.add.accumulate(changes)[::2]
+    exact = signals.dtype.kind in "iu" and signals.dtype.itemsize <= 2
+    squares = np.square(signals, dtype=np.int64 if exact else np.float32)
+    count = signals.shape[1] - window + 1
+    sums = np.empty((len(signals), count), squares.dtype)
+    if exact:
+        totals = np.cumsum(np.pad(squares, ((0, 0), (1, 0))), axis=1)
+        np.subtract(totals[:, window:], totals[:, :count], out=sums)
+    else:
+        _sum_in_order(squares, window, interval, sums)
     return sums.astype(np.float32, copy=False) * np.float32(1 / window)
+
+
+def _sum_in_order(squares: Array, window: int, interval: int, sums: Array) -> None:
+    """Add up the squares in each window: those of the first one of an interval, then the changes from one to the next."""
+    count = sums.shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for begin in range(0, count, interval - window + 1):
+            end = min(begin + interval - window + 1, count)
+            changes = np.empty((len(squares), 2 * (end - begin) - 1), squares.dtype)
+            changes[:, 0] = np.add.accumulate(squares[:, begin : begin + window], axis=1)[:, -1]
+            np.negative(squares[:, begin : end - 1], out=changes[:, 1::2])
+            changes[:, 2::2] = squares[:, begin + window : end + window - 1]
+            sums[:, begin:end] = np.add.accumulate(changes, axis=1)[:, ::2]

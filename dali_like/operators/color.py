@@ -37,7 +37,7 @@ def _check_dtype(given: Mapping[str, Any]) -> None:
 # Brightness and contrast
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
 def brightness_contrast(
     call: OperatorCall,
     image: Array,
@@ -64,7 +64,7 @@ def brightness_contrast(
     return _brightness_contrast(call, image, brightness, brightness_shift, contrast, contrast_center, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
 def brightness(
     call: OperatorCall,
     image: Array,
@@ -84,7 +84,7 @@ def brightness(
     return _brightness_contrast(call, image, brightness, brightness_shift, 1.0, None, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
 def contrast(
     call: OperatorCall,
     image: Array,
@@ -167,7 +167,7 @@ _FROM_YIQ = np.array(
 )
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
 def hsv(
     call: OperatorCall,
     image: Array,
@@ -189,7 +189,7 @@ def hsv(
     return _twist(call, image, (), hue, saturation, value, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
 def hue(
     call: OperatorCall,
     image: Array,
@@ -207,7 +207,7 @@ def hue(
     return _twist(call, image, (), hue, 1.0, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
 def saturation(
     call: OperatorCall,
     image: Array,
@@ -225,7 +225,7 @@ def saturation(
     return _twist(call, image, (), 0.0, saturation, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
 def color_twist(
     call: OperatorCall,
     image: Array,
@@ -336,7 +336,7 @@ def _check_models(given: Mapping[str, Any]) -> None:
         raise ArgumentError("image_type and output_type are the same: conversion not supported")
 
 
-@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True)
+@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True, stacks=())
 def color_space_conversion(
     call: OperatorCall,
     image: Array,
@@ -388,7 +388,7 @@ def _convert_ycbcr(call: OperatorCall, image: Array, image_type: DALIImageType, 
 # Histograms
 
 
-@operator(module="experimental", layouts="HW HWC CHW FHW FHWC FCHW", strided=True)
+@operator(module="experimental", layouts="HW HWC CHW FHW FHWC FCHW", strided=True, stacks=())
 def equalize(call: OperatorCall, image: Array) -> Array:
     """Equalize the histogram of each channel: spread its values over the whole range.
 
@@ -428,7 +428,7 @@ def _colored_layout(layout: str, _: Mapping[str, Any]) -> str:
     return layout if layout.endswith("C") else f"{layout}C"
 
 
-@operator(module="experimental", layouts="HW HWC FHW FHWC", output_layout=_colored_layout)
+@operator(module="experimental", layouts="HW HWC FHW FHWC", output_layout=_colored_layout, stacks=())
 def debayer(
     call: OperatorCall,
     image: Array,

@@ -77,6 +77,7 @@ class Description:
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
+        views: whether the result has all bytes of the first input, and may be a view of it.
         in_order: whether batches must be passed to `function` one at a time, in their order.
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
@@ -102,6 +103,7 @@ class Description:
     random: bool
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
+    views: bool = False
     stacks: Collection[str] | None = None
     elementwise: bool = False
     in_order: bool = False
@@ -213,6 +215,10 @@ class BoundOperator:
     @property
     def elementwise(self) -> bool:
         return self.description.elementwise
+
+    @property
+    def views(self) -> bool:
+        return self.description.views
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         names = self.description.stacks
@@ -331,6 +337,7 @@ def describe(
     random: bool = False,
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
+    views: bool = False,
     stacks: Collection[str] | None = None,
     elementwise: bool = False,
     in_order: bool = False,
@@ -353,7 +360,7 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, stacks, elementwise, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, views, stacks, elementwise, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -387,6 +394,7 @@ def describe(
         random=random,
         per_sample=per_sample,
         strided=strided,
+        views=views,
         stacks=stacks,
         elementwise=elementwise,
         in_order=in_order,

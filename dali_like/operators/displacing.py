@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP
 _Origin: TypeAlias = Literal["corner", "center"]
 _Border: TypeAlias = Literal["constant", "replicate", "reflect", "reflect_101", "wrap"]
 _Matrix: TypeAlias = Annotated[Floats, count(9), FINITE]
+#: Maps that are kept, of 4 bytes per pixel, or 24 with interpolation.
+_KEPT_MAPS = 4
+
 _Positions: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
@@ -29,7 +33,7 @@ def _check_filter(given: Mapping[str, Any]) -> None:
         raise ArgumentError("interp_type must be INTERP_NN or INTERP_LINEAR")
 
 
-@operator(layouts="HWC", check=_check_filter)
+@operator(layouts="HWC", check=_check_filter, stacks=())
 def sphere(
     call: OperatorCall,
     image: Array,
@@ -46,17 +50,10 @@ def sphere(
         interp_type: INTERP_NN or INTERP_LINEAR.
         fill_value: value outside the image.
     """
-
-    def positions(y: NDArray[np.float32], x: NDArray[np.float32]) -> _Positions:
-        height, width = image.shape[:2]
-        down, across = y - np.float32(height / 2), x - np.float32(width / 2)
-        distance = np.sqrt(down * down + across * across) / np.float32(max(height // 2, width // 2, 1))
-        return down * distance + np.float32(height / 2), across * distance + np.float32(width / 2)
-
-    return _displaced(call, image, mask, interp_type, fill_value, positions)
+    return _displaced(call, image, mask, fill_value, lambda: _taken_from(_Sphere(), image.shape[-3:-1], interp_type))
 
 
-@operator(layouts="HWC", check=_check_filter)
+@operator(layouts="HWC", check=_check_filter, stacks=())
 def water(
     call: OperatorCall,
     image: Array,
@@ -82,15 +79,8 @@ def water(
         interp_type: INTERP_NN or INTERP_LINEAR.
         fill_value: value outside the image.
     """
-
-    def positions(y: NDArray[np.float32], x: NDArray[np.float32]) -> _Positions:
-        one = np.float32
-        y, x = y - one(0.5), x - one(0.5)  # DALI's waves begin at the first pixel, not at its center
-        along = one(ampl_x) * np.sin(one(freq_x) * y + one(phase_x))
-        down = one(ampl_y) * np.cos(one(freq_y) * x + one(phase_y))
-        return y + down, x + along
-
-    return _displaced(call, image, mask, interp_type, fill_value, positions)
+    waves = _Water(ampl_x, ampl_y, freq_x, freq_y, phase_x, phase_y)
+    return _displaced(call, image, mask, fill_value, lambda: _taken_from(waves, image.shape[-3:-1], interp_type))
 
 
 @operator(layouts="HWC", random=True, check=_check_filter)
@@ -114,46 +104,95 @@ def jitter(
     """
     most = nDegree // 2
 
-    def positions(y: NDArray[np.float32], x: NDArray[np.float32]) -> _Positions:
-        down, across = call.rng().integers(-most, most + 1, (2, *image.shape[:2]))
-        return (y + down).astype(np.float32), (x + across).astype(np.float32)
+    def taken() -> _Taken:
+        height, width = image.shape[:2]
+        down, across = call.rng().integers(-most, most + 1, (2, height, width))
+        row, column = np.ogrid[:height, :width]
+        return _Taken([_numbers(row + down, column + across, (height, width))])
 
-    return _displaced(call, image, mask, interp_type, fill_value, positions)
+    return _displaced(call, image, mask, fill_value, taken)
 
 
-def _displaced(
-    call: OperatorCall,
-    image: Array,
-    mask: int,
-    kind: DALIInterpType,
-    fill_value: float,
-    positions: Callable[[NDArray[np.float32], NDArray[np.float32]], _Positions],
-) -> Array:
-    """Map an image by a function from the pixels' centers in the result to positions in the image."""
+class _Sphere(NamedTuple):
+    """Positions for `sphere`, given the centers of the pixels."""
+
+    def __call__(self, y: NDArray[np.float32], x: NDArray[np.float32], height: int, width: int) -> _Positions:
+        down, across = y - np.float32(height / 2), x - np.float32(width / 2)
+        distance = np.sqrt(down * down + across * across) / np.float32(max(height // 2, width // 2, 1))
+        return down * distance + np.float32(height / 2), across * distance + np.float32(width / 2)
+
+
+class _Water(NamedTuple):
+    """Positions for `water`, given the centers of the pixels."""
+
+    ampl_x: float
+    ampl_y: float
+    freq_x: float
+    freq_y: float
+    phase_x: float
+    phase_y: float
+
+    def __call__(self, y: NDArray[np.float32], x: NDArray[np.float32], height: int, width: int) -> _Positions:
+        one = np.float32
+        y, x = y - one(0.5), x - one(0.5)  # DALI's waves begin at the first pixel, not at its center
+        along = one(self.ampl_x) * np.sin(one(self.freq_x) * y + one(self.phase_x))
+        down = one(self.ampl_y) * np.cos(one(self.freq_y) * x + one(self.phase_y))
+        return y + down, x + along
+
+
+class _Taken(NamedTuple):
+    """The pixels that make up a result.
+
+    Attributes:
+        numbers: of pixels of the image, one behind the last for those outside of it: those of the result, or the four
+            around each position: upper left and right, lower left and right.
+        right, below: the distances from the upper left ones; None for a single pixel.
+    """
+
+    numbers: Sequence[NDArray[np.int32]]
+    right: NDArray[np.float32] | None = None
+    below: NDArray[np.float32] | None = None
+
+
+@functools.lru_cache(_KEPT_MAPS)
+def _taken_from(positions: _Sphere | _Water, size: tuple[int, int], kind: DALIInterpType) -> _Taken:
+    """Return the pixels for a map from centers of pixels in the result to positions in the image."""
+    y, x = (axis.astype(np.float32) + np.float32(0.5) for axis in np.ogrid[: size[0], : size[1]])
+    rows, columns = positions(y, x, *size)
+    if kind == INTERP_NN:
+        return _Taken([_numbers(np.floor(rows), np.floor(columns), size)])
+    top, left = np.floor(rows - np.float32(0.5)), np.floor(columns - np.float32(0.5))
+    below, right = rows - np.float32(0.5) - top, columns - np.float32(0.5) - left
+    corners = [_numbers(top + down, left + across, size) for down in (0, 1) for across in (0, 1)]
+    return _Taken(corners, right[..., np.newaxis], below[..., np.newaxis])
+
+
+def _numbers(row: Array, column: Array, size: tuple[int, int]) -> NDArray[np.int32]:
+    height, width = size
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    row, column = (np.where(inside, axis, 0).astype(np.int32) for axis in (row, column))
+    return np.where(inside, row * width + column, np.int32(height * width))
+
+
+def _displaced(call: OperatorCall, image: Array, mask: int, fill_value: float, taken: Callable[[], _Taken]) -> Array:
+    """Put an image together from its pixels."""
     if image.dtype not in (np.uint8, np.float32):
         raise SampleError(f"an image must be of dtype uint8 or float32, not {image.dtype}")
     if not mask or not image.size:
         return call.part(image)
-    y, x = (axis.astype(np.float32) + np.float32(0.5) for axis in np.ogrid[: image.shape[0], : image.shape[1]])
-    rows, columns = positions(y, x)
-    padded = np.pad(image, ((1, 1), (1, 1), (0, 0)), constant_values=np.asarray(fill_value).astype(image.dtype))
-
-    def at(row: Array, column: Array) -> Array:
-        height, width = image.shape[:2]
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        return padded[np.where(inside, row + 1, 0), np.where(inside, column + 1, 0)]
-
+    numbers, right, below = taken()
+    height, width, channels = image.shape[-3:]
+    elements = np.empty((*image.shape[:-3], height * width + 1, channels), image.dtype)
+    elements[..., :-1, :] = image.reshape(*image.shape[:-3], height * width, channels)
+    elements[..., -1, :] = np.asarray(fill_value).astype(image.dtype)
     out = call.empty(image.shape, image.dtype)
-    if kind == INTERP_NN:
-        out[...] = at(np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64))
+    if right is None or below is None:
+        # With mode="clip", NumPy writes directly to `out`.
+        elements.take(numbers[0], axis=-2, out=out, mode="clip")
         return out
-    top, left = np.floor(rows - np.float32(0.5)), np.floor(columns - np.float32(0.5))
-    below, right = (rows - np.float32(0.5) - top)[..., np.newaxis], (columns - np.float32(0.5) - left)[..., np.newaxis]
-    row, column = top.astype(np.int64), left.astype(np.int64)
-    upper = at(row, column) * (1 - right) + at(row, column + 1) * right
-    lower = at(row + 1, column) * (1 - right) + at(row + 1, column + 1) * right
-    convert(upper * (1 - below) + lower * below, out.dtype, out)
-    return out
+    corners = [elements.take(number, axis=-2) for number in numbers]
+    upper, lower = (left * (1 - right) + other * right for left, other in (corners[:2], corners[2:]))
+    return convert(upper * (1 - below) + lower * below, out.dtype, out)
 
 
 # Maps of OpenCV
@@ -219,7 +258,7 @@ def warp_perspective(
     kind, border = getattr(cv2, _FILTERS[interp_type]), getattr(cv2, _BORDERS[border_mode])
     extents = [image.shape[call.layout.index(letter)] for letter in "HW"]
     height, width = extents if size is None else map(round_half_up, size)
-    x, y = _seen(transform, height, width, 1 if interp_type == INTERP_NN else _STEPS)
+    x, y = _seen(tuple(transform.ravel().tolist()), height, width, 1 if interp_type == INTERP_NN else _STEPS)
 
     def warp(plane: Array, filling: float) -> Array:
         mapped: Array = cv2.remap(plane, x, y, kind, borderMode=border, borderValue=(filling,) * 4)
@@ -228,10 +267,13 @@ def warp_perspective(
     return _each_plane(call, image, (height, width), warp, fill_value)
 
 
-def _seen(transform: NDArray[np.float64], height: int, width: int, steps: int) -> _Positions:
+@functools.lru_cache(_KEPT_MAPS)
+def _seen(transform: Sequence[float], height: int, width: int, steps: int) -> _Positions:
     """Return the positions (x, y) in the image of the result's pixels, rounded to a fraction of a pixel."""
     row, column = np.ogrid[:height, :width]
-    x, y, depth = (across * column + (down * row + offset) for across, down, offset in transform)
+    x, y, depth = (
+        across * column + (down * row + offset) for across, down, offset in np.reshape(transform, (3, 3)).tolist()
+    )
     scale: Array = np.divide(steps, depth, out=np.zeros_like(depth), where=depth != 0)
     limit = float(1 << 20)  # any position outside of the image
     rounded: list[Array] = [np.rint(np.clip(axis * scale, -limit, limit)) / steps for axis in (x, y)]

@@ -16,7 +16,7 @@ _Shape: TypeAlias = Annotated[Ints, at_least(0)]
 _INT32 = np.dtype(np.int32)
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=())
 def zeros(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: np.dtype[Any] = _INT32) -> Array:
     """Return an array of zeros.
 
@@ -24,10 +24,10 @@ def zeros(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: 
         shape: shape of the result. Default: a single number.
         dtype: data type of the result.
     """
-    return _filled(call, 0, shape or (), dtype)
+    return _filled(call, 0, _stacked(call, shape), dtype)
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=())
 def ones(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: np.dtype[Any] = _INT32) -> Array:
     """Return an array of ones.
 
@@ -35,7 +35,7 @@ def ones(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: n
         shape: shape of the result. Default: a single number.
         dtype: data type of the result.
     """
-    return _filled(call, 1, shape or (), dtype)
+    return _filled(call, 1, _stacked(call, shape), dtype)
 
 
 @operator(output_layout="", strided=True, stacks=())
@@ -60,7 +60,7 @@ def ones_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] |
     return _filled(call, 1, data_like.shape, dtype or data_like.dtype)
 
 
-@operator(output_layout="", strided=True)
+@operator(output_layout="", strided=True, stacks=())
 def full(call: OperatorCall, fill_value: Array, /, *, shape: PerSample[_Shape] | None = None) -> Array:
     """Repeat a value, or an array, to a shape.
 
@@ -68,10 +68,10 @@ def full(call: OperatorCall, fill_value: Array, /, *, shape: PerSample[_Shape] |
         fill_value: a number, or an array that is broadcast to the shape as in NumPy. The result has its dtype.
         shape: shape of the result. Default: a single number.
     """
-    return _filled(call, fill_value, shape or (), fill_value.dtype)
+    return _filled(call, fill_value, _stacked(call, shape), fill_value.dtype)
 
 
-@operator(output_layout="", strided=True)
+@operator(output_layout="", strided=True, stacks=("fill_value",))
 def full_like(call: OperatorCall, data_like: Array, fill_value: Array, /) -> Array:
     """Repeat a value, or an array, to the shape of another array.
 
@@ -83,10 +83,22 @@ def full_like(call: OperatorCall, data_like: Array, fill_value: Array, /) -> Arr
     return _filled(call, convert(fill_value, data_like.dtype), data_like.shape, data_like.dtype)
 
 
+def _stacked(call: OperatorCall, shape: Ints | None) -> Ints:
+    """Return the shape of the result, given that of a sample."""
+    return (*(call.count,) * call.lead, *(shape or ()))
+
+
 def _filled(call: OperatorCall, value: Any, shape: Ints, dtype: np.dtype[Any]) -> Array:
     out = call.empty(shape, dtype)
+    given = value
+    if call.lead and np.ndim(value):  # the values of samples line up from the last axis on
+        given = value.reshape(len(value), *(1,) * (out.ndim - value.ndim), *value.shape[1:])
+        extra = given.ndim - out.ndim
+        if extra > 0 and set(given.shape[1 : 1 + extra]) == {1}:
+            given = given.reshape(len(given), *given.shape[1 + extra :])
     try:
-        out[...] = value  # drops leading axes of length one
+        out[...] = given  # drops leading axes of length one
     except ValueError:
-        raise SampleError(f"fill_value of shape {np.shape(value)} cannot be broadcast to the shape {shape}") from None
+        sample = np.shape(value)[call.lead :], shape[call.lead :]
+        raise SampleError(f"fill_value of shape {sample[0]} cannot be broadcast to the shape {sample[1]}") from None
     return out

@@ -46,7 +46,7 @@ def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(check=_check_blur, output_layout=_blurred_layout, strided=True)
+@operator(check=_check_blur, output_layout=_blurred_layout, strided=True, stacks=())
 def gaussian_blur(
     call: OperatorCall,
     image: Array,
@@ -71,7 +71,7 @@ def gaussian_blur(
     result = image.dtype if dtype is None else dtype
     if result not in (image.dtype, np.float32):
         raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
-    axes = spatial_axes(call.layout, image.shape)
+    axes = spatial_axes(call.layout, image.shape, call.lead)
     kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, axes.ndim), strict=True)]
     out = call.empty(image.shape, result)
     if not image.size:
@@ -114,7 +114,7 @@ def _kernel(sigma: float, size: int) -> Array:
 # Median
 
 
-@operator(module="experimental", layouts="HW HWC FHWC CHW FCHW", strided=True)
+@operator(module="experimental", layouts="HW HWC FHWC CHW FCHW", strided=True, stacks=())
 def median_blur(
     call: OperatorCall, input: Array, *, window_size: PerSample[Annotated[Ints, count(1, 2), at_least(1)]] = (3, 3)
 ) -> Array:
@@ -152,7 +152,7 @@ def _median(pixels: Array, height: int, width: int, out: Array) -> None:
 # JPEG
 
 
-@operator(layouts="HWC FHWC", strided=True)
+@operator(layouts="HWC FHWC", strided=True, stacks=())
 def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: PerSample[int] = 50) -> Array:
     """Add the artifacts of JPEG compression to images.
 
@@ -175,7 +175,7 @@ def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: Pe
 # Erasing
 
 
-@operator(layouts=IMAGES, strided=True)
+@operator(layouts=IMAGES, strided=True, stacks=())
 def grid_mask(
     call: OperatorCall,
     image: Array,
@@ -237,7 +237,7 @@ def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: 
         )
 
 
-@operator(check=_check_erase, output_layout=_erased_layout, strided=True)
+@operator(check=_check_erase, output_layout=_erased_layout, strided=True, stacks=())
 def erase(
     call: OperatorCall,
     data: Array,
@@ -266,9 +266,11 @@ def erase(
         normalized_shape: the same for `shape` alone.
         centered_anchor: whether `anchor` is the center of the regions.
     """
-    numbers = [axis for axis in range(data.ndim) if call.layout[axis : axis + 1] != "C"]
+    lead, ndim, layout = call.lead, data.ndim - call.lead, call.layout[call.lead :]
+    numbers: Sequence[int] = [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
     if axes is not None or axis_names is not None:
-        numbers = axes_of(call.layout, axes, axis_names, data.ndim)
+        numbers = axes_of(layout, axes, axis_names, ndim)
+    numbers = [axis + lead for axis in numbers]
     fill = _filling(fill_value or (0.0,), data, call.layout)
     scaled = (normalized or normalized_anchor, normalized or normalized_shape)
     regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)

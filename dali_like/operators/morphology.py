@@ -22,7 +22,7 @@ _Sizes: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
 _Anchor: TypeAlias = Annotated[Ints, count(1, 2), at_least(-1)]
 
 
-@operator(module="experimental", layouts=_LAYOUTS, strided=True)
+@operator(module="experimental", layouts=_LAYOUTS, strided=True, stacks=())
 def dilate(
     call: OperatorCall,
     input: Array,
@@ -45,7 +45,7 @@ def dilate(
     return _morphed(call, input, opencv().dilate, anchor, border_mode, iterations, mask_size)
 
 
-@operator(module="experimental", layouts=_LAYOUTS, strided=True)
+@operator(module="experimental", layouts=_LAYOUTS, strided=True, stacks=())
 def erode(
     call: OperatorCall,
     input: Array,

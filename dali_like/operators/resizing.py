@@ -65,6 +65,7 @@ def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     output_layout=_sized_layout,
     num_outputs=lambda given: 1 + given["save_attrs"],
     strided=True,
+    stacks=(),
     ignored={**_IGNORED, "image_type": None},
 )
 def resize(
@@ -122,7 +123,9 @@ def resize(
     axes = _axes(extents, given, _regions(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     scaled = _scaled(call, image, axes, filters, dtype)
-    return (scaled, np.array(extents, np.int32)) if save_attrs else scaled
+    if not save_attrs:
+        return scaled
+    return scaled, np.broadcast_to(np.array(extents, np.int32), (*image.shape[: call.lead], len(extents)))
 
 
 # In DALI, CV-CUDA computes it on the GPU.
@@ -133,6 +136,7 @@ operator(
     output_layout=_sized_layout,
     num_outputs=lambda given: 1 + given["save_attrs"],
     strided=True,
+    stacks=(),
     ignored={**_IGNORED, "image_type": None},
 )(resize.function)
 
@@ -300,6 +304,7 @@ _FUSED: dict[str, Any] = {
     "check": _check_resize_crop_mirror,
     "output_layout": _sized_layout,
     "strided": True,
+    "stacks": (),
     "ignored": _IGNORED,
 }
 

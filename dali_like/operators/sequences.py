@@ -28,21 +28,20 @@ def _sequence_layout(layout: str, _: Mapping[str, Any]) -> str:
     return layout
 
 
-def _check_elements(sequence: Array, numbers: Sequence[int], name: str) -> None:
+def _check_elements(lead: int, sequence: Array, numbers: Sequence[int], name: str) -> None:
     """Refuse inputs that are not sequences, and elements that they lack.
 
     Raises:
         SampleError: as above.
     """
-    if sequence.ndim < 2:
-        raise SampleError(f"the input has {sequence.ndim} dimensions; a sequence of arrays has two or more")
-    if wrong := [number for number in numbers if not 0 <= number < len(sequence)]:
-        raise SampleError(
-            f"{name} has {wrong[0]}, but the elements of this sequence are numbered from 0 to {len(sequence) - 1}"
-        )
+    ndim, length = sequence.ndim - lead, sequence.shape[lead : lead + 1]
+    if ndim < 2:
+        raise SampleError(f"the input has {ndim} dimensions; a sequence of arrays has two or more")
+    if wrong := [number for number in numbers if not 0 <= number < length[0]]:
+        raise SampleError(f"{name} has {wrong[0]}, but the elements of this sequence are numbered from 0 to {length[0] - 1}")
 
 
-@operator(num_outputs=lambda given: len(given["element_map"]), output_layout=_elements_layout, strided=True)
+@operator(num_outputs=lambda given: len(given["element_map"]), output_layout=_elements_layout, strided=True, stacks=())
 def element_extract(call: OperatorCall, input: Array, *, element_map: Annotated[Ints, SOME, at_least(0)]) -> Any:
     """Return elements of sequences, each as an output of its own.
 
@@ -54,13 +53,13 @@ def element_extract(call: OperatorCall, input: Array, *, element_map: Annotated[
     Returns:
         As many outputs as `element_map` has numbers. They have one dimension less than the input.
     """
-    _check_elements(input, element_map, "element_map")
+    _check_elements(call.lead, input, element_map, "element_map")
     if len(element_map) == 1:
-        return call.part(input[element_map[0]])
-    return tuple([input[number] for number in element_map])
+        return call.part(input[:, element_map[0]] if call.lead else input[element_map[0]])
+    return tuple([input[:, number] if call.lead else input[number] for number in element_map])
 
 
-@operator(output_layout=_sequence_layout, strided=True)
+@operator(output_layout=_sequence_layout, strided=True, stacks=())
 def sequence_rearrange(call: OperatorCall, input: Array, *, new_order: PerSample[Annotated[Ints, SOME]]) -> Array:
     """Reorder, repeat or drop elements of sequences.
 
@@ -69,7 +68,7 @@ def sequence_rearrange(call: OperatorCall, input: Array, *, new_order: PerSample
             none.
         new_order: for each element of the result, its number in the input.
     """
-    _check_elements(input, new_order, "new_order")
-    out = call.empty((len(new_order), *input.shape[1:]), input.dtype)
-    np.take(input, new_order, axis=0, out=out)
+    _check_elements(call.lead, input, new_order, "new_order")
+    out = call.empty((*input.shape[: call.lead], len(new_order), *input.shape[call.lead + 1 :]), input.dtype)
+    np.take(input, new_order, axis=call.lead, out=out, mode="clip")  # they are checked; so NumPy writes to `out` directly
     return out

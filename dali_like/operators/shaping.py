@@ -46,7 +46,7 @@ def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return f"F{layout[1:]}"
 
 
-@operator(output_layout=_framed_layout, strided=True)
+@operator(output_layout=_framed_layout, strided=True, views=True)
 def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Array:
     """Mark the first dimension of arguments as the frames of sequences, by a layout that begins with F.
 
@@ -62,7 +62,7 @@ def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Arr
     return call.part(input)
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, stacks=())
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True, stacks=())
 def reshape(
     call: OperatorCall,
     data: Array,
@@ -90,7 +90,7 @@ def reshape(
     return call.part(_reshaped(data, own if wanted is None else wanted, layout, call.lead))
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True)
 def reinterpret(
     call: OperatorCall,
     data: Array,
@@ -196,7 +196,7 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letter for i, letter in enumerate(layout) if i not in axes)
 
 
-@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True, stacks=())
+@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True, views=True, stacks=())
 def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
     """Remove dimensions of extent 1.
 
@@ -233,7 +233,7 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letters)
 
 
-@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True, stacks=())
+@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True, views=True, stacks=())
 def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
     """Insert dimensions of extent 1.
 

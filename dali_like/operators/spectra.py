@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from dali_like.operators.parameters import Floats, above, at_least, between
 
 #: Windows per step of `spectrogram`: their samples and spectra stay in the cache of the CPU.
 _BLOCK = 128
+#: Filters of `mel_filter_bank` per product of matrices. Each multiplies only the frequencies that its filters see.
+_FILTERS_PER_BLOCK = 8
 
 _Power = Annotated[int, between(1, 2)]
 
@@ -47,7 +49,7 @@ def _check_spectrogram(given: Mapping[str, Any]) -> None:
         )
 
 
-@operator(check=_check_spectrogram, output_layout=lambda _, given: str(given["layout"]))
+@operator(check=_check_spectrogram, output_layout=lambda _, given: str(given["layout"]), stacks=())
 def spectrogram(
     call: OperatorCall,
     signal: Array,
@@ -76,36 +78,37 @@ def spectrogram(
         layout: "ft" for frequencies by windows, "tf" for windows by frequencies.
     """
     _check_float(signal)
-    if signal.size not in (1, *signal.shape):
-        raise SampleError(f"a signal must have one channel, not the shape {signal.shape}: select one, such as signal[:, 0]")
-    samples = signal.ravel()
-    if not samples.size:
+    lead, shape = call.lead, signal.shape[call.lead :]
+    length = math.prod(shape)
+    if length not in (1, *shape):
+        raise SampleError(f"a signal must have one channel, not the shape {shape}: select one, such as signal[:, 0]")
+    if not length:
         raise SampleError("a signal without samples has no spectrogram")
+    samples = signal.reshape(call.count if lead else 1, length)
     if center_windows:
         before = window_length // 2
-        count = samples.size // window_step + 1
+        count = length // window_step + 1
     else:
         before = 0
-        count = (
-            int((samples.size - window_length) / window_step) + 1
-        )  # truncated, so one window may be longer than the signal
+        count = int((length - window_length) / window_step) + 1  # truncated, so one window may be longer than the signal
         if count <= 0:
-            raise SampleError(f"the signal has {samples.size} samples, less than a window: window_length={window_length}")
-    after = max((count - 1) * window_step + window_length - before - samples.size, 0)
+            raise SampleError(f"the signal has {length} samples, less than a window: window_length={window_length}")
+    after = max((count - 1) * window_step + window_length - before - length, 0)
     mode: Literal["reflect", "constant"] = "reflect" if center_windows and reflect_padding else "constant"
-    padded = np.pad(samples, (before, after), mode)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, window_length)[::window_step]
+    padded = np.pad(samples, ((0, 0), (before, after)), mode)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, window_length, axis=1)[:, ::window_step]
     factors = np.array(window_fn, np.float32) if window_fn else _hann(window_length)
     size = window_length if nfft is None else nfft
-    out = np.empty((count, size // 2 + 1), np.float32) if layout == "ft" else call.empty((count, size // 2 + 1), np.float32)
-    for begin in range(0, count, _BLOCK):
-        part = slice(begin, min(begin + _BLOCK, count))
-        _write_power(np.fft.rfft(windows[part] * factors, size), power, out[part])
-    if layout == "tf":
-        return out
-    transposed = call.empty(out.shape[::-1], np.float32)
-    transposed[...] = out.T
-    return transposed
+    result = call.empty((*signal.shape[:lead], *((count, size // 2 + 1)[:: 1 if layout == "tf" else -1])), np.float32)
+    out = result.reshape(len(samples), *result.shape[lead:])
+    out = out if layout == "tf" else out.transpose(0, 2, 1)
+    together = max(_BLOCK // count, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first in range(0, len(samples), together):
+            for begin in range(0, count, _BLOCK):
+                part = slice(first, first + together), slice(begin, begin + _BLOCK)
+                _write_power(np.fft.rfft(windows[part] * factors, size), power, out[part])
+    return result
 
 
 @functools.lru_cache(16)
@@ -113,14 +116,16 @@ def _hann(length: int) -> NDArray[np.float32]:
     return (0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(length) + 0.5) / length)).astype(np.float32)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _write_power(spectrum: Array, power: int, out: Array) -> None:
-    np.square(spectrum.real, out=out, casting="same_kind")
-    out += np.square(spectrum.imag)
+    total = np.square(spectrum.real)
+    total += np.square(spectrum.imag)
     if power == 1:
-        np.sqrt(out, out=out)
+        np.sqrt(total, out=total)
+    np.copyto(out, total, casting="same_kind")
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=())
 def power_spectrum(
     call: OperatorCall,
     data: Array,
@@ -139,12 +144,15 @@ def power_spectrum(
         power: 2 for the power, 1 for the magnitude of each frequency.
     """
     _check_float(data)
-    if not 1 <= data.ndim <= 3:
-        raise SampleError(f"the input must have from 1 to 3 dimensions, not {data.ndim}")
-    check_below("axis", (axis,), data.ndim)
-    if not data.shape[axis]:
-        raise SampleError(f"the input has no samples in axis {axis}; its shape is {data.shape}")
-    spectrum = np.fft.rfft(data, nfft if nfft is not None and nfft > 0 else None, axis)
+    shape = data.shape[call.lead :]
+    if not 1 <= len(shape) <= 3:
+        raise SampleError(f"the input must have from 1 to 3 dimensions, not {len(shape)}")
+    check_below("axis", (axis,), len(shape))
+    if not shape[axis]:
+        raise SampleError(f"the input has no samples in axis {axis}; its shape is {shape}")
+    along = axis if axis < 0 else axis + call.lead
+    with np.errstate(over="ignore", invalid="ignore"):
+        spectrum = np.fft.rfft(data, nfft if nfft is not None and nfft > 0 else None, along)
     out = call.empty(spectrum.shape, np.float32)
     _write_power(spectrum, power, out)
     return out
@@ -172,7 +180,7 @@ def _mel_layout(layout: str, _: Mapping[str, Any]) -> str:
     return ""
 
 
-@operator(check=_check_mel, output_layout=_mel_layout)
+@operator(check=_check_mel, output_layout=_mel_layout, stacks=())
 def mel_filter_bank(
     call: OperatorCall,
     spectrum: Array,
@@ -198,27 +206,56 @@ def mel_filter_bank(
             700)``.
     """
     _check_float(spectrum)
-    if not spectrum.ndim:
+    ndim = spectrum.ndim - call.lead
+    if not ndim:
         raise SampleError("the input must have an axis of frequencies, but it is a single number")
-    axis = _frequency_axis(call.layout, spectrum.ndim)
+    axis = _frequency_axis(call.layout[call.lead :], ndim) + call.lead
     high = freq_high if freq_high > 0 else sample_rate / 2
-    filters = _mel_filters(spectrum.shape[axis], nfilter, sample_rate, freq_low, high, normalize, mel_formula)
-    shape = (*spectrum.shape[:axis], nfilter, *spectrum.shape[axis + 1 :])
-    out = call.empty(shape, np.float32)
-    _multiply(filters, spectrum, axis, out)
+    blocks = _mel_blocks(spectrum.shape[axis], nfilter, sample_rate, freq_low, high, normalize, mel_formula)
+    out = call.empty((*spectrum.shape[:axis], nfilter, *spectrum.shape[axis + 1 :]), np.float32)
+    _multiply(blocks, spectrum, axis, out, call.lead)
     return out
 
 
-def _multiply(matrix: NDArray[np.float32], data: Array, axis: int, out: Array) -> None:
-    """Multiply a matrix with the vectors along an axis."""
-    outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
-    if inner == 1:
-        np.matmul(data.reshape(outer, data.shape[axis]), matrix.T, out=out.reshape(outer, len(matrix)))
-    else:
-        np.matmul(matrix, data.reshape(outer, data.shape[axis], inner), out=out.reshape(outer, len(matrix), inner))
+class _Block(NamedTuple):
+    """Some rows of a matrix, and the columns outside of which they are zero."""
+
+    rows: slice
+    columns: slice
+    values: NDArray[np.float32]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _multiply(blocks: Sequence[_Block], data: Array, axis: int, out: Array, lead: int) -> None:
+    """Multiply a matrix with the vectors along an axis. Each sample of a stack is a product of its own: the order in which
+    numbers are added depends on the shape of the matrices.
+    """
+    outer, inner = math.prod(data.shape[lead:axis]), math.prod(data.shape[axis + 1 :])
+    count = math.prod(data.shape[:lead])
+    given = data.reshape(count, outer, data.shape[axis], inner)
+    made = out.reshape(count, outer, out.shape[axis], inner)
+    for rows, columns, values in blocks:
+        if inner == 1:
+            np.matmul(given[:, :, columns, 0], values.T, out=made[:, :, rows, 0])
+        else:
+            np.matmul(values, given[:, :, columns], out=made[:, :, rows])
 
 
 @functools.lru_cache(16)
+def _mel_blocks(
+    bins: int, count: int, rate: float, low: float, high: float, normalize: bool, formula: str
+) -> Sequence[_Block]:
+    """Return the weights in blocks: filters that are neighbors see the same few frequencies."""
+    filters = _mel_filters(bins, count, rate, low, high, normalize, formula)
+    blocks = []
+    for begin in range(0, count, _FILTERS_PER_BLOCK):
+        rows = slice(begin, min(begin + _FILTERS_PER_BLOCK, count))
+        seen = np.flatnonzero(filters[rows].any(axis=0))
+        columns = slice(int(seen[0]), int(seen[-1]) + 1) if seen.size else slice(0, min(bins, 1))
+        blocks.append(_Block(rows, columns, np.ascontiguousarray(filters[rows, columns])))
+    return blocks
+
+
 def _mel_filters(
     bins: int, count: int, rate: float, low: float, high: float, normalize: bool, formula: str
 ) -> NDArray[np.float32]:
@@ -261,7 +298,7 @@ def _check_mfcc(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("normalize is not possible with dct_type=1")
 
 
-@operator(check=_check_mfcc, output_layout="")
+@operator(check=_check_mfcc, output_layout="", stacks=())
 def mfcc(
     call: OperatorCall,
     spectrum: Array,
@@ -283,16 +320,18 @@ def mfcc(
         lifter: if positive, coefficient ``i`` is multiplied by ``1 + sin(pi * (i + 1) / lifter) * lifter / 2``.
     """
     _check_float(spectrum)
-    if axis >= max(spectrum.ndim, 1):
-        raise AxisError(f"axis={axis}: the input has {spectrum.ndim} dimensions")
-    if not 2 <= spectrum.ndim <= 4:
-        raise SampleError(f"the input must have from 2 to 4 dimensions, not {spectrum.ndim}")
+    ndim = spectrum.ndim - call.lead
+    if axis >= max(ndim, 1):
+        raise AxisError(f"axis={axis}: the input has {ndim} dimensions")
+    if not 2 <= ndim <= 4:
+        raise SampleError(f"the input must have from 2 to 4 dimensions, not {ndim}")
+    axis += call.lead
     size = spectrum.shape[axis]
     if dct_type == 1 and size < 2:
         raise SampleError(f"dct_type=1 needs at least 2 frequencies, not {size}")
     matrix = _cosines(size, min(n_mfcc, size), dct_type, normalize, lifter)
     out = call.empty((*spectrum.shape[:axis], len(matrix), *spectrum.shape[axis + 1 :]), np.float32)
-    _multiply(matrix, spectrum, axis, out)
+    _multiply([_Block(slice(None), slice(None), matrix)], spectrum, axis, out, call.lead)
     return out
 
 
@@ -322,7 +361,7 @@ def _check_decibels(given: Mapping[str, Any]) -> None:
         raise ArgumentError("reference must not be 0; leave it out for the maximum of each input")
 
 
-@operator(check=_check_decibels, output_layout="")
+@operator(check=_check_decibels, output_layout="", stacks=())
 def to_decibels(
     call: OperatorCall,
     data: Array,
@@ -343,11 +382,18 @@ def to_decibels(
     """
     _check_float(data)
     out = call.empty(data.shape, np.float32)
-    largest = np.fmax.reduce(data, axis=None, initial=np.float32(0))
+    axes = tuple(range(call.lead, data.ndim))
+    factor = np.float32(1) / (np.float32(reference) if reference else _largest(data, axes))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         least = np.float32(10) ** (np.float32(cutoff_db) / np.float32(multiplier))
-        np.multiply(data, np.float32(1) / np.float32(reference or largest or 1), out=out)
+        np.multiply(data, factor, out=out)
         np.fmax(out, np.maximum(least, np.finfo(np.float32).smallest_subnormal), out=out)
         np.log10(out, out=out)
         np.multiply(out, np.float32(multiplier), out=out)
     return out
+
+
+def _largest(data: Array, axes: tuple[int, ...]) -> Array:
+    """Return the maximum along some axes, or 1 where that is not positive."""
+    largest = np.fmax.reduce(data, axis=axes, initial=np.float32(0), keepdims=True)
+    return np.where(largest > 0, largest, np.float32(1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
@@ -25,6 +24,8 @@ _CHANNELS_AT_ONCE = {2: 1, 6: 3}
 _RESULTS_OF_FLOAT = frozenset(map(np.dtype, ("uint8", "int16", "int32")))
 #: Gray levels to add before OpenCV rounds, so that halves are rounded up.
 _HALVES_UP = 1e-4
+#: Elements of a volume to interpolate at once.
+_VOXELS_AT_ONCE = 1 << 14
 
 _Matrix: TypeAlias = Annotated[Floats, count(6, 12), FINITE]
 _Size: TypeAlias = Annotated[Floats, count(2, 3), at_least(1)]
@@ -66,7 +67,7 @@ def _check_elements(name: str, values: Sequence[float] | None, count: int) -> No
         raise ArgumentError(f"{name} must have {count} elements, not {len(values)}")
 
 
-@operator(layouts=_LAYOUTS, check=_check_matrix, output_layout=_mapped_layout)
+@operator(layouts=_LAYOUTS, check=_check_matrix, output_layout=_mapped_layout, stacks=())
 def warp_affine(
     call: OperatorCall,
     image: Array,
@@ -113,7 +114,7 @@ def _size_of_all(layout: str, shape: tuple[int, ...], given: Sequence[Mapping[st
     return {"size": _canvas(shape[-rank - 1 : -1], *map(np.abs, turns))}
 
 
-@operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout, for_frames=_size_of_all)
+@operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout, for_frames=_size_of_all, stacks=())
 def rotate(
     call: OperatorCall,
     image: Array,
@@ -314,18 +315,40 @@ def _translate(image: Array, shifted: NDArray[np.float64], fill_value: float | N
 
 
 def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
-    """Interpolate one slice of the result after the other."""
-    elements = _elements(image.astype(np.float32), fill_value)
+    """Interpolate some slices of the result after the other, so that their positions stay in the cache of the CPU.
+
+    The volume gets margins with what lies outside, so positions are limited once, and all neighbors of a position exist.
+    """
+    if fill_value is None:
+        wider = np.pad(image.astype(np.float32), ((0, 1), (0, 1), (0, 1), (0, 0)), "edge")
+        shift, limits = 0.0, [(0.0, extent - 1.0) for extent in image.shape[:3]]
+    else:
+        wider = np.pad(image.astype(np.float32), ((1, 2), (1, 2), (1, 2), (0, 0)), constant_values=fill_value)
+        shift, limits = 1.0, [(0.0, extent + 1.0) for extent in image.shape[:3]]
+    elements = wider.reshape(-1, wider.shape[-1])
+    steps = [math.prod(wider.shape[axis + 1 : 3]) for axis in range(3)]
     depths, *others = _grid(out.shape[:-1])
-    for depth, target in zip(depths.ravel(), out, strict=True):
-        positions = [position[0] - 0.5 for position in _positions(transform, [depth, *others])]
-        low = [np.floor(position).astype(np.int64) for position in positions]
-        parts = [(position - place).astype(np.float32) for position, place in zip(positions, low, strict=True)]
-        total = np.zeros(target.shape, np.float32)
-        for corner in itertools.product((0, 1), repeat=len(low)):
-            weight = np.ones((), np.float32)
-            for part, step in zip(parts, corner, strict=True):
-                weight = weight * (part if step else 1 - part)
-            places = [place + step for place, step in zip(low, corner, strict=True)]
-            total += weight[..., np.newaxis] * _gather(elements, image.shape[:-1], places)
-        convert(total, target.dtype, target)
+    together = max(_VOXELS_AT_ONCE // max(math.prod(out.shape[1:3]), 1), 1)
+    for begin in range(0, len(out), together):
+        numbers = np.zeros((), np.intp)
+        parts = []
+        grid = [depths[begin : begin + together], *others]
+        for position, limit, step in zip(_positions(transform, grid), limits, steps, strict=True):
+            position += shift - 0.5  # noqa: PLW2901
+            np.clip(position, *limit, out=position)
+            low = np.floor(position)
+            parts.append((position - low).astype(np.float32)[..., np.newaxis])
+            numbers = numbers + low.astype(np.intp) * step
+        convert(_between(elements, numbers, steps, parts), out.dtype, out[begin : begin + together])
+
+
+def _between(elements: Array, numbers: Array, steps: Sequence[int], parts: Sequence[Array]) -> Array:
+    """Return values between elements and the next ones along each axis, linearly interpolated."""
+    if not steps:
+        return elements.take(numbers, axis=0)
+    low = _between(elements, numbers, steps[1:], parts[1:])
+    high = _between(elements, numbers + steps[0], steps[1:], parts[1:])
+    high -= low
+    high *= parts[0]
+    low += high
+    return low

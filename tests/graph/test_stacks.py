@@ -151,6 +151,46 @@ class Chain:
         ]
         return self.draw.choice(choices)()
 
+    def picture(self, one: DataNode, other: DataNode) -> DataNode:
+        dtype = self.draw.choice([types.UINT8, types.FLOAT])
+        noise = fn.random.uniform(range=[0, 250], shape=[self.draw.choice([6, 9]), 7, self.draw.choice([1, 3, 3])])
+        x = fn.cast(self.draw.choice([one, noise, noise]), dtype=dtype)
+        pixels = fn.cast(x, dtype=types.UINT8)
+        some = {"interp_type": self.draw.choice([types.INTERP_NN, types.INTERP_LINEAR]), "fill_value": 7.0}
+        angle = self.draw.choice([0.0, 0.3])
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.brightness_contrast(x, brightness=1.3, contrast=0.7, brightness_shift=0.1),
+            lambda: fn.hsv(x, hue=40.0, saturation=1.3, dtype=dtype),
+            lambda: fn.color_twist(x, contrast=1.2, brightness=0.8),
+            lambda: fn.color_space_conversion(
+                pixels,
+                image_type=self.draw.choice([types.RGB, types.GRAY]),
+                output_type=self.draw.choice([types.BGR, types.YCbCr]),
+            ),
+            lambda: fn.experimental.equalize(pixels),
+            lambda: fn.gaussian_blur(x, sigma=0.8),
+            lambda: fn.experimental.median_blur(x, window_size=[3, 3]),
+            lambda: fn.experimental.dilate(x),
+            lambda: fn.experimental.erode(x, mask_size=[1, 3]),
+            lambda: fn.jpeg_compression_distortion(pixels),
+            lambda: fn.grid_mask(x, tile=4, angle=angle),
+            lambda: fn.erase(x, anchor=[1, 0], shape=[2, 2], axes=[0, 1], fill_value=[5]),
+            lambda: fn.erase(x, anchor=[1] * 2, shape=[2] * 2, fill_value=[5, 6, 7]),
+            lambda: fn.rotate(x, angle=30.0, **some),
+            lambda: fn.warp_affine(x, matrix=[1, 0.2, 0.5, 0, 1, -1], **some),
+            lambda: fn.sphere(x, **some),
+            lambda: fn.water(x, ampl_x=2.0, freq_y=0.4, **some),
+            lambda: fn.resize(x, size=[self.draw.choice([3, -9]), 5], antialias=self.draw.random() < 0.5),
+            lambda: fn.resize(x, resize_shorter=7, interp_type=types.INTERP_CUBIC, save_attrs=True)[self.draw.randint(0, 1)],
+            lambda: fn.resize_crop_mirror(x, resize_shorter=9, crop=[5, 4], mirror=self.draw.randint(0, 3)),
+            lambda: fn.element_extract(x, element_map=[1]),
+            lambda: fn.sequence_rearrange(x, new_order=[1, 0, 1]),
+            lambda: fn.full(other, shape=[2, *[3] * self.draw.randint(0, 2)]),
+            lambda: fn.full_like(one, other),
+            lambda: fn.zeros(shape=[2, 3]) + one[0],
+        ]
+        return self.draw.choice(choices)()
+
     def points(self, one: DataNode, other: DataNode) -> DataNode:
         choices: list[Callable[[], DataNode]] = [
             lambda: fn.bb_flip(one, vertical=1, ltrb=self.draw.random() < 0.5),
@@ -163,6 +203,36 @@ class Chain:
         ]
         return self.draw.choice(choices)()
 
+    def sound(self, one: DataNode, other: DataNode) -> DataNode:
+        signal = fn.reshape(fn.cast(one, dtype=types.FLOAT), shape=[-1])
+        spectrum = fn.spectrogram(
+            signal,
+            nfft=self.draw.choice([None, 16]),
+            window_length=self.draw.choice([4, 10]),
+            window_step=self.draw.choice([1, 3]),
+            power=self.draw.choice([1, 2]),
+            center_windows=self.draw.random() < 0.7,
+            layout=self.draw.choice(["ft", "tf"]),
+        )
+        choices: list[Callable[[], Any]] = [
+            lambda: spectrum,
+            lambda: fn.power_spectrum(signal, nfft=self.draw.choice([None, 8])),
+            lambda: fn.mel_filter_bank(spectrum, nfilter=self.draw.choice([1, 3, 20]), normalize=self.draw.random() < 0.5),
+            lambda: fn.mfcc(spectrum, axis=self.draw.randint(0, 1), n_mfcc=3, dct_type=self.draw.choice([2, 3])),
+            lambda: fn.to_decibels(spectrum, reference=self.draw.choice([0.0, 2.0])),
+            lambda: fn.to_decibels(signal),
+            lambda: fn.preemphasis_filter(
+                fn.reshape(one, shape=[-1]),
+                border=self.draw.choice(["zero", "clamp", "reflect"]),
+                dtype=self.draw.choice([types.FLOAT, types.INT16]),
+            ),
+            lambda: fn.nonsilent_region(fn.reshape(one, shape=[-1]), window_length=2, cutoff_db=-3.0)[
+                self.draw.randint(0, 1)
+            ],
+        ]
+        made: DataNode = self.draw.choice(choices)()
+        return made
+
     def branches(self, one: DataNode, other: DataNode) -> DataNode:
         """Add operators for some samples, by data of the samples, or by chance."""
         decides = self.draw.choice([lambda: fn.reductions.max(other), fn.random.coin_flip])
@@ -173,7 +243,7 @@ class Chain:
     def _in_branch(self, one: DataNode, other: DataNode) -> DataNode:
         return self.draw.choice((*self.steps, Chain.branches))(self, one, other) if self.draw.random() < 0.7 else one
 
-    steps = (arithmetic, arithmetic, conversion, shape, shape, reduction, image, points)
+    steps = (arithmetic, arithmetic, conversion, shape, shape, reduction, image, picture, picture, points, sound)
 
 
 def make_program(draw: random.Random) -> tuple[Program, list[np.ndarray]]:

@@ -45,6 +45,22 @@ def test_formats(format: str, subtype: str | None) -> None:
     assert 0.3 < samples.max() < 0.7
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [0, 8000, 22050])
+@pytest.mark.parametrize("downmix", [False, True])
+@pytest.mark.parametrize("dtype", [types.INT16, types.INT32, types.FLOAT])
+def test_plain_wav_files_are_those_of_soundfile(channels: int, rate: float, downmix: bool, dtype: Any) -> None:
+    plain = encoded(audio(500, channels), 16000, "WAV", "PCM_16")
+    # soundfile reads all that is not plain, such as a chunk of another length.
+    other = np.concatenate([plain[:16], np.uint8([18, 0, 0, 0]), plain[20:36], np.uint8([0, 0]), plain[36:]])
+    other[4:8] = np.array([other.size - 8], "<u4").view(np.uint8)
+
+    (ours, ours_rate), (theirs, theirs_rate) = decode(plain, other, sample_rate=rate, downmix=downmix, dtype=dtype)
+
+    assert (ours_rate, ours.dtype, ours.shape) == (theirs_rate, theirs.dtype, theirs.shape)
+    assert ours.tobytes() == theirs.tobytes()
+
+
 @pytest.mark.parametrize(("dtype", "scale"), [(types.INT16, 1 << 15), (types.INT32, 1 << 31), (types.FLOAT, 1)])
 def test_types(dtype: Any, scale: int) -> None:
     [(samples, _)] = decode(encoded(audio(100, 2)), dtype=dtype)
@@ -120,14 +136,15 @@ def test_wrong_arguments() -> None:
 
 
 def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = encoded(audio(100))
+    file, flac = encoded(audio(100)), encoded(audio(100), format="FLAC")
     monkeypatch.setitem(sys.modules, "soxr", None)
     with pytest.raises(MissingExtraError, match="Resampling audio needs soxr: pip install 'soundfile"):
         decode(file, sample_rate=8000)
     assert len(decode(file)) == 1
     monkeypatch.setitem(sys.modules, "soundfile", None)
+    assert len(decode(file)) == 1  # WAV with 16 bits needs no library
     with pytest.raises(MissingExtraError, match="Decoding audio needs soundfile: pip install"):
-        decode(file)
+        decode(flac)
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.5, 1e12, float("inf"), float("nan")])

@@ -334,7 +334,8 @@ class SampleList(Sequence[NDArray[Any]]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         words = self._words[index]
-        return leased_array(self._lease, self._address + words[Word.OFFSET], self.shape(index), DTYPES[words[Word.DTYPE]])
+        first, memory = self._memory
+        return np.ndarray(self.shape(index), DTYPES[words[Word.DTYPE]], memory, words[Word.OFFSET] - first)
 
     def shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of one sample."""
@@ -370,7 +371,7 @@ class SampleList(Sequence[NDArray[Any]]):
             target[begin:end] = source[start : start + end - begin]
         return SampleList(memory, memory.__array_interface__["data"][0], table)
 
-    @property
+    @functools.cached_property
     def _memory(self) -> tuple[int, NDArray[np.uint8]]:
         """The memory around the samples, and the offset where it begins."""
         begins = self._table[:, Word.OFFSET]

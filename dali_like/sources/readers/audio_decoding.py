@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -26,6 +27,9 @@ __all__ = ["AudioOptions", "DecodedAudio", "decode_audio", "is_sample_rate"]
 
 _HIGHEST_HZ = 10_000_000
 _FLOAT = np.dtype(np.float32)
+#: Head of a chunk of a WAV file; and the chunk "fmt ": kind, channels, rate, bytes per second, bytes of a frame, bits.
+_CHUNK = struct.Struct("<4sI")
+_FORMAT = struct.Struct("<HHIIHH")
 
 Array = NDArray[Any]
 
@@ -90,38 +94,98 @@ def decode_audio(
             limit.
         MissingExtraError: soundfile or soxr is not installed.
     """
+    plain = _plain_wav(file) if isinstance(file, np.ndarray) else None
+    if plain is not None:
+        start, frames = _range(len(plain.samples), plain.file_rate, offset_s, duration_s)
+        _check_size(frames, plain.samples.shape[1], plain.file_rate, options, limit)
+        return _finished(plain.samples[start : start + frames], plain.file_rate, options, empty)
     soundfile = optional("soundfile", "Decoding audio", "audio")
     with _errors_of(soundfile):
         opened = io.BytesIO(file.data) if isinstance(file, np.ndarray) else file.fileno()
         with soundfile.SoundFile(opened, closefd=False) as sound:
             rate, channels = float(sound.samplerate), int(sound.channels)
-            frames = _seek(sound, rate, offset_s, duration_s)
+            start, frames = _range(int(sound.frames), rate, offset_s, duration_s)
+            if start:
+                sound.seek(start)
             resampled = options.sample_rate > 0 and options.sample_rate != rate
-            most = max(frames, _resampled_frames(frames, rate, options) if resampled else 0)
-            limit.check(
-                most * channels * max(_FLOAT.itemsize, options.dtype.itemsize), f"{most} frames of {channels} channels"
-            )
+            _check_size(frames, channels, rate, options, limit)
             mixed = options.downmix and channels > 1
             shape = (frames,) if options.downmix and channels == 1 else (frames, channels)
             if not resampled and not mixed:
                 return DecodedAudio(samples=_decoded(sound, empty(shape, options.dtype)), file_rate=rate)
             samples = _decoded(sound, np.empty(shape, np.float32))
-    if mixed:
+    return _finished(samples, rate, options, empty)
+
+
+def _finished(
+    samples: Array, rate: float, options: AudioOptions, empty: Callable[[tuple[int, ...], Any], Array]
+) -> DecodedAudio:
+    """Mix, resample and convert samples, which are floats or have 16 bits."""
+    if options.downmix and samples.shape[-1] == 1:
+        samples = samples.reshape(len(samples))
+    resampled = options.sample_rate > 0 and options.sample_rate != rate
+    if samples.dtype == np.int16 and (resampled or (options.downmix and samples.ndim == 2)):
+        samples = _of_16_bits(samples, np.empty(samples.shape, np.float32))
+    if options.downmix and samples.ndim == 2:
         samples = samples.mean(axis=1, dtype=np.float32)
     if resampled:
         samples = _resampled(samples, rate, options)
-    return DecodedAudio(samples=_converted(samples, empty(samples.shape, options.dtype)), file_rate=rate)
+    out = empty(samples.shape, options.dtype)
+    converted = _of_16_bits(samples, out) if samples.dtype == np.int16 else _converted(samples, out)
+    return DecodedAudio(samples=converted, file_rate=rate)
 
 
-def _seek(sound: Any, rate: float, offset_s: float, duration_s: float | None) -> int:
-    """Go to the beginning of the part, and return its number of frames."""
+def _plain_wav(data: Array) -> DecodedAudio | None:
+    """Return the samples of a complete WAV file of 16 bits, as a view; None for all other files.
+
+    It is the usual format. soundfile reads it through callbacks, which takes several times as long as the conversion.
+    """
+    size = data.size
+    head = data[:12].tobytes()
+    if not (head.startswith(b"RIFF") and head.endswith(b"WAVE")):
+        return None
+    position, form = 12, None
+    while position + 8 <= size:
+        name, nbytes = _CHUNK.unpack(data[position : position + 8].data)
+        begin, position = position + 8, position + 8 + nbytes + nbytes % 2
+        if name == b"fmt " and nbytes == _FORMAT.size and begin + nbytes <= size:
+            form = _FORMAT.unpack(data[begin : begin + nbytes].data)
+        elif name == b"data":
+            if form is None:
+                return None
+            kind, channels, rate, _, step, bits = form
+            if (
+                (kind, bits) != (1, 16)
+                or not (channels and rate and nbytes)
+                or step != 2 * channels
+                or nbytes % step
+                or begin + nbytes > size
+            ):
+                return None
+            return DecodedAudio(
+                samples=data[begin : begin + nbytes].view("<i2").reshape(-1, channels), file_rate=float(rate)
+            )
+    return None
+
+
+def _of_16_bits(samples: Array, out: Array) -> Array:
+    """Convert samples of 16 bits as soundfile does."""
+    if out.dtype == np.float32:
+        np.multiply(samples, np.float32(1 / 32768), out=out)
+    else:
+        out[...] = samples
+        if out.dtype == np.int32:
+            np.left_shift(out, 16, out=out)
+    return out
+
+
+def _range(count: int, rate: float, offset_s: float, duration_s: float | None) -> tuple[int, int]:
+    """Return the first frame of a part, and its number of frames, given the number of all frames."""
     start = max(0, int(offset_s * rate))
-    left = int(sound.frames) - start
+    left = count - start
     if left < 0:
-        raise DecodeError(f"the offset of {offset_s:g} s is beyond the end of the audio, at {sound.frames / rate:g} s")
-    if start:
-        sound.seek(start)
-    return left if duration_s is None else min(left, int(duration_s * rate))
+        raise DecodeError(f"the offset of {offset_s:g} s is beyond the end of the audio, at {count / rate:g} s")
+    return start, left if duration_s is None else min(left, int(duration_s * rate))
 
 
 def _decoded(sound: Any, out: Array) -> Array:
@@ -134,6 +198,12 @@ def _decoded(sound: Any, out: Array) -> Array:
     if target is not out:
         out[...] = target
     return out
+
+
+def _check_size(frames: int, channels: int, rate: float, options: AudioOptions, limit: DecodingLimit) -> None:
+    resampled = options.sample_rate > 0 and options.sample_rate != rate
+    most = max(frames, _resampled_frames(frames, rate, options) if resampled else 0)
+    limit.check(most * channels * max(_FLOAT.itemsize, options.dtype.itemsize), f"{most} frames of {channels} channels")
 
 
 def _resampled_frames(frames: int, rate: float, options: AudioOptions) -> int:

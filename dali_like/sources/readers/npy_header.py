@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import tokenize
@@ -15,6 +16,8 @@ from dali_like.types import to_dali_type
 
 #: Upper bound for the header of a .npy file.
 NPY_HEADER_BYTES = 1 << 16
+#: Longer headers are parsed each time.
+_MOST_KEPT_BYTES = 256
 
 
 class NpyHeader(NamedTuple):
@@ -47,6 +50,17 @@ def parse_npy_header(start: bytes) -> NpyHeader:
     Raises:
         ValueError: these are not the first bytes of a numeric array, or they end within the header.
     """
+    # All files of a dataset often have the same header, and parsing it takes longer than copying a small array.
+    size = _size_of_header(start)
+    return _parsed(start[:size]) if size <= _MOST_KEPT_BYTES else _parse(start)
+
+
+def _size_of_header(start: bytes) -> int:
+    """Return the size of a header of version 1.0; for others, and short ones, that of all bytes."""
+    return 10 + int.from_bytes(start[8:10], "little") if start[6:8] == b"\1\0" and len(start) >= 10 else len(start)
+
+
+def _parse(start: bytes) -> NpyHeader:
     file = io.BytesIO(start)
     version = npy.read_magic(file)
     read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -58,3 +72,6 @@ def parse_npy_header(start: bytes) -> NpyHeader:
     if len(shape) > MAX_NDIM or any(extent < 0 for extent in shape):
         raise ValueError(f"its shape {shape!r:.100} should have at most {MAX_NDIM} extents from 0 on")
     return NpyHeader(file.tell(), dtype, shape, fortran_order)
+
+
+_parsed = functools.lru_cache(256)(_parse)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,9 @@ _ENTRIES_PER_LOBE = 32
 #: Ratios of sample rates with more different weights than this are not cached: 44,100 to 16,000 Hz has 160.
 _MOST_PHASES = 1024
 #: Longest period, in frames of input or result, that is resampled as a whole: 160 frames at 48,000 Hz are 147 at 44,100 Hz.
-_MOST_OF_PERIOD = 512
+_MOST_OF_PERIOD = 1024
+#: Results of a period per product of matrices. More mean more multiplications by zero, fewer more calls.
+_PHASES_AT_ONCE = 32
 #: Frames per step: their weights and inputs stay in the cache of the CPU.
 _BLOCK = 2048
 
@@ -62,26 +66,44 @@ def _resample_periods(padded: _Floats, step: Fraction, lobes: int, out: _Floats)
         lobes: of the filter.
         out: memory for the result.
     """
-    weights = _weights_of_period(step, lobes)
-    size = weights.shape[1]
+    blocks = _weights_of_period(step, lobes)
+    size = blocks[-1].inputs.stop
     num_periods = -(-len(out) // step.denominator)
     padded = np.pad(padded, ((0, max(0, num_periods * step.numerator + size - len(padded))), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, size, axis=0)[:: step.numerator]
+    together = max(1, _BLOCK // step.denominator)
+    made = np.empty((together, step.denominator), np.float32)
     for channel in range(out.shape[1]):
-        for begin in range(0, num_periods, together := max(1, _BLOCK // step.denominator)):
+        for begin in range(0, num_periods, together):
+            some = windows[begin : begin + together, channel]
+            for results, inputs, weights in blocks:
+                np.matmul(some[:, inputs], weights, out=made[: len(some), results])
             part = out[begin * step.denominator : (begin + together) * step.denominator, channel]
-            part[:] = (windows[begin : begin + together, channel] @ weights.T).reshape(-1)[: len(part)]
+            part[:] = made.reshape(-1)[: len(part)]
+
+
+class _Phases(NamedTuple):
+    """Some results of a period, the inputs that they depend on, and their weights, of shape (inputs, results)."""
+
+    results: slice
+    inputs: slice
+    weights: _Floats
 
 
 @functools.lru_cache(16)
-def _weights_of_period(step: Fraction, lobes: int) -> _Floats:
-    """Return the weights of the inputs of a period, of shape (frames of result, frames of input and filter)."""
+def _weights_of_period(step: Fraction, lobes: int) -> Sequence[_Phases]:
+    """Return the weights of the inputs of a period. Neighboring results depend on nearly the same inputs."""
     first, weights = _phases(step, lobes)
     first = first + lobes
-    rows = np.zeros((step.denominator, int(first[-1]) + 2 * lobes), np.float32)
-    for row, begin, values in zip(rows, first.tolist(), weights, strict=True):
-        row[begin : begin + 2 * lobes] = values
-    return rows
+    blocks = []
+    for begin in range(0, step.denominator, _PHASES_AT_ONCE):
+        results = slice(begin, min(begin + _PHASES_AT_ONCE, step.denominator))
+        inputs = slice(int(first[begin]), int(first[results.stop - 1]) + 2 * lobes)
+        rows = np.zeros((results.stop - begin, inputs.stop - inputs.start), np.float32)
+        for row, start, values in zip(rows, (first[results] - inputs.start).tolist(), weights[results], strict=True):
+            row[start : start + 2 * lobes] = values
+        blocks.append(_Phases(results, inputs, np.ascontiguousarray(rows.T)))
+    return blocks
 
 
 def _weights(frames: _Integers, rate_in: float, rate_out: float, lobes: int) -> tuple[_Integers, _Floats]:

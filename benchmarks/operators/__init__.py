@@ -1,0 +1,1 @@
+"""Every operator beside that of NVIDIA DALI: ``python -m benchmarks.operators``."""
