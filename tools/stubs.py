@@ -68,15 +68,15 @@ _NAMES: dict[Any, str] = {
 
 
 def stubs() -> dict[str, str]:
-    """Return the text of each stub by its path in the package."""
-    texts = {f"{name}.pyi": _alias(doc, source, names) for name, (doc, source, names) in dali_like.ALIASES.items()}
+    """Return the text of each stub by its path in the package. Each has a folder: pyright warns of files without code."""
+    texts = {f"{name}/__init__.pyi": _alias(doc, source, names) for name, (doc, source, names) in dali_like.ALIASES.items()}
     for root in ("fn", "ops"):
         members: dict[str, list[Description]] = defaultdict(list)
         for description in (*own_descriptions().values(), *own_reader_descriptions().values()):
             members[description.path.rpartition(".")[0]].append(description)
         for group in ("", *GROUPS):
             path = "/".join([root, *filter(None, group.split("."))])
-            texts[f"{path}/__init__.pyi" if submodules(group) else f"{path}.pyi"] = _stub(root, group, members[group])
+            texts[f"{path}/__init__.pyi"] = _stub(root, group, members[group])
     return texts
 
 
@@ -238,7 +238,7 @@ def write(package: Path) -> None:
     texts = stubs()
     for path, text in texts.items():
         place = package / path
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists() or place.read_text("utf-8") != text:
             place.write_text(text, "utf-8")
     for place in package.rglob("*.pyi"):

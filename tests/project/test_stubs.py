@@ -22,7 +22,7 @@ def test_each_module_without_a_file_has_a_stub() -> None:
     }
 
     assert "backend" in without_file
-    assert without_file | {"fn", "ops"} == {path.removesuffix(".pyi").removesuffix("/__init__") for path in stubs()}
+    assert without_file | {"fn", "ops"} == {path.removesuffix("/__init__.pyi") for path in stubs()}
 
 
 def test_stubs_are_valid_and_describe_arguments() -> None:
@@ -34,11 +34,9 @@ def test_stubs_are_valid_and_describe_arguments() -> None:
 
 
 def test_writing_changes_only_stubs_that_differ_and_removes_former_ones(tmp_path: Path) -> None:
-    for folder in ("fn", "ops"):
-        (tmp_path / folder).mkdir()
     write(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pyi")}
-    changed, former = tmp_path / "fn" / "random.pyi", tmp_path / "fn" / "former.pyi"
+    changed, former = tmp_path / "fn" / "random" / "__init__.pyi", tmp_path / "fn" / "former.pyi"
     changed.write_text("")
     former.write_text("")
 
@@ -46,4 +44,4 @@ def test_writing_changes_only_stubs_that_differ_and_removes_former_ones(tmp_path
 
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pyi")}
     assert {path for path in after if after[path] != before.get(path)} == {changed}
-    assert changed.read_text("utf-8") == stubs()["fn/random.pyi"]
+    assert changed.read_text("utf-8") == stubs()["fn/random/__init__.pyi"]
