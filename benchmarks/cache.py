@@ -37,7 +37,7 @@ EPOCHS = 3
 
 def photograph() -> bytes:
     """Return a JPEG of 640 x 427 pixels."""
-    from PIL import Image  # noqa: PLC0415  # optional
+    from PIL import Image  # optional
 
     pixels = np.random.default_rng(0).integers(256, size=(54, 80, 3), dtype=np.uint8)
     file = io.BytesIO()
@@ -56,7 +56,7 @@ class Photographs:
         return self.length
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
-        from PIL import Image  # noqa: PLC0415  # optional
+        from PIL import Image  # optional
 
         end_s = time.perf_counter() + SAMPLE_S
         image = np.array(Image.open(io.BytesIO(self.data)).resize((SIZE, SIZE)))
@@ -136,7 +136,7 @@ def main() -> None:
         del loader, cached
         gc.collect()
     try:
-        from torch.utils.data import DataLoader as TorchLoader  # noqa: PLC0415  # optional
+        from torch.utils.data import DataLoader as TorchLoader  # optional
     except ImportError:
         return
     torch_loader: Any = TorchLoader(KeptInDict(length), BATCH_SIZE, shuffle=True, **options)

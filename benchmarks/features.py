@@ -87,7 +87,7 @@ def digit_in_place(info: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _tensors() -> tuple[Any, Any]:
-    import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  # an optional library
+    import torch  # type: ignore[import-not-found, unused-ignore]  # an optional library
 
     return [*torch.from_numpy(_DIGITS)], [*torch.from_numpy(_LABELS)]
 
@@ -185,7 +185,7 @@ class DigitBatches(Digits):
 
 
 def _stream() -> Any:
-    from dali_like.data import IterableDataset  # noqa: PLC0415
+    from dali_like.data import IterableDataset
 
     class DigitStream(IterableDataset[Any]):
         """An iterable dataset."""
@@ -225,7 +225,7 @@ def _pipeline(
     **options: Any,
 ) -> Running:
     """Build a pipeline that is the plain one except for the arguments."""
-    from dali_like import fn, pipeline_def  # noqa: PLC0415  # each system is imported where it is measured
+    from dali_like import fn, pipeline_def  # each system is imported where it is measured
 
     external = {"num_outputs": 2, "batch": False, "parallel": True, **(source_options or {})}
     if external["parallel"]:
@@ -258,19 +258,19 @@ def _of_source(**options: Any) -> Callable[[], Running]:
 
 
 def _copied(*outputs: Any) -> Any:
-    from dali_like import fn  # noqa: PLC0415
+    from dali_like import fn
 
     return tuple(map(fn.copy, outputs))
 
 
 def _called(image: Any, label: Any) -> Any:
-    from dali_like import fn  # noqa: PLC0415
+    from dali_like import fn
 
     return fn.python_function(image, function=_inverted, num_outputs=1), label
 
 
 def _decided(image: Any, label: Any) -> Any:
-    from dali_like.graph.branches import condition, in_branch, merge  # noqa: PLC0415
+    from dali_like.graph.branches import condition, in_branch, merge
 
     decision = condition(label[0] > 4, expression="if", where="features")
     sides = [in_branch(decision, taken, lambda: image + 1 if taken else image - 1) for taken in (True, False)]  # noqa: B023
@@ -278,7 +278,7 @@ def _decided(image: Any, label: Any) -> Any:
 
 
 def _cast(image: Any, label: Any) -> Any:
-    from dali_like import fn, types  # noqa: PLC0415
+    from dali_like import fn, types
 
     return fn.cast(image, dtype=types.FLOAT), label
 
@@ -298,7 +298,7 @@ def _traced(pipe: Any) -> None:
 
 
 def _fed() -> Running:
-    from dali_like import fn, pipeline_def  # noqa: PLC0415
+    from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=BATCH_SIZE, num_threads=2)
     def pipeline() -> Any:
@@ -318,9 +318,9 @@ def _fed() -> Running:
 def _loader(dataset: Any = None, *, batch_size: int = BATCH_SIZE, torch: bool = False, **options: Any) -> Running:
     """Build a loader that is the plain one except for the arguments."""
     if torch:
-        from dali_like.plugin.pytorch import DataLoader  # noqa: PLC0415
+        from dali_like.plugin.pytorch import DataLoader
     else:
-        from dali_like.data import DataLoader  # type: ignore[assignment]  # noqa: PLC0415
+        from dali_like.data import DataLoader  # type: ignore[assignment]
     arguments: dict[str, Any] = {"num_workers": NUM_WORKERS, "multiprocessing_context": "fork", **options}
     use = arguments.pop("use", lambda loader, batch: None)
     loader = DataLoader(Digits() if dataset is None else dataset(), batch_size, **arguments)
@@ -420,13 +420,13 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def _object() -> Any:
-    from dali_like import types  # noqa: PLC0415
+    from dali_like import types
 
     return types.OBJECT
 
 
 def _declared() -> Mapping[str, Any]:
-    from dali_like import types  # noqa: PLC0415
+    from dali_like import types
 
     return {"dtype": [types.UINT8, types.INT32], "ndim": [3, 1], "layout": ["HWC", ""]}
 

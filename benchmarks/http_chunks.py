@@ -106,8 +106,8 @@ def _write_tar(path: str, num_bytes: int) -> None:
 
 
 def _write_parquet(path: str, num_bytes: int, group_bytes: int) -> None:
-    import pyarrow as pa  # noqa: PLC0415  # optional
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa  # optional
+    import pyarrow.parquet as pq
 
     rows = [os.urandom(_RECORD_BYTES) for _ in range(num_bytes // _RECORD_BYTES)]
     table = pa.table({"bin": rows, "n": np.arange(len(rows))})

@@ -24,7 +24,7 @@ def has_torchvision() -> bool:
 
 def import_torchvision(module: str = "torchvision") -> Any:
     """Return torchvision, or a module of it."""
-    import torch  # noqa: PLC0415  # most benchmarks do without
+    import torch  # most benchmarks do without
 
     if torch.version.cuda is None and not _declared:
         _declared.append(torch.library.Library("torchvision", "FRAGMENT"))  # the declarations end with it

@@ -207,7 +207,7 @@ class BatchInfo(NamedTuple):
 
 @functools.cache
 def _generator_for() -> Callable[..., np.random.Generator]:
-    from dali_like.position_seeds import generator_for  # noqa: PLC0415  # slow to import
+    from dali_like.position_seeds import generator_for  # slow to import
 
     return generator_for
 

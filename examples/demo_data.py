@@ -118,7 +118,7 @@ def make_digits(folder: Path) -> LabeledFiles:
 
     See https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
     """
-    from sklearn.datasets import load_digits  # noqa: PLC0415  (the crops can be made without scikit-learn)
+    from sklearn.datasets import load_digits
 
     digits = load_digits()
     labels = [int(label) for label in digits.target]

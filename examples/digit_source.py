@@ -41,7 +41,7 @@ class DigitSource:
 
 def digits() -> tuple[tuple[NDArray[np.float32], NDArray[np.int32]], tuple[NDArray[np.float32], NDArray[np.int32]]]:
     """Return images and labels for training, and others for validation."""
-    from sklearn.datasets import load_digits  # noqa: PLC0415  (workers import this module, and do not need it)
+    from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     images, labels = (images.reshape(-1, 8, 8) / 16).astype(np.float32), labels.astype(np.int32)

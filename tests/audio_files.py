@@ -24,7 +24,7 @@ def below(highest_hz: float, rate: float, frames: int, seed: int = 0) -> np.ndar
 
 def encoded(samples: np.ndarray, rate: int = 16000, format: str = "WAV", subtype: str | None = None) -> np.ndarray:
     """The bytes of an audio file."""
-    import soundfile  # noqa: PLC0415
+    import soundfile
 
     file: Any = io.BytesIO()
     soundfile.write(file, samples, rate, format=format, subtype=subtype)

@@ -121,9 +121,9 @@ def result_of(path: str) -> str:
 
 @functools.cache
 def _names() -> Mapping[str, Any]:
-    import lz4.block  # noqa: PLC0415  # of one example
-    import simplejpeg  # noqa: PLC0415  # likewise
-    import soundfile  # noqa: PLC0415  # likewise
+    import lz4.block  # of one example
+    import simplejpeg  # likewise
+    import soundfile  # likewise
 
     wav, npy = io.BytesIO(), io.BytesIO()
     soundfile.write(wav, np.array([0, 100, -100, 0], np.int16), 8000, format="WAV")

@@ -22,12 +22,12 @@ KERNEL_NS = 10_000_000
 
 def copy(seconds: float) -> Figures:
     """Measure GB/s from page-locked memory to the GPU: plain, and by the copier of pipelines."""
-    import cupy  # noqa: PLC0415
+    import cupy
 
-    from dali_like.device.copier import Copier  # noqa: PLC0415
-    from dali_like.device.cuda import CudaDevice  # noqa: PLC0415
-    from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
-    from dali_like.engine.memory.space import SharedSpace  # noqa: PLC0415
+    from dali_like.device.copier import Copier
+    from dali_like.device.cuda import CudaDevice
+    from dali_like.device.pinned import PinnedMemory
+    from dali_like.engine.memory.space import SharedSpace
 
     device = CudaDevice(0)
     space = SharedSpace.create()
@@ -94,7 +94,7 @@ def rate(system: str, seconds: float) -> Figures:
     """Measure batches per second that arrive on the GPU."""
     batches = SYSTEMS[system]()
     total = next(batches)[:, 0, 0, 0].sum()
-    import torch  # noqa: PLC0415
+    import torch
 
     for batch in itertools.islice(batches, 20):
         total += batch[:, 0, 0, 0].sum()
@@ -116,7 +116,7 @@ def wait(system: str, seconds: float) -> Figures:
     """Measure the microseconds that the loop waits for a batch while each step runs a kernel of 10 ms."""
     batches = SYSTEMS[system]()
     next(batches)
-    import torch  # noqa: PLC0415
+    import torch
 
     cycles = _cycles_of_kernel(torch)
     previous, waits = torch.cuda.Event(), []
@@ -153,7 +153,7 @@ def decode(system: str, seconds: float) -> Figures:
     """Measure images per second for JPEG files of 640 x 480, decoded on the GPU."""
     files = _jpegs(BATCH_SIZE)
     step = {"dali_like": _decoding_pipeline, "DALI": _decoding_by_dali, "nvImageCodec": _decoding_by_codec}[system](files)
-    import torch  # noqa: PLC0415
+    import torch
 
     for _ in range(5):
         step()
@@ -168,7 +168,7 @@ def decode(system: str, seconds: float) -> Figures:
 
 def _decoding_pipeline(files: Sequence[Any]) -> Callable[[], Any]:
     """Decode with dali_like's mixed decoder."""
-    from dali_like import fn, pipeline_def  # noqa: PLC0415
+    from dali_like import fn, pipeline_def
 
     return _decoding_by(fn, pipeline_def, files)
 
@@ -199,7 +199,7 @@ def _decoding_by_codec(files: Sequence[Any]) -> Callable[[], Any]:
 
 def _jpegs(count: int) -> list[Any]:
     """Return JPEG files of smooth random images."""
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     files = []
     for seed in range(count):

@@ -83,7 +83,7 @@ def checksums(gpu: Gpu, seconds: float, num_batches: int = NUM_BATCHES) -> Figur
     pipe = _numbers_pipeline(py_num_workers=4, py_start_method="fork")
     with contextlib.closing(pipe):
         pipe.start_py_workers()
-        import torch  # noqa: PLC0415  # initializes CUDA, so after the fork
+        import torch  # initializes CUDA, so after the fork
 
         device = gpu.torch_device
         wrong, offsets = torch.zeros((), dtype=torch.int64, device=device), torch.arange(BATCH_SIZE, device=device)

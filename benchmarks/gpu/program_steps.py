@@ -163,7 +163,7 @@ def _resident_mib() -> float:
 
 def unusual_jpegs() -> list[Any]:
     """Return JPEG files of many kinds: progressive, gray, CMYK, with every subsampling, rotated, tiny and odd sizes."""
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     sizes = [(1, 1), (7, 3), (16, 16), (17, 33), (640, 427), (99, 1000)]
     files = []

@@ -42,7 +42,7 @@ class Images:
 
 def by_pipeline() -> Iterator[Any]:
     """Iterate over dali_like's pipeline, with ``.gpu()``."""
-    from dali_like import fn, pipeline_def  # noqa: PLC0415  # each in its own process, here and below
+    from dali_like import fn, pipeline_def  # each in its own process, here and below
 
     return _batches_of(fn, pipeline_def, {})
 
@@ -63,7 +63,7 @@ def _batches_of(fn: Any, pipeline_def: Any, options: dict[str, Any]) -> Iterator
 
     pipe = pipeline()
     pipe.start_py_workers()
-    import torch  # noqa: PLC0415  # when the workers have been forked
+    import torch  # when the workers have been forked
 
     while True:
         images, _ = pipe.run()
@@ -72,14 +72,14 @@ def _batches_of(fn: Any, pipeline_def: Any, options: dict[str, Any]) -> Iterator
 
 def by_loader() -> Iterator[Any]:
     """Iterate over dali_like's DataLoader, ``pin_memory=True``."""
-    from dali_like.plugin.pytorch import DataLoader  # noqa: PLC0415
+    from dali_like.plugin.pytorch import DataLoader
 
     return _batches_of_loader(DataLoader)
 
 
 def by_torch() -> Iterator[Any]:
     """Iterate over PyTorch's DataLoader, ``pin_memory=True``."""
-    from torch.utils.data import DataLoader  # noqa: PLC0415
+    from torch.utils.data import DataLoader
 
     return _batches_of_loader(DataLoader)
 

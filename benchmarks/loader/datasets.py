@@ -93,7 +93,7 @@ class Records:
 
 
 def _as_tensor(array: Array) -> Any:
-    import torch  # noqa: PLC0415  # who measures other datasets may not have it
+    import torch  # who measures other datasets may not have it
 
     return torch.from_numpy(array)
 

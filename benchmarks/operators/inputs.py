@@ -63,13 +63,13 @@ def _volume(rng: np.random.Generator, small: bool, share: float) -> Array:
 
 
 def _jpeg(rng: np.random.Generator, small: bool, share: float) -> Array:
-    import simplejpeg  # noqa: PLC0415  # only these cases need it
+    import simplejpeg  # only these cases need it
 
     return np.frombuffer(simplejpeg.encode_jpeg(_photograph(rng, small, share), 90), np.uint8)
 
 
 def _png(rng: np.random.Generator, small: bool, share: float) -> Array:
-    import cv2  # noqa: PLC0415  # only these cases need it
+    import cv2  # only these cases need it
 
     encoded: Array = cv2.imencode(".png", _photograph(rng, small, share))[1].ravel()
     return encoded
@@ -89,7 +89,7 @@ def _audio(rng: np.random.Generator, small: bool, share: float) -> Array:
 
 
 def _wav(rng: np.random.Generator, small: bool, share: float) -> Array:
-    import soundfile  # noqa: PLC0415  # only this case needs it
+    import soundfile  # only this case needs it
 
     file = io.BytesIO()
     soundfile.write(file, _audio(rng, small, share), _RATE, format="WAV")

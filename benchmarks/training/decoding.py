@@ -43,7 +43,7 @@ class DecodingLoader:
             self._connections.append(here)
 
     def _decode(self, worker: int, connection: Connection) -> None:
-        import simplejpeg  # noqa: PLC0415  # other systems do without
+        import simplejpeg  # other systems do without
 
         size = self._workload.batch_size
         for batch in itertools.count(worker, WORKERS):

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
     command = _command_of(options)
     if options.compare:
-        from dali_like.cli.run_compare import compare  # noqa: PLC0415
+        from dali_like.cli.run_compare import compare
 
         return compare(command, options)
     with tempfile.TemporaryDirectory(prefix="dali-like-run-") as folder:
@@ -158,7 +158,7 @@ def records_in(folder: str) -> list[dict[str, Any]]:
 
 
 def _write_files(options: argparse.Namespace, records: list[dict[str, Any]], settings: Settings) -> None:
-    from dali_like.cli.run_files import merged_trace, page  # noqa: PLC0415
+    from dali_like.cli.run_files import merged_trace, page
 
     if options.json_file is not None:
         options.json_file.write_text(json.dumps({"processes": records}, indent=1), encoding="utf-8")

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
     console = optional("rich.console", "dali-like top", "top").Console()
-    from dali_like.monitor import live  # noqa: PLC0415
+    from dali_like.monitor import live
 
     found = live.find(options.pid, options.name)
     if len(found) > 1:
@@ -78,7 +78,7 @@ def _display(console: Any, first: Any) -> Iterator[Callable[[Any], None]]:
 
 def _show_all(options: argparse.Namespace, console: Any) -> int:
     """List all running pipelines until they have ended."""
-    from dali_like.monitor import live  # noqa: PLC0415
+    from dali_like.monitor import live
 
     if options.once:
         console.print(overview(live.read_all(options.pid, options.name)))
@@ -97,7 +97,7 @@ def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
     Args:
         snapshots: see `dali_like.monitor.live.snapshot`.
     """
-    from dali_like.monitor.slowest_rank import slowest_rank_text  # noqa: PLC0415
+    from dali_like.monitor.slowest_rank import slowest_rank_text
 
     console = optional("rich.console", "dali-like top", "top")
     tables = optional("rich.table", "dali-like top", "top")

@@ -264,7 +264,7 @@ def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], lis
 
 def _draw(trials: list[_Trial], best: _Trial | None, title: str, path: Path) -> None:
     """Draw the rate and the memory of each trial as bars. Lines show the range of repeated measurements."""
-    from dali_like.common.extras import optional  # noqa: PLC0415
+    from dali_like.common.extras import optional
 
     figure = optional("matplotlib.figure", "--plot", "plot").Figure(
         figsize=(9, 1 + 0.35 * len(trials)), layout="constrained"

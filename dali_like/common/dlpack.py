@@ -56,7 +56,7 @@ def device_of_capsule(value: object) -> str | None:
     """
     if not is_capsule(value):
         return None
-    import ctypes  # noqa: PLC0415  # few programs ask
+    import ctypes  # few programs ask
 
     is_valid = ctypes.pythonapi.PyCapsule_IsValid
     is_valid.argtypes, is_valid.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_int

@@ -32,7 +32,7 @@ def importer(package: str, places: Mapping[str, Sequence[str]]) -> Members:
         elif name in submodules:
             value = importlib.import_module(submodules[name])
         else:
-            from dali_like.common.suggestions import with_suggestion  # noqa: PLC0415  # packages stay cheap to import
+            from dali_like.common.suggestions import with_suggestion  # packages stay cheap to import
 
             text = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(text if name.startswith("_") else with_suggestion(text, name, [*where, *submodules]))
@@ -65,7 +65,7 @@ def alias(module: str, source: str, names: Sequence[str]) -> Members:
         if name == "__all__":
             return list(known)
         if name not in known:
-            from dali_like.common.suggestions import with_suggestion  # noqa: PLC0415  # packages stay cheap to import
+            from dali_like.common.suggestions import with_suggestion  # packages stay cheap to import
 
             raise AttributeError(with_suggestion(f"module {module!r} has no attribute {name!r}", name, known))
         value = vars(sys.modules[module])[name] = getattr(defining, name)

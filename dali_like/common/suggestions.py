@@ -20,7 +20,7 @@ def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
 
 def with_suggestion(text: str, name: str, known: Iterable[str]) -> str:
     """Add to a text about an unknown name the known name that is similar, if there is one."""
-    import difflib  # noqa: PLC0415  # spawned workers import this module, and need no messages
+    import difflib  # spawned workers import this module, and need no messages
 
     names = {each: each for each in known}
     lower = {each.lower(): each for each in names}

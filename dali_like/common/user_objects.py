@@ -34,8 +34,8 @@ def log_lost_state(stateful: Any, error: Exception, instead: str) -> None:
     A method with required arguments, as that of MosaicML's ``StreamingDataset``, is for another caller.
     """
     if not _wants_arguments(stateful.state_dict):
-        import logging  # noqa: PLC0415  # rarely needed, and slow to import
-        import traceback  # noqa: PLC0415
+        import logging  # rarely needed, and slow to import
+        import traceback
 
         logging.getLogger("dali_like").warning(
             "%s.state_dict() raised %s; a loader that resumes from a state %s instead",
@@ -47,7 +47,7 @@ def log_lost_state(stateful: Any, error: Exception, instead: str) -> None:
 
 
 def _wants_arguments(function: Callable[..., Any]) -> bool:
-    import inspect  # noqa: PLC0415  # rarely needed, and slow to import
+    import inspect  # rarely needed, and slow to import
 
     try:
         inspect.signature(function).bind()

@@ -62,7 +62,7 @@ def CheckDLPackCapsule(ptr: object) -> tuple[bool, bool]:  # noqa: N802  # DALI'
     Raises:
         SampleError: the capsule has been read, or is of another kind.
     """
-    from dali_like.common.dlpack import device_of_capsule  # noqa: PLC0415  # only few programs ask
+    from dali_like.common.dlpack import device_of_capsule  # only few programs ask
 
     device = device_of_capsule(ptr)
     return device is not None, device == "gpu"
@@ -85,7 +85,7 @@ def GetSchema(name: str) -> OpSchema:  # noqa: N802
 
 def TryGetSchema(name: str) -> OpSchema | None:  # noqa: N802
     """Return the schema of an operator, or None; see `GetSchema`."""
-    from dali_like.compat.op_schemas import schemas  # noqa: PLC0415  # imports all operators
+    from dali_like.compat.op_schemas import schemas  # imports all operators
 
     return schemas().get(name)
 
@@ -106,14 +106,14 @@ def RegisteredGPUOps() -> list[str]:  # noqa: N802
 
 
 def _names(device: str) -> list[str]:
-    from dali_like.compat.op_schemas import operator_names  # noqa: PLC0415  # imports all operators
+    from dali_like.compat.op_schemas import operator_names  # imports all operators
 
     return operator_names(device)
 
 
 def GetCUDADeviceCount() -> int:  # noqa: N802
     """Return the number of GPUs that this process can use. Does not initialize CUDA."""
-    from dali_like.device.accelerator import count_accelerators  # noqa: PLC0415  # only few programs ask
+    from dali_like.device.accelerator import count_accelerators  # only few programs ask
 
     return count_accelerators()
 

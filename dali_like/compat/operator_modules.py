@@ -83,7 +83,7 @@ def _readers(module_name: str) -> Members:
     """Return the functions of a module of readers. Users may add readers at any time."""
 
     def get(name: str) -> Any:
-        from dali_like.operators.reader_functions import reader_member, reader_names  # noqa: PLC0415  # all operators
+        from dali_like.operators.reader_functions import reader_member, reader_names  # all operators
 
         if name == "__all__":
             return reader_names(module_name)
@@ -98,14 +98,14 @@ def _readers(module_name: str) -> Members:
 def _attribute_error(module_name: str, name: str) -> AttributeError:
     if name.startswith("_"):
         return AttributeError(f"module {module_name!r} has no attribute {name!r}")
-    from dali_like.compat.missing_names import attribute_error  # noqa: PLC0415  # only for this error
+    from dali_like.compat.missing_names import attribute_error  # only for this error
 
     return attribute_error(module_name, name)
 
 
 def _populate(module_name: str, own: Sequence[str]) -> None:
-    from dali_like.operators.functions import populate  # noqa: PLC0415  # imports all operators
-    from dali_like.operators.reader_functions import add_older_names  # noqa: PLC0415  # likewise
+    from dali_like.operators.functions import populate  # imports all operators
+    from dali_like.operators.reader_functions import add_older_names  # likewise
 
     module = vars(sys.modules[module_name])
     with _lock:

@@ -38,7 +38,7 @@ class ArrayBackend:
     @property
     def row_datasets(self) -> Mapping[type, RowDataset]:
         """The types of datasets whose samples are rows of arrays."""
-        from dali_like.data.columns import ROW_DATASETS  # noqa: PLC0415  # most workers need no datasets of this library
+        from dali_like.data.columns import ROW_DATASETS  # most workers need no datasets of this library
 
         return ROW_DATASETS
 
@@ -71,13 +71,13 @@ class ArrayBackend:
         """Draw a base seed for the workers from the user's generator, or from the library's global one."""
         if generator is None:
             return int(np.random.randint(2**63 - 1, dtype=np.int64))
-        from dali_like.data.generators import randomness_of  # noqa: PLC0415  # workers draw no seeds
+        from dali_like.data.generators import randomness_of  # workers draw no seeds
 
         return int(randomness_of(generator).integers(2**63 - 1, 1)[0])
 
     def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """Begin an iterator over a sampler that can be resumed."""
-        from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
+        from dali_like.data.sampler_iterators import resumable  # workers have no samplers
 
         return resumable(sampler)
 
@@ -117,7 +117,7 @@ class ArrayBackend:
 
     def has_accelerator(self) -> bool:
         """Return whether there is a GPU that batches can be copied to. The check does not initialize CUDA."""
-        from dali_like.device.accelerator import accelerator_is_available  # noqa: PLC0415  # workers do not ask
+        from dali_like.device.accelerator import accelerator_is_available  # workers do not ask
 
         return accelerator_is_available()
 

@@ -258,7 +258,7 @@ class BaseDataLoader:
             ArgumentError: an argument is wrong, or the folder is not private to this user, or another server uses the path.
             UnsupportedSystemError: the system is not Linux, or refuses a call.
         """
-        from dali_like.serving.batch_server import Served, Server  # noqa: PLC0415  # few programs need it
+        from dali_like.serving.batch_server import Served, Server  # few programs need it
 
         def length() -> int | None:
             try:
@@ -283,7 +283,7 @@ class BaseDataLoader:
         Args:
             memory: whether to read the memory use of the processes from the system, which takes milliseconds for each.
         """
-        from dali_like.data.counters import statistics_of  # noqa: PLC0415
+        from dali_like.data.counters import statistics_of
 
         factory = self._dali_like_factory
         found = statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
@@ -324,7 +324,7 @@ class BaseDataLoader:
             PipelineStateError: the loader is being traced already. Raised on entering.
             MissingExtraError: `nvtx` is set, and the package is not installed.
         """
-        from dali_like.data.loader_trace import LoaderTrace  # noqa: PLC0415
+        from dali_like.data.loader_trace import LoaderTrace
 
         return LoaderTrace(self, path, nvtx=nvtx)
 

@@ -109,17 +109,17 @@ def statistics_of(
         chosen: the current choice for arguments given as "auto".
         memory: whether to read the memory use of the processes.
     """
-    from dali_like.monitor.gathering import (  # noqa: PLC0415  # programs without statistics do not import them
+    from dali_like.monitor.gathering import (  # programs without statistics do not import them
         cacheable_bytes,
         loop_statistics,
         measured,
         ring_statistics,
         worker_statistics,
     )
-    from dali_like.monitor.process_memory import memory_of  # noqa: PLC0415
-    from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics  # noqa: PLC0415
-    from dali_like.sources.caching.element_cache import caches_of  # noqa: PLC0415
-    from dali_like.sources.introspection import large_containers  # noqa: PLC0415
+    from dali_like.monitor.process_memory import memory_of
+    from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
+    from dali_like.sources.caching.element_cache import caches_of
+    from dali_like.sources.introspection import large_containers
 
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
@@ -173,8 +173,8 @@ def _has_processes(options: LoaderOptions) -> bool:
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:
-    from dali_like.monitor.gathering import num_cpus  # noqa: PLC0415
-    from dali_like.monitor.statistics import Settings  # noqa: PLC0415
+    from dali_like.monitor.gathering import num_cpus
+    from dali_like.monitor.statistics import Settings
 
     return Settings(
         kind="loader",

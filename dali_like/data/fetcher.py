@@ -299,7 +299,7 @@ class Fetcher:
         Returns:
             None: the dataset must be asked for each sample.
         """
-        from dali_like.data.columns import columns_of, first_sample  # noqa: PLC0415  # most workers need no datasets of ours
+        from dali_like.data.columns import columns_of, first_sample  # most workers need no datasets of ours
 
         rows = None
         if schema is not None:
@@ -368,7 +368,7 @@ class Fetcher:
         Args:
             schema: of elements that go to rows of the request; None: none of them.
         """
-        from dali_like.feed.shard_part import Conduct, take_part  # noqa: PLC0415  # few loaders need it
+        from dali_like.feed.shard_part import Conduct, take_part  # few loaders need it
 
         if self._elements is None:
             self._elements = self.dataset.elements()

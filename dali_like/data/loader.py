@@ -184,7 +184,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last if batch_sampler is None else False
         if is_composed:
-            from dali_like.data.position_sampler import PositionSampler  # noqa: PLC0415  # few programs need it
+            from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
             positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, shard_id, num_shards, shard_rest)
             self.sampler, batch_sampler = positions, None if self.batch_size is None else positions

@@ -42,7 +42,7 @@ class LoaderTrace(Trace):
 
     def follow(self, iterator: LoaderIterator) -> None:
         """Record a loader iterator and its workers."""
-        from dali_like.data.loader_workers import LoaderWorkers  # noqa: PLC0415  # not without workers
+        from dali_like.data.loader_workers import LoaderWorkers  # not without workers
 
         workers = getattr(iterator, "_loader_workers", None)
         # The callback must not refer to the iterator: workers end when their iterator is dropped.

@@ -121,7 +121,7 @@ class LoaderWorkers:
             self._pool.closed_text = ENDED
             self._expect_starts()
             if pinning is not None:
-                from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
+                from dali_like.device.pinned import PinnedMemory
 
                 self._space.observer = PinnedMemory(pinning, fenced=True)
 
@@ -505,8 +505,8 @@ def _capacity(options: LoaderOptions, fetcher: Fetcher) -> int:
 
 def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> PickledSource:
     """Pickle a fetcher for spawned workers. Error messages name the arguments of the loader."""
-    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # forked workers need no pickle
-    from dali_like.sources.main_module import find_main  # noqa: PLC0415
+    from dali_like.sources import callback_pickler as pickling  # forked workers need no pickle
+    from dali_like.sources.main_module import find_main
 
     fetcher: Fetcher = parts["source"]
     innards = {

@@ -120,7 +120,7 @@ class LoaderOptions(NamedTuple):
     @property
     def gathers(self) -> bool:
         """Whether batches are gathered from the arrays of the dataset; see `dali_like.data.columns`."""
-        from dali_like.data.columns import is_columnar  # noqa: PLC0415  # it imports the datasets
+        from dali_like.data.columns import is_columnar  # it imports the datasets
 
         return self.stacks_samples and is_columnar(self.dataset, self.array_backend)
 

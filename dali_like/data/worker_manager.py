@@ -50,11 +50,11 @@ class WorkerManager:
         previous, self._fingerprint = self._fingerprint, None
         if not (options.num_workers and options.can_reuse_workers):
             return previous is not None
-        from dali_like.data.fingerprints import fingerprint_of  # noqa: PLC0415  # few loaders reuse workers
+        from dali_like.data.fingerprints import fingerprint_of  # few loaders reuse workers
 
         main = None
         if options.backend.imports_main:
-            from dali_like.sources.main_module import find_main  # noqa: PLC0415  # few programs spawn workers
+            from dali_like.sources.main_module import find_main  # few programs spawn workers
 
             main = find_main(options.import_main)
         self._fingerprint = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)

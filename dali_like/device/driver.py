@@ -48,7 +48,7 @@ def _is_known_to_nvml(pid: int) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pynvml warns about its own package name
-            import pynvml  # noqa: PLC0415  # optional
+            import pynvml  # optional
     except ImportError:
         return False
     try:

@@ -109,6 +109,6 @@ def open_device(device_id: int) -> Device:
     """
     if _substitutes:
         return _substitutes[-1](device_id)
-    from dali_like.device.cuda import CudaDevice  # noqa: PLC0415  # imports CuPy
+    from dali_like.device.cuda import CudaDevice  # imports CuPy
 
     return CudaDevice(device_id)

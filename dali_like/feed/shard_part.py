@@ -40,7 +40,7 @@ def take_part(
     elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
 ) -> PositionsAnswer:
     """Return the elements of a part that are not in rows, and the states of its logical shards behind them."""
-    from dali_like.sources.composed.part_walk import PartWalk  # noqa: PLC0415  # few programs need it
+    from dali_like.sources.composed.part_walk import PartWalk  # few programs need it
 
     answer = PositionsAnswer([], [], [], {}, [])
     walk = PartWalk(elements, num_shards, wanted.epoch, part.states)
@@ -62,7 +62,7 @@ def _elements_of(
     answer: PositionsAnswer,
 ) -> Iterator[Any]:
     """Yield the elements of a part, and note in its answer which positions have one."""
-    from dali_like.sources.composed.stream import ShardEndedError  # noqa: PLC0415  # few programs need it
+    from dali_like.sources.composed.stream import ShardEndedError  # few programs need it
 
     before, replace, take = conduct.before, conduct.replace, conduct.timed(walk.at)
     for index, place in enumerate(part.places):

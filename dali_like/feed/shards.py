@@ -111,7 +111,7 @@ class ShardProgress:
         is_shared: bool = False,
         is_padded: bool = False,
     ) -> None:
-        from dali_like.sources.composed.stream import ENDED, outputs_ahead  # noqa: PLC0415  # few programs need it
+        from dali_like.sources.composed.stream import ENDED, outputs_ahead  # few programs need it
 
         self.num_shards = num_shards
         self.states: dict[int, ShardState] = dict(states)

@@ -172,7 +172,7 @@ class ReportedState(SourceState):
         text = self._recent.get(batch)
         if self._stream.on_state is None or text is None:
             return None
-        import json  # noqa: PLC0415  # few sources are stateful
+        import json  # few sources are stateful
 
         state = json.loads(text)
         return None if state["state"] is None else state

@@ -51,7 +51,7 @@ def video(
     Raises:
         ArgumentError, DeviceError: an argument is wrong; the message names it.
     """
-    from dali_like.sources.video_splitter import VideoSplitter  # noqa: PLC0415  # few programs need it
+    from dali_like.sources.video_splitter import VideoSplitter  # few programs need it
 
     where = "fn.experimental.inputs.video"
     if last_sequence_policy not in ("partial", "pad"):

@@ -224,8 +224,8 @@ def _is_function_of_user(value: Any) -> bool:
 
 def _outline(node: OperatorNode, batch_size: int) -> list[str]:
     """Return a description of everything that a cache depends on, but for functions and files."""
-    import hashlib  # noqa: PLC0415  # few pipelines have caches
-    import json  # noqa: PLC0415
+    import hashlib  # few pipelines have caches
+    import json
 
     producers = _producers_before(node.inputs)
     numbers = {producer: i for i, producer in enumerate(producers)}

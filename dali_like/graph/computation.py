@@ -218,7 +218,7 @@ class Computation:
         return data
 
     def _refuse_gpu_arrays(self, data: Mapping[Key, _Samples]) -> None:
-        from dali_like.device.device_array import lies_on_gpu  # noqa: PLC0415  # most graphs are on the CPU
+        from dali_like.device.device_array import lies_on_gpu  # most graphs are on the CPU
 
         for output, (operator, name) in self._for_operators.items():
             if lies_on_gpu(data[output]):
@@ -281,7 +281,7 @@ class Computation:
         errors: Mapping[int, Exception],
     ) -> None:
         """Replace the failed rows of a stage behind a source."""
-        from dali_like.graph.failed_rows import FailedRows  # noqa: PLC0415  # rarely needed
+        from dali_like.graph.failed_rows import FailedRows  # rarely needed
 
         def compute(row: int, values: Mapping[Key, Any], info: SampleInfo) -> None:
             results = stage.program.run(
@@ -405,14 +405,14 @@ def _is_object(node: DataNode) -> bool:
 
 
 def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # many graphs have no operators
+    from concurrent.futures import ThreadPoolExecutor  # many graphs have no operators
 
     bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
     return ThreadPoolExecutor(num_threads, "dali_like", bind)
 
 
 def _list_on_gpu() -> type[TensorListGPU]:
-    from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # most graphs are on the CPU
+    from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # most graphs are on the CPU
 
     return TensorListGPU
 
@@ -436,7 +436,7 @@ def _length(samples: Any) -> int:
 
 def _on_host(samples: _Samples) -> Any:
     """Return samples in host memory, after copying them from the GPU if necessary."""
-    from dali_like.device.device_array import DeviceArray, arrays_to_host  # noqa: PLC0415
+    from dali_like.device.device_array import DeviceArray, arrays_to_host
 
     if isinstance(samples, DeviceArray):
         return samples.to_host()

@@ -320,7 +320,7 @@ class Executor:
 
 
 def _wait(future: Any) -> None:
-    from concurrent.futures import wait  # noqa: PLC0415  # loaded by now
+    from concurrent.futures import wait  # loaded by now
 
     while not wait((future,), POLL_INTERVAL_S).done:
         check_interrupts()

@@ -114,19 +114,19 @@ class Expression:
     __hash__ = object.__hash__
 
     def __getitem__(self, subscripts: Subscript | tuple[Subscript, ...]) -> DataNode:
-        from dali_like.graph.subscripts import subscribe  # noqa: PLC0415  # it imports this module
+        from dali_like.graph.subscripts import subscribe  # it imports this module
 
         return subscribe(_node_of(self), subscripts if isinstance(subscripts, tuple) else (subscripts,))
 
 
 def _apply(operation: str, *operands: Any) -> DataNode:
-    from dali_like.graph.arithmetic import apply_elementwise  # noqa: PLC0415  # it imports this module
+    from dali_like.graph.arithmetic import apply_elementwise  # it imports this module
 
     return apply_elementwise(operation, *operands)
 
 
 def _node_of(expression: Expression) -> DataNode:
-    from dali_like.graph.nodes import output_nodes  # noqa: PLC0415  # it imports this module
+    from dali_like.graph.nodes import output_nodes  # it imports this module
 
     return output_nodes([expression])[0]
 

@@ -66,7 +66,7 @@ class FailedRows:
         Raises:
             Exception: the error of a row without replacement, or one of a user's function.
         """
-        from dali_like.device.device_array import lies_on_gpu  # noqa: PLC0415  # rarely needed
+        from dali_like.device.device_array import lies_on_gpu  # rarely needed
 
         external, cell = self._node.external, [0, 0, 0]
         on_error = external.options["on_error"]

@@ -183,7 +183,7 @@ class DataNode(Expression):
             )
         if is_of_objects(self):
             return samples
-        from dali_like.tensors import TensorListCPU  # noqa: PLC0415  # graphs need no tensors
+        from dali_like.tensors import TensorListCPU  # graphs need no tensors
 
         made = TensorListCPU.of_arrays(samples, choose_layout(layouts[self.output], samples[0].ndim) if samples else "")
         return made._as_gpu() if self.device == "gpu" and not is_cpu_only() else made

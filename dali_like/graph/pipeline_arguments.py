@@ -98,7 +98,7 @@ def _start_method(name: str, value: Any) -> str:
 
 
 def _callback_pickler(name: str, value: Any) -> CallbackPickler:
-    from dali_like.sources.callback_pickler import make_callback_pickler  # noqa: PLC0415  # few programs give one
+    from dali_like.sources.callback_pickler import make_callback_pickler  # few programs give one
 
     return make_callback_pickler(value)
 

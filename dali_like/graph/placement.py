@@ -170,7 +170,7 @@ def _implementations(graph: Graph, operators: Mapping[OperatorNode, Operator]) -
     """Return the operators with their implementation for the CPU or the GPU."""
     if not any(map(_is_on_gpu, operators.values())):
         return operators
-    from dali_like.device.opening import can_decode_images  # noqa: PLC0415  # lazy: most graphs are on the CPU
+    from dali_like.device.opening import can_decode_images  # lazy: most graphs are on the CPU
 
     # Programs ask for the data of a GPU by `.cpu()` if they want them copied back.
     needed = {data.producer for node in graph.operators for data in node.needs if data.device == "gpu"}

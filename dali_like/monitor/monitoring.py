@@ -53,7 +53,7 @@ class Monitor:
 
     def report(self, now: Statistics, since: Statistics | None) -> Report:
         """Return a report of the time between two readings of the statistics; see `dali_like.Pipeline.report`."""
-        from dali_like.monitor.report import Report  # noqa: PLC0415  # lazy: few programs ask for a report
+        from dali_like.monitor.report import Report  # lazy: few programs ask for a report
 
         return Report(now if since is None else now.since(since))
 
@@ -73,13 +73,13 @@ class Monitor:
         """Draw the last trace; see `dali_like.Pipeline.plot`."""
         if self.records is None:
             raise PipelineStateError("there is no trace to plot: run some batches within `with ....trace():` first")
-        from dali_like.monitor.picture import draw  # noqa: PLC0415
+        from dali_like.monitor.picture import draw
 
         draw(self.records, path)
 
     def publish(self, owner: Monitored, name: str = "") -> None:
         """Show the statistics to other programs; see `dali_like.Pipeline.publish`."""
-        from dali_like.monitor.live import Publication  # noqa: PLC0415
+        from dali_like.monitor.live import Publication
 
         if self._publication is None:
             self._publication = Publication(owner, name)

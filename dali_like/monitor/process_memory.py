@@ -53,6 +53,6 @@ def _parent_of(pid: int) -> int:
 
 def _reserves_of(forkserver: int) -> list[int]:
     children = map(int, read_file(f"/proc/{forkserver}/task/{forkserver}/children").split())
-    from dali_like.engine.backends.forkserver import RESERVE_NAME  # noqa: PLC0415  # for Linux only
+    from dali_like.engine.backends.forkserver import RESERVE_NAME  # for Linux only
 
     return [pid for pid in children if read_file(f"/proc/{pid}/comm").strip() == RESERVE_NAME]

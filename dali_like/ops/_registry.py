@@ -19,6 +19,6 @@ def mixed_ops() -> set[str]:
 
 
 def _names(device: str) -> set[str]:
-    from dali_like.compat.op_schemas import operator_names  # noqa: PLC0415  # imports all operators
+    from dali_like.compat.op_schemas import operator_names  # imports all operators
 
     return set(operator_names(device))

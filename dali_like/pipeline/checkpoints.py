@@ -247,7 +247,7 @@ def _at_end(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _is_of_composed(state: Any) -> bool:
-    from dali_like.sources.composed.states import is_state  # noqa: PLC0415  # few have composed datasets
+    from dali_like.sources.composed.states import is_state  # few have composed datasets
 
     return isinstance(state, Mapping) and is_state(state.get("state"))
 
@@ -267,7 +267,7 @@ def _merged_source(number: int, states: Sequence[Any], first: Any, epoch: int) -
         )
     if all(state.get("epoch", epoch) != epoch for state in states):
         return None  # by an earlier version, of an epoch that has ended
-    from dali_like.sources.composed.states import merge_states  # noqa: PLC0415  # few have composed datasets
+    from dali_like.sources.composed.states import merge_states  # few have composed datasets
 
     return {**first, "state": merge_states([state["state"] for state in states])}
 

@@ -102,7 +102,7 @@ def do_not_convert(func: _F | None = None) -> Any:
 
 def _call_converted(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     optional("malt", "pipeline_def(enable_conditionals=True)", "conditionals")
-    from dali_like.pipeline.autograph import converted_call  # noqa: PLC0415  # needs an extra
+    from dali_like.pipeline.autograph import converted_call  # needs an extra
 
     return converted_call(function, args, kwargs)
 
@@ -137,7 +137,7 @@ def _make_factory(
             return _as_tuple(_call_converted(function, args, own) if converts else function(*args, **own))
 
         if kwargs.get("debug", debug):
-            from dali_like.pipeline.debugging import DebugPipeline  # noqa: PLC0415  # few programs need it
+            from dali_like.pipeline.debugging import DebugPipeline  # few programs need it
 
             return DebugPipeline(define, **{**options, **others})
         pipeline = Pipeline(**{**options, **others})

@@ -299,7 +299,7 @@ class Pipeline:
         self._check_open()
         if self._runtime is None:
             with enough_descriptors("a pipeline"):
-                from dali_like.pipeline.runtime import Runtime  # noqa: PLC0415  # lazy: workers, rings, devices
+                from dali_like.pipeline.runtime import Runtime  # lazy: workers, rings, devices
 
             graph, given = self._make_graph(), self._arguments
             self._expectations = make_expectations(
@@ -606,8 +606,8 @@ class Pipeline:
             UnsupportedSystemError: the system is not Linux, or refuses a call.
             DefinitionError: ``run`` of the server raises it if an output is on a GPU.
         """
-        from dali_like.pipeline.lending import served  # noqa: PLC0415  # few programs need it
-        from dali_like.serving.batch_server import Server  # noqa: PLC0415
+        from dali_like.pipeline.lending import served  # few programs need it
+        from dali_like.serving.batch_server import Server
 
         return Server(
             served(self), path, policy=policy, consumers=consumers, lead=lead, consumer_timeout_s=consumer_timeout_s
@@ -766,7 +766,7 @@ class Pipeline:
         """
         if define_graph is not None:
             self._set_outputs_by(define_graph)
-        from dali_like.pipeline.serialization import dumps  # noqa: PLC0415  # lazy: imports all operators
+        from dali_like.pipeline.serialization import dumps  # lazy: imports all operators
 
         with self._call:
             text = dumps(self._arguments, self._make_graph())
@@ -846,7 +846,7 @@ class Pipeline:
     def _load(self, text: str | bytes | None, given: Mapping[str, Any], *, trusted: bool) -> None:
         if not isinstance(text, (str, bytes, bytearray)):
             raise ArgumentTypeError(f"a serialized pipeline is bytes or a string, not {text!r}")
-        from dali_like.pipeline.serialization import loads  # noqa: PLC0415  # lazy: imports all operators
+        from dali_like.pipeline.serialization import loads  # lazy: imports all operators
 
         document = loads(text, trusted=trusted)
         self.set_outputs(*document.outputs)
@@ -877,7 +877,7 @@ class Pipeline:
         >>> pipe.statistics().loop.batches
         10
         """
-        from dali_like.pipeline.pipeline_statistics import statistics_of  # noqa: PLC0415  # lazy: few programs need it
+        from dali_like.pipeline.pipeline_statistics import statistics_of  # lazy: few programs need it
 
         runtime = self._runtime
         if self._final_statistics is not None:  # read after _runtime: another thread may be closing the pipeline
@@ -929,7 +929,7 @@ class Pipeline:
             PipelineStateError: the pipeline is being traced already. This, and the exceptions of `build`, on entering.
             MissingExtraError: `nvtx` is set, and the package is not installed.
         """
-        from dali_like.pipeline.pipeline_trace import PipelineTrace  # noqa: PLC0415
+        from dali_like.pipeline.pipeline_trace import PipelineTrace
 
         return PipelineTrace(self, path, nvtx=nvtx)
 
@@ -1107,7 +1107,7 @@ class Pipeline:
             show_ids: without effect, and deprecated.
             use_colors: show sources, operators and constants in different colors.
         """
-        from dali_like.graph.dot import dot_of  # noqa: PLC0415  # lazy: few programs draw
+        from dali_like.graph.dot import dot_of  # lazy: few programs draw
 
         if show_ids is not None:
             warn_deprecated("show_ids")
@@ -1118,7 +1118,7 @@ class Pipeline:
             file.write(dot_of(graph, show_tensors, use_colors, fused))
 
     def _places(self, graph: Graph) -> dict[OperatorNode, str]:
-        from dali_like.graph.placement import place  # noqa: PLC0415  # lazy: the runtime imports it, too
+        from dali_like.graph.placement import place  # lazy: the runtime imports it, too
 
         arguments = self._arguments.for_sources(node.external for node in graph.sources)
         return place(graph, arguments, 0).places
@@ -1163,6 +1163,6 @@ class Pipeline:
 
 
 def _checkpoint_of(state: bytes | str | Mapping[str, Any] | Sequence[Any]) -> Checkpoint:
-    from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: only needed to resume
+    from dali_like.pipeline.checkpoints import Checkpoint  # lazy: only needed to resume
 
     return Checkpoint.of(state)

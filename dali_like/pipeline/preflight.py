@@ -23,7 +23,7 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
     if not arguments.batch_size:
         raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
     if graph.wants_gpu:
-        from dali_like.device.opening import check_device  # noqa: PLC0415  # lazy: most graphs are on the CPU
+        from dali_like.device.opening import check_device  # lazy: most graphs are on the CPU
 
         check_device(arguments.device_id, graph.wants_gpu)
     for source in graph.sources:

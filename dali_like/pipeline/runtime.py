@@ -148,13 +148,13 @@ class Runtime:
             self._buffers = BufferPool(self.space)
             copier = self.copier = self._open_gpu(self._buffers) if self.graph.wants_gpu else None
             if inputs:
-                from dali_like.graph.inputs import InputPool  # noqa: PLC0415
+                from dali_like.graph.inputs import InputPool
 
                 self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
             made = {node: self._source_of(node) for node in (*serial, *on_gpu)}
             self.inline_pool = InlinePool([made[node] for node in serial], self._batch_size, self.space)
             if copier is not None:
-                from dali_like.graph.gpu_sources import GpuSourcePool  # noqa: PLC0415
+                from dali_like.graph.gpu_sources import GpuSourcePool
 
                 externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
@@ -190,9 +190,9 @@ class Runtime:
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
         """Open the GPU, which page-locks the memory of batches from now on."""
-        from dali_like.device.copier import Copier  # noqa: PLC0415  # lazy: most graphs are on the CPU
-        from dali_like.device.opening import open_device  # noqa: PLC0415
-        from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
+        from dali_like.device.copier import Copier  # lazy: most graphs are on the CPU
+        from dali_like.device.opening import open_device
+        from dali_like.device.pinned import PinnedMemory
 
         assert self.arguments.device_id is not None
         self.device = open_device(self.arguments.device_id)
@@ -225,7 +225,7 @@ class Runtime:
 
     def checkpoint(self, num_scheduled: int) -> Checkpoint:
         """Return the position of the user, without the last `num_scheduled` batches, which are scheduled only."""
-        from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: few programs take checkpoints
+        from dali_like.pipeline.checkpoints import Checkpoint  # lazy: few programs take checkpoints
 
         executor = self.build()
         epoch, iteration, passed = executor.position
@@ -359,7 +359,7 @@ class Runtime:
             external = node.external
             steps = external.steps(self._batch_size)
             if steps is not None and external.composed is not None:
-                from dali_like.feed.position_plan import PositionPlan, PositionState  # noqa: PLC0415  # few have such sources
+                from dali_like.feed.position_plan import PositionPlan, PositionState  # few have such sources
 
                 positions = PositionState(external.composed, steps)
                 self._plans[node] = PositionPlan(number, positions)
@@ -388,7 +388,7 @@ class Runtime:
         callback = None if external.kind is None else external.kind.callback
         limit = self._most_ahead if self.arguments.enable_checkpointing else 0
         if external.in_shards and external.composed is not None:
-            from dali_like.feed.shard_feed import ShardsState  # noqa: PLC0415  # few pipelines have such sources
+            from dali_like.feed.shard_feed import ShardsState  # few pipelines have such sources
 
             rank, drops = external.shard or ALONE, external.drops_small_batches
             return ShardsState(external.composed, rank, self._batch_size, drops=drops, limit=limit)
@@ -464,7 +464,7 @@ class Runtime:
 
     def _shards_feed(self, node: SourceNode, plan: SourcePlan, pool: Pool) -> SourceFeed:
         """Return the feed of a composed dataset in logical shards."""
-        from dali_like.feed.shard_feed import ShardsFeed, ShardsState  # noqa: PLC0415  # few pipelines have such sources
+        from dali_like.feed.shard_feed import ShardsFeed, ShardsState  # few pipelines have such sources
 
         assert isinstance(plan.state, ShardsState)
         # Workers on other machines return their part of a slot as a range of samples.
@@ -526,7 +526,7 @@ def _layouts_seen(
 
 
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
-    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
+    from dali_like.sources import callback_pickler as pickling  # lazy: forked sources are not pickled
 
     main = find_main(given.py_import_main) if given.backend.imports_main else None
     inherits = not given.backend.is_remote
@@ -537,7 +537,7 @@ def _cpus_for(arguments: Arguments) -> set[int] | None:
     """Return the CPUs to bind workers and threads to; None: do not bind them."""
     if not arguments.set_affinity or arguments.device_id is None or not accelerator_is_available():
         return None
-    from dali_like.device.opening import check_number  # noqa: PLC0415
+    from dali_like.device.opening import check_number
 
     check_number(arguments.device_id, "set_affinity=True")
     return cpus_near(arguments.device_id)

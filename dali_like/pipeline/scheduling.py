@@ -68,7 +68,7 @@ def wait_on_stream(outputs: Sequence[Any], cuda_stream: Any) -> None:
     """
     for output in outputs:
         if not isinstance(output, (TensorListCPU, list)):
-            from dali_like.tensors import gpu_tensor_lists  # noqa: PLC0415  # lazy: most programs have no GPU outputs
+            from dali_like.tensors import gpu_tensor_lists  # lazy: most programs have no GPU outputs
 
             gpu_tensor_lists.let_wait(outputs, cuda_stream)
             break

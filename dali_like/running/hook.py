@@ -48,7 +48,7 @@ class _Finder:
         return None
 
     def _found_by_others(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> Any:
-        from importlib.util import find_spec  # noqa: PLC0415  # not in each process
+        from importlib.util import find_spec  # not in each process
 
         self._is_busy = True
         try:
@@ -95,7 +95,7 @@ def _replace_loader(data: ModuleType) -> None:
         importing.add(thread)
         replacement: Any = original
         try:
-            from dali_like.running.run_loader import DataLoader  # noqa: PLC0415
+            from dali_like.running.run_loader import DataLoader
 
             replacement = DataLoader
         except ModuleNotFoundError as error:
@@ -155,13 +155,13 @@ def _is_ours() -> bool:
 def _takes_dali() -> bool:
     if VARIABLE not in os.environ:
         return False
-    from dali_like.running.run_settings import settings  # noqa: PLC0415
+    from dali_like.running.run_settings import settings
 
     return settings().dali
 
 
 def _spec_of_dali(name: str) -> ModuleSpec | None:
-    from importlib.util import find_spec  # noqa: PLC0415
+    from importlib.util import find_spec
 
     ours = "dali_like" + name.removeprefix(_DALI)
     if find_spec(ours) is None:
@@ -181,7 +181,7 @@ class _SameModule:
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module
 
         module = import_module(self._ours)
         self._spec = module.__spec__  # the import system is about to replace it

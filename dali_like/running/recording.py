@@ -102,7 +102,7 @@ def note(loader: Any) -> None:
 def watched(iterator: Any) -> Any:
     """Let an iterator end the process after some batches, if that is wanted."""
     if settings().steps:
-        from dali_like.plugin.pytorch.metered_iterators import noted  # noqa: PLC0415
+        from dali_like.plugin.pytorch.metered_iterators import noted
 
         noted(iterator, _count_step)
     return iterator
@@ -130,14 +130,14 @@ def _write_at_end() -> None:
     # would not return the status that shells expect.
     _record()
     if not settings().folder:
-        from dali_like.running.summary import print_summary  # noqa: PLC0415
+        from dali_like.running.summary import print_summary
 
         atexit.register(lambda: print_summary([_record()], settings()))
         return
     atexit.register(_finish)
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
-        from multiprocessing.util import Finalize  # noqa: PLC0415  # these processes end without `atexit`
+        from multiprocessing.util import Finalize  # these processes end without `atexit`
 
         Finalize(None, _finish, exitpriority=0)
 
@@ -151,7 +151,7 @@ def _finish() -> None:
 
 
 def _begin_trace(loader: Any, kept: _Loader) -> None:
-    from dali_like.data.loader_trace import LoaderTrace  # noqa: PLC0415
+    from dali_like.data.loader_trace import LoaderTrace
 
     number = sum(len(place.loaders) for place in _process.places.values())
     if settings().folder:
@@ -160,7 +160,7 @@ def _begin_trace(loader: Any, kept: _Loader) -> None:
 
 
 def _light_options(loader: Any) -> Any:
-    from dali_like.data.options import LoaderOptions  # noqa: PLC0415
+    from dali_like.data.options import LoaderOptions
 
     options = LoaderOptions.of(loader)
     dataset = type(type(options.dataset).__qualname__, (_Dataset,), {})()
@@ -169,9 +169,9 @@ def _light_options(loader: Any) -> Any:
 
 
 def _statistics(loader: _Loader) -> Any:
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
-    from dali_like.data.counters import statistics_of  # noqa: PLC0415
+    from dali_like.data.counters import statistics_of
 
     found = statistics_of(loader.counters, loader.options, None, memory=False)
     return replace(found, settings=replace(found.settings, foreign=loader.foreign))
@@ -218,7 +218,7 @@ def _record() -> dict[str, Any]:
 
 
 def _of_place(name: str, place: _Place) -> dict[str, Any]:
-    from dali_like.monitor.report import Report  # noqa: PLC0415
+    from dali_like.monitor.report import Report
 
     sums = dict(place.sums)
     found = [_statistics(each) for each in place.loaders]
@@ -254,9 +254,9 @@ def _count_step(batch: Any) -> None:
 
 def _digest(batch: Any) -> str:
     """Return a hash of the content of a batch; "" if it has content that cannot be pickled."""
-    import pickle  # noqa: PLC0415
+    import pickle
 
-    import torch  # noqa: PLC0415
+    import torch
 
     found = hashlib.sha256()
 
@@ -284,7 +284,7 @@ def _digest(batch: Any) -> str:
 
 def _memory_bytes() -> int:
     """Return the memory of this process and its descendants."""
-    from dali_like.monitor.process_memory import descendants_of, pss_bytes  # noqa: PLC0415
+    from dali_like.monitor.process_memory import descendants_of, pss_bytes
 
     return sum(map(pss_bytes, [os.getpid(), *descendants_of(os.getpid())]))
 

@@ -169,7 +169,7 @@ class ExternalSource(NamedTuple):
         """Return the steps through a composed dataset with random access; None for other sources."""
         if self.composed is None or self.composed.shards is not None:
             return None
-        from dali_like.sources.composed.positions import Steps  # noqa: PLC0415  # few pipelines have composed datasets
+        from dali_like.sources.composed.positions import Steps  # few pipelines have composed datasets
 
         alone = Rest.DROP if self.last_batch is LastBatch.DROP else Rest.UNEVEN
         return Steps(self.length, batch_size, self.shard or ALONE, alone if self.shard is None else self.rest)
@@ -346,7 +346,7 @@ class ExternalSource(NamedTuple):
 
     def outline(self, batch_size: int) -> list[str]:
         """Return a description of the source, but for functions and files, for the fingerprint of a cache on disk."""
-        import json  # noqa: PLC0415  # few pipelines have caches
+        import json  # few pipelines have caches
 
         if self.composed is not None:
             return self.composed.description

@@ -117,7 +117,7 @@ def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
 def announce_local_classes_of(value: Any) -> None:
     """Give an identity to the local classes that a value refers to, before workers are forked."""
     for kind in _local_classes(value, _DEPTH, set()):
-        from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # most programs need no cloudpickle
+        from dali_like.common.pickling_by_value import dumps_by_value  # most programs need no cloudpickle
 
         with contextlib.suppress(Exception):  # a class that cannot be pickled fails later, with its objects
             dumps_by_value(kind)

@@ -133,8 +133,8 @@ def composed_kind(dataset: ComposedDataset, rank: Shard | None, num_outputs: int
     Raises:
         ArgumentError: the number of ranks does not divide that of logical shards.
     """
-    from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # noqa: PLC0415  # rare
-    from dali_like.sources.composed.positions import check_ranks  # noqa: PLC0415
+    from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # rare
+    from dali_like.sources.composed.positions import check_ranks
 
     if dataset.shards is None:
         callback = ElementCallback(dataset, takes_dicts=takes_dicts)

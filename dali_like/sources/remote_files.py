@@ -154,7 +154,7 @@ class RemoteFiles:
 
     async def _insist(self, attempt: Any, what: str) -> Any:
         """Retry an operation until it succeeds or fails for good."""
-        import tenacity  # noqa: PLC0415
+        import tenacity
 
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self._attempts),
@@ -265,9 +265,9 @@ class _Session:
         """Use the cache. Return `otherwise` if it is locked for too long or damaged, or the disk is full."""
         if self._thread is None:
             return otherwise
-        import sqlite3  # noqa: PLC0415
+        import sqlite3
 
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         loop = asyncio.get_running_loop()
         await self._system()  # so that the thread ends with the loop
@@ -325,7 +325,7 @@ def _kind_of(url: str) -> type:
 def _make_system(kind: Any, options: dict[str, Any]) -> Any:
     """Return a file system for the running loop alone, not one of fsspec's cached instances."""
     if not kind.async_impl:
-        from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper  # noqa: PLC0415
+        from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
         return AsyncFileSystemWrapper(kind(**options, skip_instance_cache=True), asynchronous=True)
     system = kind(**options, asynchronous=True, skip_instance_cache=True)
@@ -336,7 +336,7 @@ def _make_system(kind: Any, options: dict[str, Any]) -> Any:
 
 def _open_cache(directory: Path) -> Any:
     optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
-    from dali_like.sources.remote_cache import open_cache  # noqa: PLC0415  # imports diskcache
+    from dali_like.sources.remote_cache import open_cache  # imports diskcache
 
     return open_cache(directory)
 

@@ -93,7 +93,7 @@ class _Block:
         Raises:
             PicklingError: the receiver cannot get the file in memory.
         """
-        from multiprocessing import context, reduction  # noqa: PLC0415  # few programs need it
+        from multiprocessing import context, reduction  # few programs need it
 
         if self.path is not None:
             return _Reference(self.path)

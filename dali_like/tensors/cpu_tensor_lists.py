@@ -239,8 +239,8 @@ class TensorListCPU:
 
     def _as_gpu(self, device_id: int = 0) -> TensorListGPU:
         """Return a copy on a GPU, the first one by default; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
-        from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # they import this module
-        from dali_like.tensors.gpu_tensors import copied_to_gpu  # noqa: PLC0415
+        from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # they import this module
+        from dali_like.tensors.gpu_tensors import copied_to_gpu
 
         return TensorListGPU.of_arrays(copied_to_gpu(self._samples, device_id), self._layout)
 

@@ -130,7 +130,7 @@ class TensorCPU:
 
     def _as_gpu(self, device_id: int = 0) -> TensorGPU:
         """Return a copy on a GPU, the first one by default; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
-        from dali_like.tensors.gpu_tensors import TensorGPU, copied_to_gpu  # noqa: PLC0415  # it imports this module
+        from dali_like.tensors.gpu_tensors import TensorGPU, copied_to_gpu  # it imports this module
 
         return TensorGPU.of(copied_to_gpu(self._array, device_id), self._layout)
 

@@ -70,7 +70,7 @@ def test_a_program_for_a_gpu_runs_on_the_cpu(root: Path) -> None:
 
 @pytest.mark.usefixtures("on_cpu")
 def test_iterators_yield_arrays_on_the_cpu(root: Path) -> None:
-    from dali_like.plugin.numpy import DALIGenericIterator  # noqa: PLC0415
+    from dali_like.plugin.numpy import DALIGenericIterator
 
     with closing(training(root)) as pipe:
         batches = list(DALIGenericIterator(pipe, ["images", "labels"], reader_name="Reader"))

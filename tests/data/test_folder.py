@@ -191,9 +191,9 @@ def test_the_content_counts_and_not_the_name(tmp_path: Path) -> None:
 
 
 def test_images_are_those_of_pillow(tmp_path: Path) -> None:
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
-    from tests import image_files  # noqa: PLC0415
+    from tests import image_files
 
     names = ["jpeg_420", "jpeg_gray", "png_rgba", "png_palette", "bmp_rgb", "webp_lossless", "tiff_rgb_lzw"]
     for name in names:
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path, content: bytes) 
 
 
 def test_a_small_file_that_promises_a_large_image_is_refused(tmp_path: Path) -> None:
-    from tests import image_files  # noqa: PLC0415
+    from tests import image_files
 
     write(tmp_path / "a" / "bomb.png", image_files.png_promising(14000, 14000))
 

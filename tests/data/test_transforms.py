@@ -237,7 +237,7 @@ def test_the_box_repeats_pixels_of_what_grows() -> None:
 @pytest.mark.parametrize("size", [(75, 113), (224, 224), (340, 500), (40, 600)])
 def test_resized_photos_are_those_of_pillow(mode: str, size: tuple[int, int]) -> None:
     photo = pytest.importorskip("skimage.data").chelsea()
-    from PIL import Image  # noqa: PLC0415
+    from PIL import Image
 
     expected = np.asarray(Image.fromarray(photo).resize(size[::-1], Image.Resampling[mode.upper()]))
 

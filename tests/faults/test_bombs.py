@@ -160,7 +160,7 @@ class TestParquet:
     @staticmethod
     def write(path: Path, columns: dict[str, Any], **options: Any) -> None:
         pa = pytest.importorskip("pyarrow")
-        import pyarrow.parquet as pq  # noqa: PLC0415  # optional
+        import pyarrow.parquet as pq  # optional
 
         pq.write_table(pa.table(columns), path, compression="zstd", **options)
 

@@ -293,7 +293,7 @@ class TestAReserve:
         pid = os.fork()
         if pid == 0:
             try:
-                from dali_like import fn, pipeline_def  # noqa: PLC0415
+                from dali_like import fn, pipeline_def
 
                 @pipeline_def(batch_size=2, num_threads=1, py_num_workers=1)
                 def pipeline() -> Any:

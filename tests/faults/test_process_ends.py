@@ -567,7 +567,7 @@ class TestAForkedChild:
 
 def make_pipeline_of(source: Callable[[SampleInfo], Any], start_method: str) -> Pipeline:
     """A pipeline that nobody closes."""
-    from dali_like import fn, pipeline_def  # noqa: PLC0415
+    from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=4, num_threads=1, py_num_workers=2, py_start_method=start_method)
     def pipeline() -> Any:

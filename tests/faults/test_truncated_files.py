@@ -120,7 +120,7 @@ def tfrecords(path: Path, index: bool = False) -> list[Any]:
 
 def write_parquet(path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow.parquet as pq
 
     table = pa.table({"n": list(NUMBERS), "text": list(map(str, NUMBERS))})
     pq.write_table(table, path, row_group_size=5, compression="none")

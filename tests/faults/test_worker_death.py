@@ -566,7 +566,7 @@ class TestAnExceptionInACallback:
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch == 6:
                 sys.path.append(str(tmp_path))
-                import only_workers_find_this  # type: ignore[import-not-found]  # noqa: PLC0415
+                import only_workers_find_this  # type: ignore[import-not-found]
 
                 raise only_workers_find_this.PluginError("broken")
             return np.int64(info.idx_in_epoch)

@@ -566,7 +566,7 @@ def test_a_picture_is_drawn_of_the_last_trace(make_pipeline: MakePipeline, tmp_p
 
 def test_a_picture_shows_the_cost_of_waiting() -> None:
     pytest.importorskip("matplotlib")
-    from dali_like.monitor.picture import BatchCost, batch_costs  # noqa: PLC0415
+    from dali_like.monitor.picture import BatchCost, batch_costs
 
     records = Records(0, 100)
     for name, begin, end in [("run", 0, 10), ("wait", 2, 5), ("wait", 6, 8), ("step", 10, 30), ("run", 30, 40)]:
@@ -581,7 +581,7 @@ def texts_of(path: Path) -> str:
 
 @pytest.mark.usefixtures("fonts")
 def test_a_picture_has_the_diagnosis_the_operators_and_the_memory(tmp_path: Path) -> None:
-    from dali_like.monitor.picture import draw  # noqa: PLC0415
+    from dali_like.monitor.picture import draw
 
     worker = Track(WORKERS, "worker 0")
     diagnosis = {"bottleneck": "operators", "sentence": "The loop waits.", "advice": "", "expected": ""}
@@ -599,7 +599,7 @@ def test_a_picture_has_the_diagnosis_the_operators_and_the_memory(tmp_path: Path
 
 @pytest.mark.usefixtures("fonts")
 def test_a_picture_of_nothing_can_be_drawn(tmp_path: Path) -> None:
-    from dali_like.monitor.picture import draw  # noqa: PLC0415
+    from dali_like.monitor.picture import draw
 
     draw(Records(0, 1), tmp_path / "run.svg")
     assert "<svg" in (tmp_path / "run.svg").read_text(encoding="utf-8")

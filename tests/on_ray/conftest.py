@@ -22,8 +22,8 @@ STORE_BYTES = 100 << 20
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
     """A cluster that this program is connected to, with one node; tests may add others."""
-    import ray  # noqa: PLC0415
-    from ray.cluster_utils import Cluster  # noqa: PLC0415
+    import ray
+    from ray.cluster_utils import Cluster
 
     # Workers import the package and the tests from where this process does.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))

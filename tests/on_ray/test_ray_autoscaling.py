@@ -52,7 +52,7 @@ class Head(NamedTuple):
 @pytest.fixture
 def head(tmp_path: Path) -> Iterator[Head]:
     """The head of a cluster that grows up to five nodes; no worker fits on it."""
-    from ray.util import get_node_ip_address  # noqa: PLC0415
+    from ray.util import get_node_ip_address
 
     with socket.socket() as probe:
         probe.bind(("", 0))

@@ -26,7 +26,7 @@ def _each_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def where(_: Any) -> Any:
-    import ray  # noqa: PLC0415
+    import ray
 
     return np.frombuffer(bytes.fromhex(ray.get_runtime_context().get_node_id()), np.uint8)
 
@@ -47,8 +47,8 @@ def test_workers_go_where_their_resources_are(make_pipeline: Callable[..., Pipel
 def test_workers_go_where_a_scheduling_strategy_says(
     make_pipeline: Callable[..., Pipeline], add_node: Callable[..., Any]
 ) -> None:
-    from ray.util.placement_group import placement_group, remove_placement_group  # noqa: PLC0415
-    from ray.util.scheduling_strategies import (  # noqa: PLC0415
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import (
         NodeAffinitySchedulingStrategy,
         PlacementGroupSchedulingStrategy,
     )

@@ -297,7 +297,7 @@ def test_setup_and_teardown_are_called_in_each_worker(make_pipeline: Callable[..
 
 
 def test_a_pipeline_that_is_dropped_ends_its_actors(make_pipeline: Callable[..., Pipeline]) -> None:
-    from dali_like import fn, pipeline_def  # noqa: PLC0415
+    from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=2, num_threads=1, py_num_workers=1, py_start_method="ray")
     def pipeline() -> Any:

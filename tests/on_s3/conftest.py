@@ -45,7 +45,7 @@ def moto_port() -> Iterator[int]:
 
 def fill(port: int) -> None:
     """Put the files there."""
-    import botocore.session  # noqa: PLC0415
+    import botocore.session
 
     client = botocore.session.get_session().create_client(
         "s3",

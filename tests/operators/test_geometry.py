@@ -23,8 +23,8 @@ extents = st.integers(1, 12)
 
 def call_of(name, layout):
     """Return the operator call for one sample of this layout."""
-    from dali_like.graph.operator_interface import OperatorCall  # noqa: PLC0415
-    from dali_like.types import SampleInfo  # noqa: PLC0415
+    from dali_like.graph.operator_interface import OperatorCall
+    from dali_like.types import SampleInfo
 
     function = description_of(name).function
     return lambda *inputs, **arguments: function(OperatorCall(SampleInfo(0, 0, 0, 0), [layout]), *inputs, **arguments)

@@ -398,7 +398,7 @@ def test_with_too_few_workers_or_batches(name: str, value: int) -> None:
 
 def test_too_many_workers_are_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's base class warns in its constructor as well, with a line of its own."""
-    from dali_like.plugin.pytorch import DataLoader as TorchLoader  # noqa: PLC0415
+    from dali_like.plugin.pytorch import DataLoader as TorchLoader
 
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
 

@@ -875,7 +875,7 @@ def test_outputs_that_are_set_too_late_are_refused() -> None:
 
 def test_tensors_can_be_pickled() -> None:
     """DALI's cannot."""
-    import pickle  # noqa: PLC0415
+    import pickle
 
     def program(dali: Any) -> Any:
         return facts(pickle.loads(pickle.dumps(as_list(dali.tensors))))

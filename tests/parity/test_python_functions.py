@@ -48,7 +48,7 @@ def test_functions_of_capsules():
             "torch": call(data, function=lambda capsule: to_dlpack(from_dlpack(capsule) + 1), batch_processing=False),
         }
 
-    from torch.utils.dlpack import from_dlpack, to_dlpack  # noqa: PLC0415
+    from torch.utils.dlpack import from_dlpack, to_dlpack
 
     assert_alike(define, SAMPLES, layouts=["HW"])
 
@@ -89,7 +89,7 @@ class TestTensors:
             self.run(1, function=lambda a: a.numpy(), batch_processing=False)
 
     def test_where_dali_has_it(self):
-        from dali_like.plugin import pytorch  # noqa: PLC0415
+        from dali_like.plugin import pytorch
 
         assert pytorch.fn.torch_python_function is dali_like.fn.torch_python_function
         assert pytorch.TorchPythonFunction is dali_like.ops.TorchPythonFunction

@@ -316,7 +316,7 @@ def test_tensors_may_be_written_to_also_where_an_input_is_not_copied() -> None:
 
 def delivered(array: Any) -> Any:
     """What an iterator makes of an array that is fed and may not be copied."""
-    from dali_like import fn, pipeline_def  # noqa: PLC0415
+    from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=2)
     def pipeline() -> Any:

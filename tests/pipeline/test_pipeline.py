@@ -370,7 +370,7 @@ def test_threads_of_opencv_in_workers(
     threads_here = cv2.getNumThreads()
 
     def source(info: SampleInfo) -> NDArray[Any]:
-        import cv2  # noqa: PLC0415  (a spawned worker imports it here, after the environment has been set)
+        import cv2
 
         return np.array(cv2.getNumThreads())
 

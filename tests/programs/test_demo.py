@@ -47,7 +47,7 @@ class ListOfArrays:
 @pytest.fixture
 def demo() -> ModuleType:
     pytest.importorskip("tqdm")
-    from examples import demo  # noqa: PLC0415  (needs tqdm)
+    from examples import demo
 
     return demo
 

@@ -92,6 +92,6 @@ def test_what_a_detector_gets_depends_on_the_epoch_and_the_sample_alone(tmp_path
 
 
 def info(index: int, epoch: int):
-    from dali_like.types import SampleInfo  # noqa: PLC0415
+    from dali_like.types import SampleInfo
 
     return SampleInfo(index, index, 0, epoch)

@@ -156,10 +156,10 @@ def test_dir_shows_the_public_names(module: ModuleType) -> None:
 
 
 def test_names_are_where_programs_for_dali_look_for_them() -> None:
-    from dali_like.backend import TensorListCPU  # noqa: PLC0415
-    from dali_like.backend_impl import TensorCPU  # noqa: PLC0415
-    from dali_like.data_node import DataNode  # noqa: PLC0415
-    from dali_like.pipeline import Pipeline, do_not_convert, pipeline_def  # noqa: PLC0415
+    from dali_like.backend import TensorListCPU
+    from dali_like.backend_impl import TensorCPU
+    from dali_like.data_node import DataNode
+    from dali_like.pipeline import Pipeline, do_not_convert, pipeline_def
 
     assert (Pipeline, pipeline_def) == (dali_like.Pipeline, dali_like.pipeline_def)
     assert DataNode is pipeline.DataNode

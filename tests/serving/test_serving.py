@@ -725,8 +725,8 @@ def test_forks_have_no_part_in_it(path: str) -> None:
 
 
 def test_outputs_on_a_gpu_are_refused() -> None:
-    from dali_like.pipeline import lending  # noqa: PLC0415
-    from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415
+    from dali_like.pipeline import lending
+    from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 
     with pytest.raises(DefinitionError, match=r"output 1 is on a GPU.*leave out \.gpu\(\)"):
         # Private: with a batch that only a GPU could compute

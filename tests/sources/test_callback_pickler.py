@@ -290,7 +290,7 @@ class TestPickleByValue:
         )
         with monkeypatch.context() as context:
             context.syspath_prepend(tmp_path)
-            import module_that_goes_away  # noqa: PLC0415  # written above
+            import module_that_goes_away  # written above
         yield module_that_goes_away
         del sys.modules["module_that_goes_away"]
 

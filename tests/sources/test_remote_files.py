@@ -142,7 +142,7 @@ class TestAttempts:
         assert read(RemoteFiles(store.url, timeout_s=0.2), "01.bin") == CONTENTS["01.bin"]
 
     def test_waits_are_random_and_get_longer_up_to_a_limit(self, store: HttpStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        import tenacity  # noqa: PLC0415
+        import tenacity
 
         monkeypatch.setattr(remote_files, "_LONGEST_WAIT_S", 0.006)
         ranges: list[tuple[float, float]] = []
@@ -220,7 +220,7 @@ class TestCache:
     def test_survives_a_worker_that_is_killed_while_it_writes(
         self, store: HttpStore, make_pipeline: Callable[..., Pipeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         written = diskcache.Disk.store
         store.files = {name: data * 100 for name, data in CONTENTS.items()}  # in files, and not in the database
@@ -254,7 +254,7 @@ class TestCache:
     def test_that_is_locked_for_too_long_is_done_without(
         self, store: HttpStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         monkeypatch.setattr("dali_like.sources.remote_cache._TIMEOUT_S", 0.01)
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
@@ -265,7 +265,7 @@ class TestCache:
     def test_that_has_no_room_left_on_its_disk_is_done_without(
         self, store: HttpStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         def refuse(*args: Any, **options: Any) -> Any:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -317,7 +317,7 @@ class TestArguments:
             RemoteFiles("nonsense://host")
 
     def test_urls_whose_library_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import fsspec  # noqa: PLC0415
+        import fsspec
 
         def refuse(_: str) -> Any:
             raise ImportError("Install s3fs to access S3")
@@ -339,7 +339,7 @@ class TestArguments:
 
 class TestUntrustedCaches:
     def test_pickles_in_it_are_not_read(self, store: HttpStore, tmp_path: Path) -> None:
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         with diskcache.Cache(str(tmp_path)) as other:
             other.set(f"{store.url}/01.bin", Path("/"), tag=0)
@@ -351,7 +351,7 @@ class TestUntrustedCaches:
 
     @pytest.mark.parametrize("value", ["text", 3, 1.5, "long text" * 10_000])
     def test_entries_that_are_not_bytes_count_as_missing(self, value: Any, store: HttpStore, tmp_path: Path) -> None:
-        import diskcache  # noqa: PLC0415
+        import diskcache
 
         with diskcache.Cache(str(tmp_path)) as other:
             other.set(f"{store.url}/01.bin", value, tag=0)

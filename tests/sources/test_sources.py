@@ -134,7 +134,7 @@ def test_callable_of_a_module_is_imported_by_spawned_workers(
 ) -> None:
     (tmp_path / "module_with_source.py").write_text("import numpy\ndef source(info): return numpy.array(info)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import module_with_source  # noqa: PLC0415  (written above)
+    import module_with_source
 
     pipe = make_pipeline(module_with_source.source, way)
 
@@ -572,7 +572,7 @@ def test_torch_tensors(way: str, make_pipeline: MakePipeline) -> None:
     torch = pytest.importorskip("torch")
 
     def source(info: SampleInfo) -> Any:
-        import torch  # noqa: PLC0415  (a module in a closure would be the main process's)
+        import torch
 
         return torch.arange(6, dtype=torch.int16).reshape(2, 3).T + info.idx_in_epoch
 

@@ -121,7 +121,7 @@ def test_strategies_name_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "dali_like.testing.strategies", raising=False)
 
     with pytest.raises(ImportError, match=r"needs hypothesis: pip install 'hypothesis>=6.60'"):
-        import dali_like.testing.strategies  # noqa: F401, PLC0415
+        import dali_like.testing.strategies  # noqa: F401
 
 
 def _flat_map_forgets(self: Any) -> list[Any]:

@@ -80,7 +80,7 @@ def taking_tasks() -> None:
 
 def watching_processes() -> None:
     """Check that processes can learn of each other's end."""
-    from dali_like.engine.backends.required_calls import check_process_calls, check_waiting_calls  # noqa: PLC0415  # Linux
+    from dali_like.engine.backends.required_calls import check_process_calls, check_waiting_calls  # Linux
 
     check_waiting_calls()
     check_process_calls()

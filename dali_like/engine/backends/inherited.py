@@ -40,7 +40,7 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, fd: int) -> _File:
-        import fcntl  # noqa: PLC0415  # absent on Windows
+        import fcntl  # absent on Windows
 
         status = os.fstat(fd)
         return cls(status.st_dev, status.st_ino, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE)
@@ -75,7 +75,7 @@ class InheritedObjects:
     DupFd = _Inherited
 
     def __init__(self, for_spawned: bool = True) -> None:
-        from multiprocessing import (  # noqa: PLC0415  # few programs need it
+        from multiprocessing import (  # few programs need it
             context,
             reduction,
             resource_tracker,
@@ -94,7 +94,7 @@ class InheritedObjects:
         self._tracker: Any = resource_tracker._resource_tracker
         self._of_tensors: Mapping[type, Callable[[Any], Any]] = {}
         if "torch.multiprocessing.reductions" in sys.modules:
-            from dali_like.engine.backends.inherited_tensors import REDUCERS  # noqa: PLC0415  # imports PyTorch
+            from dali_like.engine.backends.inherited_tensors import REDUCERS  # imports PyTorch
 
             self._of_tensors = REDUCERS
 
@@ -147,7 +147,7 @@ class InheritedObjects:
 
 
 def _attach(tracker: _Inherited, kind: type, arguments: tuple[Any, ...]) -> Any:
-    from multiprocessing import resource_tracker  # noqa: PLC0415  # see `InheritedObjects`
+    from multiprocessing import resource_tracker  # see `InheritedObjects`
 
     own: Any = resource_tracker._resource_tracker
     if own._fd is None:

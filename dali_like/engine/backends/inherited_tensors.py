@@ -31,7 +31,7 @@ def _reduce_storage(storage: Any) -> Any:
         return NotImplemented
     if get_sharing_strategy() == "file_system":
         return _attach, storage._share_filename_cpu_()
-    from multiprocessing import reduction  # noqa: PLC0415  # `InheritedObjects` has imported it
+    from multiprocessing import reduction  # `InheritedObjects` has imported it
 
     fd, nbytes = storage._share_fd_cpu_()
     return rebuild_storage_fd, (type(storage), reduction.DupFd(fd), nbytes)

@@ -215,7 +215,7 @@ def _spawn(
 def _launch(
     command: list[str], environment: dict[str, str], folder: str | None, kept: Sequence[int], pids: list[int]
 ) -> None:
-    import subprocess  # noqa: PLC0415  # forks do not need it
+    import subprocess  # forks do not need it
 
     if folder == _current_folder() or not os.path.isdir(folder or ""):
         folder = None  # the interpreter starts in the current folder
@@ -269,7 +269,7 @@ def _interpreter() -> str:
 
 
 def _interpreter_flags() -> list[str]:
-    import subprocess  # noqa: PLC0415
+    import subprocess
 
     # As in multiprocessing: the child gets the parent's flags for warnings, optimization and isolation.
     return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined,no-any-return]

@@ -87,7 +87,7 @@ class MainModule(NamedTuple):
 @contextlib.contextmanager
 def _like_multiprocessing() -> Iterator[None]:
     """Let `multiprocessing` refuse to start processes, and tell the module that this is not the program's process."""
-    from multiprocessing import process  # noqa: PLC0415  # programs without a main module need none of it
+    from multiprocessing import process  # programs without a main module need none of it
 
     own, parts = process.current_process(), vars(process)
     name, parent = own.name, parts["_parent_process"]

@@ -23,7 +23,7 @@ _ALARM_BYTES = 4096
 
 def _duplicate(fd: int) -> int:
     """Return another number for an open file, which is not the number of a standard stream."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # absent on Windows
 
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
 

@@ -83,7 +83,7 @@ def memory_bytes() -> int:
 def address_space_limit() -> int | None:
     """Return the limit of this process's address space (``ulimit -v``); None: no limit."""
     try:
-        import resource  # noqa: PLC0415  # absent on Windows
+        import resource  # absent on Windows
     except ImportError:
         return None
     try:

@@ -150,7 +150,7 @@ def seal(fd: int, *names: str) -> None:
 
     Then a callback that changes the size of the file crashes the other processes.
     """
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # absent on Windows
 
     try:
         seals = sum(int(getattr(fcntl, f"F_SEAL_{name}")) for name in (*names, "SEAL"))

@@ -239,7 +239,7 @@ class Dispatcher:
         """Give a batch room in the sample caches of its source."""
         slot = batch.slot
         assert slot is not None
-        from dali_like.engine.memory.sample_cache import link_grants  # noqa: PLC0415  # most sources have no cache
+        from dali_like.engine.memory.sample_cache import link_grants  # most sources have no cache
 
         batch.grants = tuple(cache.grant(num_tasks, slot.slot_layout.task_size) for cache in source.caches)
         slot.header[Header.CACHE : Header.JOURNAL_PAGE + 1] = link_grants(batch.grants)

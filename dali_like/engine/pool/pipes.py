@@ -26,7 +26,7 @@ TaskRecord = tuple[int, int, int]
 
 def pipe_bytes(pipe: Descriptor) -> int:
     """Return the capacity of a pipe; where the system does not tell, what every pipe has."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
+    import fcntl  # absent on Windows
 
     try:
         return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
@@ -38,8 +38,8 @@ def pipe_bytes(pipe: Descriptor) -> int:
 
 def waiting_bytes(pipe: Descriptor | int) -> int:
     """Return the number of unread bytes in a pipe, given either end."""
-    import fcntl  # noqa: PLC0415  # absent on Windows
-    import termios  # noqa: PLC0415
+    import fcntl  # absent on Windows
+    import termios
 
     waiting = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, waiting)

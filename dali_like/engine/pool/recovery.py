@@ -480,7 +480,7 @@ class Recovery:
         dispatcher = self._dispatcher
         self.num_restarts += 1
         if isinstance(error, WorkerDiedError) and error.out_of_memory:
-            import logging  # noqa: PLC0415  # rarely needed, and slow to import
+            import logging  # rarely needed, and slow to import
 
             logging.getLogger("dali_like").warning("%s. Another worker takes its place", error)
         self._forget(end.worker)

@@ -61,7 +61,7 @@ class EventLoop:
         return errors
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        import asyncio  # noqa: PLC0415  # most programs have no coroutines
+        import asyncio  # most programs have no coroutines
 
         if self._runner is None:
             # With a factory, asyncio does not change the program's current event loop.
@@ -118,7 +118,7 @@ class _Samples:
         is_last: Callable[[Exception], bool],
         progress: Callable[[int], None],
     ) -> None:
-        import asyncio  # noqa: PLC0415  # see EventLoop
+        import asyncio  # see EventLoop
 
         self.errors: dict[int, Exception] = {}
         self._make, self._limit, self._is_last, self._progress = make, limit, is_last, progress
@@ -142,7 +142,7 @@ class _Samples:
 
     async def cancel(self) -> None:
         """Cancel all samples, and wait until they have ended."""
-        import asyncio  # noqa: PLC0415  # see EventLoop
+        import asyncio  # see EventLoop
 
         self._stop = self._next
         tasks = [*self._tasks]
@@ -231,7 +231,7 @@ def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
     context = contextvars.copy_context()
     if not _is_in_loop():
         return runner.run(coroutine, context=context)
-    from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415  # see EventLoop
+    from concurrent.futures import Future, ThreadPoolExecutor  # see EventLoop
 
     loop = runner.get_loop()
     with ThreadPoolExecutor(1) as thread:
@@ -247,7 +247,7 @@ def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    import asyncio  # noqa: PLC0415  # see EventLoop
+    import asyncio  # see EventLoop
 
     for task in asyncio.all_tasks(loop):
         task.cancel()
@@ -261,7 +261,7 @@ def _end(runner: asyncio.Runner, pid: int) -> None:
         return
     try:
         if _is_in_loop():
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # see EventLoop
+            from concurrent.futures import ThreadPoolExecutor  # see EventLoop
 
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(runner.close).result()
@@ -275,7 +275,7 @@ def _end(runner: asyncio.Runner, pid: int) -> None:
 
 
 def _is_in_loop() -> bool:
-    import asyncio  # noqa: PLC0415  # see EventLoop
+    import asyncio  # see EventLoop
 
     try:
         asyncio.get_running_loop()

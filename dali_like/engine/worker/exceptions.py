@@ -188,7 +188,7 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
 
 def _dumps_by_value(value: Any) -> bytes:
     # Most programs need no cloudpickle.
-    from dali_like.common.pickling_by_value import ByValuePickler, dumps_by_value  # noqa: PLC0415
+    from dali_like.common.pickling_by_value import ByValuePickler, dumps_by_value
 
     class Pickler(ByValuePickler):
         def reducer_override(self, value: Any) -> Any:

@@ -100,7 +100,7 @@ def _dumps(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
 
 def _dumps_by_value(value: Any, reducers: Reducers, keep: _Keep) -> bytes:
     """Pickle objects. Classes and functions that have no importable name go by value."""
-    from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # most programs need no cloudpickle
+    from dali_like.common.pickling_by_value import dumps_by_value  # most programs need no cloudpickle
 
     return dumps_by_value(value, keep, {memoryview: _reduce_view, **reducers})
 

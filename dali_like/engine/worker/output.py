@@ -191,7 +191,7 @@ def _stream_handlers(*, everywhere: bool = False) -> Iterator[tuple[Any, str]]:
     """Yield the handlers of the root logger, or of all loggers, for standard streams, with the name of the stream."""
     if "logging" not in sys.modules:
         return  # and importing it takes milliseconds
-    import logging  # noqa: PLC0415
+    import logging
 
     streams = {id(stream): name for name in _DESCRIPTORS for stream in (getattr(sys, name), getattr(sys, f"__{name}__"))}
     streams.pop(id(None), None)
@@ -246,7 +246,7 @@ def _pickle_formatter(formatter: logging.Formatter | None) -> bytes:
     if formatter is None:
         return pickle.dumps(None)
     try:
-        from dali_like.common.pickling_by_value import dumps_by_value  # noqa: PLC0415  # needed only with a formatter
+        from dali_like.common.pickling_by_value import dumps_by_value  # needed only with a formatter
 
         return dumps_by_value(formatter)
     except Exception:  # a user's class may raise anything; the text matters more than its format
@@ -261,7 +261,7 @@ def log_as_in(setup: LoggingSetup) -> None:
     """From now on, log as the main process does."""
     if setup.level is None:
         return
-    import logging  # noqa: PLC0415  # slow to import
+    import logging  # slow to import
 
     for wanted in setup.handlers:
         handler = logging.StreamHandler(getattr(sys, wanted.stream))

@@ -54,7 +54,7 @@ def note_replacement(cell: memoryview | list[int], what: str, by: str, error: Ex
         by: names the replacement.
         error: why it failed.
     """
-    import logging  # noqa: PLC0415  # rarely needed, and slow to import
+    import logging  # rarely needed, and slow to import
 
     cell[1] += 1
     notes = "".join(f"; {note}" for note in notes_of(error))

@@ -111,7 +111,7 @@ class TaskRunner:
         source = self._sources[number_of_source]
         task = (Task if source.type is not _PARTS else _parts().PartTask)(self._space, view, source, words, number)
         if words[_CACHE]:
-            from dali_like.engine.memory.sample_cache import shares_of_task  # noqa: PLC0415  # most sources have none
+            from dali_like.engine.memory.sample_cache import shares_of_task  # most sources have none
 
             with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], number):
                 return self.compute(task, self.meters[number_of_source], made)
@@ -603,7 +603,7 @@ class TaskRunner:
 
 def _parts() -> Any:
     """Return the module for sources in parts, which few programs have."""
-    from dali_like.engine.worker import parts  # noqa: PLC0415
+    from dali_like.engine.worker import parts
 
     return parts
 

@@ -221,7 +221,7 @@ class Stream:
         if generation == self._generation:
             return
         if text := request[_GENERATION.size :]:
-            import json  # noqa: PLC0415  # few sources are stateful
+            import json  # few sources are stateful
 
             self.restore(json.loads(text))
         elif self._generation is not None:
@@ -300,7 +300,7 @@ def state_text(name: str, saved: Any) -> bytes:
     Raises:
         CheckpointError: JSON cannot hold the state.
     """
-    import json  # noqa: PLC0415  # few sources are stateful
+    import json  # few sources are stateful
 
     try:
         return json.dumps(saved).encode()

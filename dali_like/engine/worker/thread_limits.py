@@ -124,7 +124,7 @@ def _function_of_openblas(library: ctypes.CDLL) -> Limit | None:
 
 
 def _limit_of_all() -> Limit:
-    from threadpoolctl import ThreadpoolController  # noqa: PLC0415  # see above
+    from threadpoolctl import ThreadpoolController  # see above
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about combinations of OpenMP libraries, which the user has chosen

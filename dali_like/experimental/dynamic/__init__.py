@@ -94,7 +94,7 @@ def imread(filepaths: Any, /, **options: Any) -> Any:
     Returns:
         A tensor, or a batch for a list or batch of paths.
     """
-    from dali_like.experimental.dynamic import decoders, io  # noqa: PLC0415  # made above
+    from dali_like.experimental.dynamic import decoders, io  # made above
 
     if isinstance(filepaths, Sequence) and not isinstance(filepaths, (str, bytes)):
         paths: Any = as_batch([_path_bytes(path) for path in filepaths])

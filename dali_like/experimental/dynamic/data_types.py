@@ -100,7 +100,7 @@ class DType:
 
     def __call__(self, data: Any, **options: Any) -> Any:
         """Make a tensor of this type; see `tensor`."""
-        from dali_like.experimental.dynamic.values import tensor  # noqa: PLC0415  # it imports this module
+        from dali_like.experimental.dynamic.values import tensor  # it imports this module
 
         return tensor(data, dtype=self, **options)
 

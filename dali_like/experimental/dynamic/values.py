@@ -189,7 +189,7 @@ class Tensor(_Operand):
 
     def torch(self) -> Any:
         """Return a torch tensor that shares the memory."""
-        import torch  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  # not a dependency
+        import torch  # type: ignore[import-not-found, unused-ignore]  # not a dependency
 
         return torch.from_dlpack(self)
 

@@ -100,8 +100,8 @@ class TorchBackend(ArrayBackend):
 
     def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """Begin an iterator over a sampler. PyTorch's samplers are replaced by this library's, which draw the same."""
-        from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
-        from dali_like.plugin.pytorch.torch_samplers import own_sampler  # noqa: PLC0415
+        from dali_like.data.sampler_iterators import resumable  # workers have no samplers
+        from dali_like.plugin.pytorch.torch_samplers import own_sampler
 
         return resumable(own_sampler(sampler))
 
@@ -146,7 +146,7 @@ class TorchBackend(ArrayBackend):
         """Page-lock memory by CUDA, so that PyTorch knows that it is page-locked."""
         if not torch.cuda.is_available() or torch.version.cuda is None:  # None: PyTorch for GPUs of AMD
             return None
-        from dali_like.plugin.pytorch.pinning import TorchPinning  # noqa: PLC0415  # not without a GPU, nor in workers
+        from dali_like.plugin.pytorch.pinning import TorchPinning  # not without a GPU, nor in workers
 
         return TorchPinning()
 
@@ -174,6 +174,6 @@ def _seeder_keeping_initial_seed(generator: torch.Generator) -> Callable[[int], 
 
 @functools.cache
 def _row_datasets() -> Mapping[type, RowDataset]:
-    from dali_like.data.columns import ROW_DATASETS, row_datasets  # noqa: PLC0415  # most workers need no datasets of ours
+    from dali_like.data.columns import ROW_DATASETS, row_datasets  # most workers need no datasets of ours
 
     return ROW_DATASETS | row_datasets(TensorDataset, "tensors", StackDataset, Subset, ConcatDataset)

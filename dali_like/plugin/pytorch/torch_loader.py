@@ -125,7 +125,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
             in_order=in_order,
         )
         if is_composed:
-            from dali_like.data.position_sampler import PositionSampler  # noqa: PLC0415  # few programs need it
+            from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
             positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, shard_id, num_shards, shard_rest)
             # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
@@ -158,7 +158,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
-        from dali_like.plugin.pytorch.metered_iterators import count_batches, metered  # noqa: PLC0415  # few programs need it
+        from dali_like.plugin.pytorch.metered_iterators import count_batches, metered  # few programs need it
 
         super()._dali_like_note_foreign(iterator)
         if isinstance(iterator, torch_dataloader._BaseDataLoaderIter):

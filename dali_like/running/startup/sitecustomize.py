@@ -15,8 +15,8 @@ def _begin() -> None:
     """Watch imports. The package itself is imported when the program imports PyTorch's loader."""
     if "DALI_LIKE_RUN" not in os.environ:  # a worker of this library
         return
-    from _frozen_importlib import ModuleSpec, module_from_spec  # noqa: PLC0415
-    from _frozen_importlib_external import SourceFileLoader  # noqa: PLC0415
+    from _frozen_importlib import ModuleSpec, module_from_spec
+    from _frozen_importlib_external import SourceFileLoader
 
     name = "dali_like.running.hook"
     loader = SourceFileLoader(name, os.path.join(os.path.dirname(_FOLDER), "hook.py"))
@@ -28,11 +28,11 @@ def _begin() -> None:
 
 
 def _execute_hidden() -> None:
-    from _frozen_importlib_external import PathFinder  # noqa: PLC0415
+    from _frozen_importlib_external import PathFinder
 
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
-        from _frozen_importlib import module_from_spec  # noqa: PLC0415
+        from _frozen_importlib import module_from_spec
 
         module = sys.modules["sitecustomize"] = module_from_spec(spec)
         spec.loader.exec_module(module)

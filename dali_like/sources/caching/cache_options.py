@@ -76,7 +76,7 @@ class CacheOptions(NamedTuple):
                 f"a cache on disk behind {function} cannot see changes of that function. Pass a key for this version of it, "
                 'and another one after each change: key="decode-1"'
             )
-        from dali_like.sources.caching.cache_files import CacheFolder, digest_of  # noqa: PLC0415  # few caches are on disk
+        from dali_like.sources.caching.cache_files import CacheFolder, digest_of  # few caches are on disk
 
         folder = CacheFolder(self.disk, digest_of(self.key, list(description), files()))
         folder.prepare()
@@ -112,7 +112,7 @@ class DeferredCache:
             ArgumentError: see `CacheOptions.folder`.
         """
         if self.cache is None:
-            from dali_like.sources.caching.element_cache import SampleCache  # noqa: PLC0415  # see this module
+            from dali_like.sources.caching.element_cache import SampleCache  # see this module
 
             folder = self.options.folder(description, files, function)
             self.cache = SampleCache(self.options, _MOST_KEYS if length is None else length, folder, self.text)

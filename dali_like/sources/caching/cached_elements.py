@@ -171,7 +171,7 @@ def _maker(structure: Any, leaves: list[tuple[np.dtype[Any], tuple[int, ...], in
 
 
 def _tensor(array: NDArray[Any]) -> Any:
-    import torch  # noqa: PLC0415  # optional; the element held a tensor
+    import torch  # optional; the element held a tensor
 
     return torch.from_numpy(array.copy())  # PyTorch has no read-only tensors
 

@@ -105,7 +105,7 @@ class SampleCache:
         return memory.statistics()
 
     def __reduce__(self) -> Any:
-        from multiprocessing import context, reduction  # noqa: PLC0415  # few programs need it
+        from multiprocessing import context, reduction  # few programs need it
 
         memory = self._memory
         inherited = None

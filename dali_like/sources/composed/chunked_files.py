@@ -218,7 +218,7 @@ class ChunkReader(Sequence[Any]):
     @property
     def _background(self) -> BackgroundReads:
         if self._reads is None:
-            from dali_like.sources.composed.background_reads import background_reads  # noqa: PLC0415  # imports asyncio
+            from dali_like.sources.composed.background_reads import background_reads  # imports asyncio
 
             self._reads = background_reads()
             self._reads.readers.add(self)

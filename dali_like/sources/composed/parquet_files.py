@@ -162,7 +162,7 @@ class ParquetFiles(ChunkedFiles):
 
     def _table(self, opened: Any, group: _RowGroup) -> Any:
         """Decode a row group, and stop when it exceeds the limit."""
-        import pyarrow as pa  # noqa: PLC0415  # optional
+        import pyarrow as pa  # optional
 
         self._check_size(group, group.nbytes)
         if group.rows_at_once >= group.num_rows:
@@ -304,7 +304,7 @@ class Rows(Sequence[Any]):
 
 def _values(column: Any) -> Any:
     """Return a function from the index of a row to its value."""
-    import pyarrow as pa  # noqa: PLC0415  # optional
+    import pyarrow as pa  # optional
 
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # too long for one array
@@ -318,6 +318,6 @@ def _values(column: Any) -> Any:
 
 
 def _is_number(kind: Any) -> bool:
-    import pyarrow as pa  # noqa: PLC0415  # optional
+    import pyarrow as pa  # optional
 
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))

@@ -110,7 +110,7 @@ class ReaderStream:
 
     def order(self, batch_size: int, seeds: tuple[int, int]) -> ReaderOrder:
         """Return the order of the samples; see `callback`."""
-        from dali_like.sources.readers.reader_order import ReaderOrder  # noqa: PLC0415  # see this module
+        from dali_like.sources.readers.reader_order import ReaderOrder  # see this module
 
         seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
         return ReaderOrder(self.size, batch_size, self.options, seed)

@@ -156,7 +156,7 @@ def test_memory_without_a_file_is_no_reason_to_splice(plain: SharedSpace) -> Non
 
 
 def test_seals_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl  # noqa: PLC0415  # as the code under test does
+    import fcntl  # as the code under test does
 
     def refuse(*_: Any) -> int:
         raise OSError(errno.EINVAL, "no seals")

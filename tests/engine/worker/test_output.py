@@ -523,7 +523,7 @@ class TestLogging:
         )
         monkeypatch.syspath_prepend(tmp_path)
         with fresh_root_logger():
-            import module_that_logs  # noqa: PLC0415  # written above
+            import module_that_logs  # written above
 
             run_and_close(make_pipeline, way="spawn", **at_first(module_that_logs.log))
 

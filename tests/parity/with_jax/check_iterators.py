@@ -36,7 +36,7 @@ def policy_of(module: Any, name: str) -> Any:
     """One of the policies, of the library that a plugin belongs to."""
     if module is plugin.jax:
         return plugin.LastBatchPolicy[name]
-    from nvidia.dali.plugin.base_iterator import LastBatchPolicy  # noqa: PLC0415
+    from nvidia.dali.plugin.base_iterator import LastBatchPolicy
 
     return LastBatchPolicy[name]
 

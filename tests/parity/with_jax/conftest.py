@@ -48,8 +48,8 @@ def theirs() -> Any:
         module: Any = ModuleType("clu.data.dataset_iterator")
         module.ArraySpec, module.ElementSpec = ArraySpec, Any
         sys.modules.update({"clu": ModuleType("clu"), "clu.data": ModuleType("clu.data"), module.__name__: module})
-    import nvidia.dali.plugin.jax.clu as peekable  # noqa: PLC0415
-    from nvidia.dali.plugin import jax as plugin  # noqa: PLC0415
+    import nvidia.dali.plugin.jax.clu as peekable
+    from nvidia.dali.plugin import jax as plugin
 
     plugin.clu = peekable
     return plugin

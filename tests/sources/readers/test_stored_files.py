@@ -128,7 +128,7 @@ class TestUrls:
         assert read_all(1, 4, files=files) == [bytes([i]) * 10 for i in range(4)]
 
     def test_operators_behind_them_run_in_the_workers(self, store: HttpStore) -> None:
-        from dali_like import Pipeline  # noqa: PLC0415
+        from dali_like import Pipeline
 
         pipe = Pipeline(4, 1, None)
         with pipe:

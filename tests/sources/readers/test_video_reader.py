@@ -184,7 +184,7 @@ def test_broken_files(root: Path, tmp_path: Path) -> None:
 
 def test_truncated_files(tmp_path: Path) -> None:
     """The header is at the beginning, and the last frames are missing."""
-    import av  # noqa: PLC0415  # optional
+    import av  # optional
 
     path = make_video(tmp_path / "a.mp4", 23)
     with av.open(str(path)) as source, av.open(str(tmp_path / "fast.mp4"), "w", options={"movflags": "faststart"}) as copy:

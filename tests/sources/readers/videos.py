@@ -36,7 +36,7 @@ def make_video(
         gop: frames from one key frame to the next.
         options: of the encoder.
     """
-    import av  # noqa: PLC0415  # optional
+    import av  # optional
 
     height, width = size
     with av.open(str(path), "w") as container:
