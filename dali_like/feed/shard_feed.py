@@ -8,22 +8,30 @@ which worker computes which elements.
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
-from dali_like.engine.worker.parts import pack_parts
+from dali_like.engine.worker.parts import PartReport, pack_parts
 from dali_like.engine.worker.streams import SAVED_STREAM, check_saved
-from dali_like.feed.shards import PositionsAnswer, ShardProgress, packed
+from dali_like.feed.shards import PositionsAnswer, ShardProgress
 from dali_like.feed.source_feed import MergedEpoch, MergingFeed, SourcePlan
 from dali_like.feed.source_states import SAVED_POSITION, BatchNumber, RecentStates, SourceState
 from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.composed.pipeline_source import pack_part, unpack_message
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.sharding import Shard
+
+#: Without checkpoints, states are reported with one of so many steps. After the death of a worker, or after Ctrl-C in a
+#: source of the main process, elements of the others are computed again.
+_STEPS_PER_STATE, _STEPS_PER_LOCAL_STATE = 16, 64
+#: Limit of different first positions of a batch for which the places of workers are kept.
+_MOST_PATTERNS = 1024
 
 
 class Point(NamedTuple):
@@ -61,6 +69,7 @@ class ShardsState(SourceState):
         self.rank = rank
         self.batch_size = batch_size
         self.drops = drops
+        self.keeps = limit > 0
         self._dataset = dataset
         self._recent = RecentStates(limit)
         #: A point, and the number of the batch behind it. Other epochs begin at position 0.
@@ -147,6 +156,13 @@ class _ShardsEpoch(MergedEpoch):
             len(workers),
             is_shared=state.ends_in_map,
         )
+        self._num_submitted = 0
+        self._period = self._progress.period
+        #: By the remainder of the first position: the places of each worker, packed.
+        self._places: dict[int, dict[int, bytes]] = {}
+        self._num_ended = 0
+        #: For each worker, the states of its shards, packed, and their version.
+        self._states: dict[int, tuple[int, bytes]] = {}
 
     @property
     def _step(self) -> int:
@@ -166,12 +182,15 @@ class _ShardsEpoch(MergedEpoch):
         outcome = self.outcome_of(made)
         self._merged += self._step
         if type(outcome) is list:  # else it is an exception, whose class may define `__class__`
-            progress.note(map(_answer_of, made.reports))
+            answers = [_answer_of(report) for report in made.reports if report.message]
+            if answers:
+                progress.note(answers)
             if not made.size or (state.drops and made.size < state.batch_size):
                 return
         if (request := self.deliver(outcome)) is not None:
             key = request.key
-            state.keep((key.epoch, key.iteration + 1), Point(self._epoch, self._merged, dict(progress.states)))
+            if state.keeps:
+                state.keep((key.epoch, key.iteration + 1), Point(self._epoch, self._merged, dict(progress.states)))
 
     def submit_missing(self) -> None:
         wanted = len(self.requests) - max(self.num_dropped - max(len(self._workers), 1), 0)
@@ -183,23 +202,52 @@ class _ShardsEpoch(MergedEpoch):
     def _submit(self, key: BatchKey) -> None:
         state, workers = self._state, self._workers
         positions = step_positions(self._submitted, state.batch_size, state.rank)
-        parts = self._progress.by_worker(positions)
+        places = self._packed_places(positions)
+        every = _STEPS_PER_STATE if workers else _STEPS_PER_LOCAL_STATE
+        wants_states = state.keeps or self._num_submitted % every == 0
+        parts = [pack_part(mine, self._packed_states(worker), wants_states=wants_states) for worker, mine in places.items()]
         key = key._replace(
             first_sample=positions.start,
-            request=pack_parts(packed(parts.values())),
+            request=pack_parts(parts),
             parts=state.batch_size + 1,
-            owners=tuple(workers[number] for number in parts) if workers else (),
+            owners=tuple(workers[number] for number in places) if workers else (),
             # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
             turn=max(key.turn, self.made[-1].key.turn) if self.made else key.turn,
         )
         self.made.append(self.pool.submit(key))
         self._submitted += self._step
+        self._num_submitted += 1
+
+    def _packed_places(self, positions: range) -> dict[int, bytes]:
+        """Return the places of a batch that belong to each worker, as 64-bit integers. They repeat."""
+        progress = self._progress
+        remainder = positions.start % self._period
+        if len(progress.ended) != self._num_ended:
+            self._num_ended = len(progress.ended)
+            self._places.clear()
+        elif (known := self._places.get(remainder)) is not None:
+            return known
+        places = progress.places_by_worker(positions)
+        packed = {worker: struct.pack(f"={len(mine)}q", *mine) for worker, mine in places.items()}
+        if not progress.is_ahead and len(self._places) < _MOST_PATTERNS:
+            self._places[remainder] = packed
+        return packed
+
+    def _packed_states(self, worker: int) -> bytes:
+        """Return the latest known states of the shards of a worker."""
+        version, text = self._states.get(worker, (-1, b""))
+        if version != self._progress.version:
+            known = self._progress.states
+            states = {shard: known[shard] for shard in self._progress.shards_of(worker)}
+            text = pickle.dumps(states, pickle.HIGHEST_PROTOCOL)
+            self._states[worker] = self._progress.version, text
+        return text
 
     def take_back(self, made: Batch) -> None:
         super().take_back(made)
         self._submitted -= self._step
 
 
-def _answer_of(report: Any) -> PositionsAnswer:
-    states, ended = pickle.loads(report.message)
-    return PositionsAnswer(report.places, [], [], states, ended)
+def _answer_of(report: PartReport) -> PositionsAnswer:
+    states, ended = unpack_message(report.message)
+    return PositionsAnswer([], [], [], states, ended)

@@ -18,6 +18,7 @@ The messages travel in both directions; `ShardProgress` is in the main process. 
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,6 +121,8 @@ class ShardProgress:
         self._ahead_before = max((count * num_shards + shard for shard, count in self._ahead.items()), default=0)
         self._num_owned = len(owned)
         self._is_padded = is_padded
+        #: Increases with each change of the states.
+        self.version = 0
         count = max(num_workers, 1)
         step = len(owned) if is_shared else count
         self._workers_of = {shard: range(place % count, count, step) for place, shard in enumerate(owned)}
@@ -147,14 +150,32 @@ class ShardProgress:
         shards = {positions[place] % self.num_shards for place in places}
         return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether positions of shards that have not ended may be empty."""
+        return bool(self._ahead)
+
+    @property
+    def period(self) -> int:
+        """The number of positions after which their workers repeat, if no shard is ahead and no further one ends."""
+        return self.num_shards * math.lcm(*(len(among) for among in self._workers_of.values()))
+
+    def shards_of(self, worker: int) -> list[int]:
+        """Return the logical shards of a worker."""
+        return [shard for shard, among in self._workers_of.items() if worker in among]
+
     def by_worker(self, positions: Sequence[int]) -> dict[int, PositionsPart]:
         """Return the part of each worker that has some of the positions of a batch; an empty part if no worker has any."""
+        return {worker: self.part(positions, mine) for worker, mine in self.places_by_worker(positions).items()}
+
+    def places_by_worker(self, positions: Sequence[int]) -> dict[int, list[int]]:
+        """Return the places in a batch that belong to each worker which has any; no places of some worker if none has."""
         places: dict[int, list[int]] = {}
         for place in self.remaining(positions):
             number, shard = divmod(positions[place], self.num_shards)
             among = self._workers_of[shard]
             places.setdefault(among[number % len(among)], []).append(place)
-        return {worker: self.part(positions, mine) for worker, mine in (places or {0: []}).items()}
+        return places or {0: []}
 
     def note(self, answers: Iterable[PositionsAnswer]) -> None:
         """Record the states of the answers that belong to a batch that has been taken."""
@@ -165,6 +186,7 @@ class ShardProgress:
                 if shard not in last or last[shard].taken < state.taken:  # several workers may share the shard
                     last[shard] = state
         self.states.update(last)
+        self.version += bool(last)
 
 
 def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:

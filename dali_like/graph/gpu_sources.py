@@ -27,7 +27,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch, position_note, result_of
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.meters import Interval, Reading
-from dali_like.engine.worker.parts import PartReport
+from dali_like.engine.worker.parts import Part, PartReport, report_of
 from dali_like.engine.worker.source import (
     IN_BATCH,
     LastBatch,
@@ -39,6 +39,7 @@ from dali_like.engine.worker.source import (
     is_on_gpu,
     kind_of_samples,
 )
+from dali_like.engine.worker.task import NO_TARGET
 from dali_like.errors import ArgumentTypeError, ClosedError, DaliLikeError, OutOfMemoryError, SampleTypeError
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo
@@ -53,6 +54,8 @@ class CollectedBatch:
     #: As in a task whose samples all have descriptors, so that no sample goes to a row.
     region: Any = SimpleNamespace(used=0)
     has_rows = True
+    targets = (NO_TARGET,)
+    view = SimpleNamespace(rows=[None])
 
     def __init__(self, source: Source, key: BatchKey) -> None:
         self.source = source
@@ -66,9 +69,9 @@ class CollectedBatch:
         self.place = 0
         self.report: PartReport | None = None
 
-    def end_part(self, message: bytes) -> None:
+    def end_part(self, part: Part) -> None:
         """End the only part of the batch; see `dali_like.engine.worker.parts`."""
-        self.report = PartReport(self.found, False, message)
+        self.report = report_of(part, self.found, in_rows=False)
 
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
         """Store one output of sample `i`."""

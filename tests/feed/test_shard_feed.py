@@ -222,12 +222,14 @@ def dying(path: Path, number: int) -> Any:
     return np.int64(number)
 
 
+@pytest.mark.parametrize("reports_each_state", [False, True])
 @pytest.mark.parametrize("last", ["map", "filter"])
-def test_dying_workers_cost_no_element(tmp_path: Path, last: str) -> None:
+def test_dying_workers_cost_no_element(tmp_path: Path, last: str, reports_each_state: bool) -> None:
     dataset = numbers(23).map(functools.partial(dying, tmp_path))
     dataset = dataset if last == "map" else dataset.filter(always)
 
-    with closing(pipeline_of(dataset, 4, workers=2, py_worker_restarts=20)) as pipe:
+    options: dict[str, Any] = {"py_worker_restarts": 20, "enable_checkpointing": reports_each_state}
+    with closing(pipeline_of(dataset, 4, workers=2, **options)) as pipe:
         assert flat(batches(pipe)) == list(range(23))
 
 

@@ -488,9 +488,9 @@ class PartAssembler(ArrayAssembler):
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:
             report = _report_of(batch, slot, 0, self.source)
-            if not report.places or report.in_rows:
+            if not report.num_samples or report.in_rows:
                 return
-            schemas = schemas_at(batch, slot, list(report.places), self.source)
+            schemas = schemas_at(batch, slot, report.places, self.source)
         except DaliLikeError:
             return  # the complete batch will fail for the same reason
         self._adopt(schemas)
@@ -506,11 +506,16 @@ class PartAssembler(ArrayAssembler):
             self.ring.release(slot)
             return error
         batch.reports = reports
-        batch.size = sum(len(report.places) for report in reports)
+        batch.size = sum(report.num_samples for report in reports)
         return super().finish(batch, slot)
 
     def _assemble(self, batch: Batch, slot: Slot) -> tuple[list[Output], tuple[OutputSchema, ...]]:
+        if batch.size == batch.key.size and slot.slot_layout.all_dense and all(report.in_rows for report in batch.reports):
+            batch.described = 0
+            return assemble(batch, slot, self.ring, self.source)
         places = sorted(place for report in batch.reports for place in report.places)
+        if places and not 0 <= places[0] <= places[-1] < batch.key.size:
+            raise _invalid_report(self.source)
         in_rows = [place for report in batch.reports if report.in_rows for place in report.places]
         return assemble_places(batch, slot, self.ring, self.source, places, in_rows)
 
@@ -525,9 +530,13 @@ def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartRepor
     if 0 < room <= slot.slot_layout.region_bytes:
         offset = int(slot.space.array(start, (1,), np.dtype(np.int64))[0])
         report = PartReport.unpack(read_message(slot.space, start + offset, room - offset)) if 0 < offset < room else None
-        if report is not None and all(0 <= place < batch.key.size for place in report.places):
+        if report is not None and report.num_samples <= batch.key.size:
             return report
-    raise CorruptionError(
+    raise _invalid_report(source)
+
+
+def _invalid_report(source: Source) -> CorruptionError:
+    return CorruptionError(
         f"the report of a task of {source.name} is invalid: a callback has written outside of its own memory; check the "
         "native code that it uses"
     )

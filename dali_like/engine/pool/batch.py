@@ -256,8 +256,7 @@ def assemble_places(
         in_rows: those of them that have no descriptors.
     """
     slot_layout = slot.slot_layout
-    if not places or (len(in_rows) == batch.key.size and slot_layout.all_dense):
-        batch.described = 0
+    if not places:
         return assemble(batch, slot, ring, source)
     expected = slot_layout.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
     for output, row in enumerate(expected):

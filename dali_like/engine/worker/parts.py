@@ -1,8 +1,8 @@
 """Sources in parts: each worker computes the samples of a batch that belong to it, at any places of the batch.
 
 The main process divides the places of a batch among workers, and sends each of them a part: a text that only the callback
-and the main process understand. The callback names the places of its part. A place may turn out to have no sample; then the
-batch is smaller. Behind its samples, a task reports their places and a message of the callback.
+and the main process understand. A place may turn out to have no sample; then the batch is smaller. Behind its samples, a
+task reports their places and a message of the callback.
 
 A sample of the expected schema goes to its row. While that holds for all samples of a task, none has a descriptor. If a
 place of a batch stays empty, the main process delivers the others as a list of samples.
@@ -12,6 +12,7 @@ This code runs where tasks are computed: in workers, or in the main process.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -21,43 +22,64 @@ import numpy as np
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.protocol import WORD_BYTES
 from dali_like.engine.memory.slot_layout import describe_places
-from dali_like.engine.worker.meters import Interval
-from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, Task, sample_info
-from dali_like.types import SampleInfo
+from dali_like.engine.worker.meters import Interval, Stopwatch
+from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, Task
 
 if TYPE_CHECKING:
     from dali_like.engine.worker.runner import TaskRunner
 
-__all__ = ["AbsentSampleError", "PartCallback", "PartReport", "PartTask", "make_part", "pack_parts"]
+__all__ = [
+    "AbsentSampleError",
+    "Part",
+    "PartCallback",
+    "PartReport",
+    "PartTask",
+    "make_part",
+    "pack_parts",
+    "report_of",
+]
 
 _WORD = np.dtype(np.int64)
+_COUNTS = struct.Struct("=2q")
 
 
 class AbsentSampleError(Exception):
     """There is no sample at this place."""
 
 
-class PartCallback(Protocol):
-    """The callback of a source in parts. Each thread has a part of its own."""
+class Part(Protocol):
+    """The part of a task.
 
-    def begin_part(self, epoch: int, text: bytes) -> Sequence[int]:
-        """Take the part of a task, and return the places of its samples in the batch, ascending."""
+    Attributes:
+        places: of its samples in the batch, ascending.
+        packed_places: the same, as 64-bit integers.
+    """
 
-    def __call__(self, info: SampleInfo) -> Any:
-        """Return a sample.
+    places: Sequence[int]
+    packed_places: bytes
+
+    def at(self, position: int) -> Any:
+        """Return the sample with an ``idx_in_epoch``.
 
         Raises:
-            AbsentSampleError: the place has no sample.
+            AbsentSampleError: it is missing.
         """
 
-    def end_part(self) -> bytes:
-        """Return the message behind the samples of the part."""
+    def message(self) -> bytes:
+        """Return the message behind the samples."""
+
+
+class PartCallback(Protocol):
+    """The callback of a source in parts. Any thread may call it."""
+
+    def begin_part(self, epoch: int, text: bytes) -> Part:
+        """Return the part with a text."""
 
 
 def pack_parts(parts: Sequence[bytes]) -> bytes:
     """Return the request of a batch: the part of each of its tasks."""
-    ends = np.cumsum([len(part) for part in parts])
-    return np.array([len(parts), *ends], np.int64).tobytes() + b"".join(parts)
+    ends = itertools.accumulate(map(len, parts))
+    return b"".join((struct.pack(f"={1 + len(parts)}q", len(parts), *ends), *parts))
 
 
 def _part_of(request: bytes, number: int) -> bytes:
@@ -72,29 +94,36 @@ class PartReport(NamedTuple):
     """What a task reports behind its samples.
 
     Attributes:
-        places: of its samples in the batch, ascending.
+        num_samples: the number of its samples.
         in_rows: whether all of them are in their rows, without descriptors.
+        packed_places: their places in the batch, ascending, as 64-bit integers.
         message: of the callback.
     """
 
-    places: Sequence[int]
+    num_samples: int
     in_rows: bool
+    packed_places: bytes
     message: bytes
+
+    @property
+    def places(self) -> list[int]:
+        """The places of its samples in the batch, ascending."""
+        return list(struct.unpack(f"={self.num_samples}q", self.packed_places))
 
     def pack(self) -> bytes:
         """Return the report as bytes."""
-        return struct.pack(f"={2 + len(self.places)}q", len(self.places), self.in_rows, *self.places) + self.message
+        return b"".join((_COUNTS.pack(self.num_samples, self.in_rows), self.packed_places, self.message))
 
     @classmethod
     def unpack(cls, text: bytes) -> PartReport | None:
         """Return the report in a text; None if that has another form."""
-        if len(text) < 2 * WORD_BYTES:
+        if len(text) < _COUNTS.size:
             return None
-        count, in_rows = struct.unpack_from("=2q", text)
-        if not 0 <= count <= len(text) // WORD_BYTES - 2:
+        count, in_rows = _COUNTS.unpack_from(text)
+        end = _COUNTS.size + count * WORD_BYTES
+        if count < 0 or end > len(text):
             return None
-        places = struct.unpack_from(f"={count}q", text, 2 * WORD_BYTES)
-        return cls(places, bool(in_rows), text[(2 + count) * WORD_BYTES :])
+        return cls(count, bool(in_rows), text[_COUNTS.size : end], text[end:])
 
 
 class PartTask(Task):
@@ -125,12 +154,12 @@ class PartTask(Task):
                     self.region = self._new_region()
         return self.region
 
-    def end_part(self, message: bytes) -> None:
+    def end_part(self, part: Part) -> None:
         """Write the report."""
         in_rows = self.region is None
         if self.region is None:
             self.region = self._new_region()
-        text = PartReport(self.found, in_rows, message).pack()
+        text = report_of(part, self.found, in_rows=in_rows).pack()
         offset = self.region.append(np.frombuffer(len(text).to_bytes(WORD_BYTES, "little") + text, np.uint8))
         self.region.space.array(self.region.start, (1,), _WORD)[0] = offset - self.region.start
 
@@ -140,15 +169,30 @@ class PartTask(Task):
         return region
 
 
-def make_part(runner: TaskRunner, task: Any, cell: memoryview) -> None:
+def report_of(part: Part, found: list[int], *, in_rows: bool) -> PartReport:
+    """Return the report of a part with samples at some of its places."""
+    count = len(found)
+    packed = part.packed_places if count == len(part.places) else struct.pack(f"={count}q", *found)
+    return PartReport(count, in_rows, packed, part.message())
+
+
+def make_part(runner: TaskRunner, task: Any, cell: memoryview, watch: Stopwatch | None) -> None:
     """Compute the samples of a task, and write its report."""
-    source, callback = task.source, task.callback
-    part: PartCallback = source.callback
-    for place in part.begin_part(task.epoch, _part_of(bytes(task.request), task.number)):
+    source, found = task.source, task.found
+    part: Part = source.callback.begin_part(task.epoch, _part_of(bytes(task.request), task.number))
+    at = part.at if watch is None else watch.timed(part.at)
+    first, stride = task.first, source.stride
+    # Samples of one output that fit their rows, by the fewest steps.
+    ndarray, (_, dtype, shape), rows = np.ndarray, task.targets[0], task.view.rows[0]
+    if source.num_outputs is not None:
+        shape = None
+    for place in part.places:
         cell[0] = task.place = place
         try:
-            sample = callback(sample_info(task, place))
-            if not _put_in_rows(task, place, sample):
+            sample = at(first + place * stride)
+            if sample.__class__ is ndarray and sample.shape == shape and sample.dtype == dtype and task.region is None:
+                rows[place] = sample
+            else:
                 runner.put(task, place, sample, source)
         except AbsentSampleError:
             continue
@@ -156,20 +200,6 @@ def make_part(runner: TaskRunner, task: Any, cell: memoryview) -> None:
             if source.on_error == "raise" or is_a(error, StopIteration, RegionFullError, NoMemoryError):
                 raise
             runner.replace_sample(task, place, error)
-        task.found.append(place)
-    task.end_part(part.end_part())
-
-
-def _put_in_rows(task: Any, place: int, sample: Any) -> bool:
-    """Write a sample that consists of plain arrays of the expected shapes; otherwise write nothing and return False."""
-    if task.region is not None or not task.has_rows:
-        return False
-    outputs = (sample,) if task.source.num_outputs is None else sample
-    if outputs.__class__ is not tuple or len(outputs) != len(task.targets):
-        return False
-    for array, (_, dtype, shape) in zip(outputs, task.targets):  # noqa: B905  # `strict=` takes longer, here and below
-        if array.__class__ is not np.ndarray or array.shape != shape or array.dtype != dtype:
-            return False
-    for array, rows in zip(outputs, task.view.rows):  # noqa: B905
-        rows[place] = array
-    return True
+        found.append(place)
+        sample = None  # the next sample then gets the same memory, which is in the cache
+    task.end_part(part)

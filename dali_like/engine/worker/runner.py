@@ -157,7 +157,7 @@ class TaskRunner:
             task.callback = self._awaiting(source.callback)
         else:
             task.callback = self._importing(source)
-        if watch is not None:
+        if watch is not None and source.type is not _PARTS:
             task.callback = watch.timed(task.callback)
         if made:
             task.callback = _Resumed(made, task.callback)
@@ -167,7 +167,7 @@ class TaskRunner:
             elif source.batch:
                 self._make_batch(task)
             elif source.type is _PARTS:
-                _parts().make_part(self, task, self._cell)
+                _parts().make_part(self, task, self._cell, watch)
             elif source.concurrency is not None:
                 self._make_concurrently(task, source.concurrency, watch)
             elif source.stacks:

@@ -31,8 +31,8 @@ class PartWalk:
         self._elements = elements
         self._num_shards = num_shards
         self._epoch = epoch
-        self._states = dict(states)
-        self._last: dict[int, int] = {}
+        self._states = states
+        self._positions: list[int] = []
         self.ended: list[int] = []
 
     def at(self, position: int) -> Any:
@@ -41,22 +41,24 @@ class PartWalk:
         Raises:
             ShardEndedError: the position is empty.
         """
-        shard = position % self._num_shards
-        self._last[shard] = max(position, self._last.get(shard, 0))  # repeated positions may descend
+        self._positions.append(position)
         try:
             return self._elements.at(self._epoch, position, self._states)
         except ShardEndedError:
-            self.ended.append(shard)
+            self.ended.append(position % self._num_shards)
             raise
 
     def keep_state(self, position: int) -> None:
         """Keep the state behind a failed element: others, which may replace it, move the shard."""
         shard = position % self._num_shards
-        self._states[shard] = self._elements.state(self._epoch, shard, position + 1, self._states)
+        self._states = {**self._states, shard: self._elements.state(self._epoch, shard, position + 1, self._states)}
 
     def states(self) -> dict[int, ShardState]:
         """Return the states of the shards behind the positions."""
+        last: dict[int, int] = {}
+        for position in self._positions:  # repeated ones may descend
+            shard = position % self._num_shards
+            last[shard] = max(position, last.get(shard, 0))
         return {
-            shard: self._elements.state(self._epoch, shard, position + 1, self._states)
-            for shard, position in self._last.items()
+            shard: self._elements.state(self._epoch, shard, position + 1, self._states) for shard, position in last.items()
         }

@@ -10,18 +10,19 @@ In logical shards, a dataset is the callback of a source in parts. Each shard ha
 from __future__ import annotations
 
 import pickle
+import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dali_like.engine.worker.parts import AbsentSampleError
 from dali_like.errors import SampleTypeError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.part_walk import PartWalk
-from dali_like.sources.composed.stream import Elements, ShardEndedError
+from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
 from dali_like.types import SampleInfo
 
-__all__ = ["ElementCallback", "ShardElements"]
+__all__ = ["ElementCallback", "ShardElements", "pack_part", "unpack_message"]
 
 
 class ElementCallback:
@@ -70,11 +71,28 @@ def refuse_dict(element: Mapping[Any, Any]) -> None:
     )
 
 
-class ShardElements:
-    """Computes the elements of a dataset in logical shards, part by part, in any thread.
+#: The beginning of a part: whether it asks for states, and the number of its places.
+_PART = struct.Struct("=2q")
 
-    See `dali_like.engine.worker.parts.PartCallback`. A part is pickled: the places of its positions, and the states of their
-    shards. So is a message: the states behind them, and the shards at their end.
+
+def pack_part(packed_places: bytes, packed_states: bytes, *, wants_states: bool) -> bytes:
+    """Return a part for `ShardElements`.
+
+    Args:
+        packed_places: the places of its positions in the batch, as 64-bit integers.
+        packed_states: the pickled states of their shards.
+        wants_states: whether the message must have the states behind the positions.
+    """
+    return b"".join((_PART.pack(wants_states, len(packed_places) // 8), packed_places, packed_states))
+
+
+def unpack_message(message: bytes) -> tuple[dict[int, ShardState], list[int]]:
+    """Return the states in the message of a part, and the shards at their end."""
+    return pickle.loads(message) if message else ({}, [])
+
+
+class ShardElements:
+    """Computes the elements of a dataset in logical shards, part by part; see `dali_like.engine.worker.parts.PartCallback`.
 
     Args:
         dataset: runs in logical shards.
@@ -86,41 +104,67 @@ class ShardElements:
         self.dataset = dataset
         self.num_outputs = num_outputs
         self.takes_dicts = takes_dicts
-        self._num_shards = dataset.shards or 1
+        self.num_shards = dataset.shards or 1
         self._local = threading.local()
 
-    def begin_part(self, epoch: int, text: bytes) -> Sequence[int]:
-        places, states = pickle.loads(text)
-        local = self._local
+    def begin_part(self, epoch: int, text: bytes) -> _Part:
+        wants_states, count = _PART.unpack_from(text)
+        end = _PART.size + 8 * count
+        local, packed_states = self._local, text[end:]
         if not hasattr(local, "elements"):
-            local.elements = self.dataset.elements()
-        local.walk = PartWalk(local.elements, self._num_shards, epoch, states)
-        return places  # type: ignore[no-any-return]
+            local.elements, local.packed_states = self.dataset.elements(), b""
+        if packed_states != local.packed_states:
+            local.states, local.packed_states = pickle.loads(packed_states), packed_states
+        part = _Part(self, local.elements, epoch, local.states, text[_PART.size : end])
+        part.wants_states = bool(wants_states)
+        return part
 
-    def __call__(self, info: SampleInfo) -> Any:
-        try:
-            element = self._local.walk.at(info.idx_in_epoch)
-        except ShardEndedError:
-            raise AbsentSampleError from None
-        if element.__class__ is dict and not self.takes_dicts:
-            refuse_dict(element)
-        if self.num_outputs is not None:
-            _check_outputs(element, self.num_outputs)
-        return element
-
-    def end_part(self) -> bytes:
-        walk: PartWalk = self._local.walk
-        return pickle.dumps((walk.states(), walk.ended), pickle.HIGHEST_PROTOCOL)
+    def __call__(self, info: Any) -> Any:
+        raise NotImplementedError
 
     def __reduce__(self) -> Any:
         return _shard_elements, (self.dataset, self.num_outputs, self.takes_dicts)
+
+
+class _Part(PartWalk):
+    """See `dali_like.engine.worker.parts.Part`."""
+
+    def __init__(
+        self, owner: ShardElements, elements: Elements, epoch: int, states: Mapping[int, ShardState], packed_places: bytes
+    ) -> None:
+        super().__init__(elements, owner.num_shards, epoch, states)
+        self._owner = owner
+        self._is_single = owner.num_outputs is None
+        self.wants_states = False
+        self.packed_places = packed_places
+        self.places = struct.unpack(f"={len(packed_places) // 8}q", packed_places)
+
+    def at(self, position: int) -> Any:
+        # As that of `PartWalk`, without a further call for each element.
+        self._positions.append(position)
+        try:
+            element = self._elements.at(self._epoch, position, self._states)
+        except ShardEndedError:
+            self.ended.append(position % self._num_shards)
+            raise AbsentSampleError from None
+        if element.__class__ is dict and not self._owner.takes_dicts:
+            refuse_dict(element)
+        if not self._is_single:
+            _check_outputs(element, self._owner.num_outputs)
+        return element
+
+    def message(self) -> bytes:
+        if not (self.wants_states or self.ended):
+            return b""
+        states = self.states() if self.wants_states else {}
+        return pickle.dumps((states, self.ended), pickle.HIGHEST_PROTOCOL)
 
 
 def _shard_elements(dataset: ComposedDataset, num_outputs: int | None, takes_dicts: bool) -> ShardElements:
     return ShardElements(dataset, num_outputs, takes_dicts=takes_dicts)
 
 
-def _check_outputs(element: Any, num_outputs: int) -> None:
+def _check_outputs(element: Any, num_outputs: int | None) -> None:
     """Check that an element has the outputs of the pipeline.
 
     Raises:
