@@ -5,6 +5,7 @@ Objects that workers can import by name travel as names, those of ``__main__`` i
 notebook's cell travel with their code and the globals that they use. cloudpickle does that for functions and classes, and
 leaves the rest to pickle. `pickling_by_value` keeps file names of code. This module adds:
 
+- modules that workers would not find: their objects travel by value; see `dali_like.sources.lost_modules`;
 - functions under ``functools.cache``, ``lru_cache`` or ``singledispatch``, and ``typing.NewType``: they travel by value;
   caches are empty there;
 - ``functools.cached_property``, which has a lock in Python 3.11, and ``functools.singledispatchmethod``, which has weak
@@ -37,6 +38,7 @@ from dali_like.common.pickling_by_value import ByValuePickler
 from dali_like.engine.backends.inherited import InheritedObjects
 from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN, MainVariables
 from dali_like.errors import PicklingError
+from dali_like.sources.lost_modules import is_lost
 from dali_like.sources.main_module import ImportedMain
 
 _CachedFunction: Any = type(functools.lru_cache(len))
@@ -97,8 +99,11 @@ def dumps(
         pickler.note_module = note_module
         pickler.inherited = inherited
         pickler.main = main
-        with inherited or contextlib.nullcontext():
-            pickler.dump(value)
+        try:
+            with inherited or contextlib.nullcontext():
+                pickler.dump(value)
+        finally:
+            pickler.forget_modules()
         return file.getvalue()
 
 
@@ -108,7 +113,28 @@ class _Pickler(ByValuePickler):
     main: ImportedMain | None = None
     _main_variables = MainVariables()
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._checked: set[str] = set()
+        self._by_value: list[types.ModuleType] = []
+
+    def forget_modules(self) -> None:
+        """Let cloudpickle treat modules that workers do not find as it did before."""
+        for module in self._by_value:
+            cloudpickle.unregister_pickle_by_value(module)
+
+    def _check_module(self, name: object) -> None:
+        """Let the objects of a module travel by value if workers do not find it."""
+        if not isinstance(name, str) or name in self._checked or name in (MAIN, IMPORTED_MAIN):
+            return
+        self._checked.add(name)
+        if is_lost(name) and not _is_module_by_value(name):
+            cloudpickle.register_pickle_by_value(sys.modules[name])
+            self._by_value.append(sys.modules[name])
+
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, _NAMED):
+            self._check_module(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
         reduced = NotImplemented if self.inherited is None else self.inherited.reduce(value)
         if reduced is NotImplemented and not self._is_of_main(value):
             reduced = self._reduce(value)
