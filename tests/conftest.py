@@ -262,6 +262,7 @@ def children() -> set[int]:
     """The processes that the test has started, and those that they have: not what was there before it and stays, such as
     multiprocessing's resource tracker.
     """
+    reap_forkservers()  # a loader does not wait for the end of its forkserver
     return set(descendants_of(os.getpid())) - _elder
 
 
