@@ -111,6 +111,11 @@ class Lockstep:
     # - Turns grow with the window, also across epochs, and an iteration keeps its turn. Pools queue batches again by it.
     # - Epochs overlap only if all sources are parallel. Otherwise no batch is begun behind the first end in the window.
     #
+    # Ends
+    # - A known length marks the iterations beyond it when they are made, so no batch is begun for them.
+    # - An unknown end shows in a batch: StopIteration means before it, `is_last` behind it. Then the iterations of the epoch
+    #   behind the end are dropped, with the batches begun for them, but for one that shows the end.
+    #
     # Sources that persist
     # - A batch begun and not delivered is in the window or kept by its feed, never in both. Only two kinds are dropped: a
     #   StopIteration that the user has met, and in `go_to` the ends, and the batches before the new position.

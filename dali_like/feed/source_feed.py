@@ -102,6 +102,8 @@ class SourceFeed:
         num_delivered: batches delivered of a source that persists; 0 for others.
     """
 
+    # An interrupt between `SourcePlan.key` and `submit` costs nothing: a plan can be asked for the same key again.
+    #
     # Invariants between calls, for a source that persists
     # - A batch begun and not delivered is in one place: in an iteration of the lockstep, or in `kept`.
     # - `kept` is sorted, and used up before another batch is begun. So the user gets each batch once, and in order.

@@ -134,6 +134,9 @@ class ReportedState(SourceState):
         stream: this process's copy of the source's callback. Workers are started later.
         limit: see `RecentStates`.
         reports: whether states are to come with batches.
+
+    Attributes:
+        reports: as given.
     """
 
     travels = True
@@ -152,13 +155,15 @@ class ReportedState(SourceState):
         self._generation = 0
         self._latest = b""
         self._latest_epoch: int | None = None
+        self.reports = reports
         if reports:
             stream.on_state = reporting(name)
 
     def request(self, epoch: int) -> bytes:
         if self._latest_epoch is None:
             self._latest_epoch = epoch
-        return request_text(self._generation, self._latest if epoch == self._latest_epoch else b"")
+        state = self._latest if epoch == self._latest_epoch else b""
+        return request_text(self._generation, state, reports=self.reports)
 
     def note(self, batch: Batch) -> None:
         if (state := getattr(batch, "state", None)) is not None:
@@ -166,11 +171,11 @@ class ReportedState(SourceState):
             self._recent.keep((batch.key.epoch, batch.key.iteration), state)
 
     def knows(self, batch: BatchNumber | None) -> bool:
-        return self._stream.on_state is None or self._recent.get(batch) is not None
+        return not self.reports or self._recent.get(batch) is not None
 
     def before(self, batch: BatchNumber | None) -> Any:
         text = self._recent.get(batch)
-        if self._stream.on_state is None or text is None:
+        if text is None:
             return None
         import json  # few sources are stateful
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, Output, result_of
-from dali_like.engine.worker.streams import Stream, request_text
+from dali_like.engine.worker.source import Source, SourceType
+from dali_like.engine.worker.streams import Stream, reporting, request_text
 from dali_like.errors import CheckpointError
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.feed.source_states import LocalState, RecentStates, ReportedState
 from dali_like.types import SampleInfo
+from tests.faults.played import PlayedPool
 
 LENGTH = 3
 
@@ -131,8 +135,25 @@ def test_requests_carry_the_latest_state_of_their_epoch_only() -> None:
         lockstep.next()
 
     states = {(key.epoch, key.iteration): key.request for key in pool.keys}
-    assert states[0, 3] == request_text(0, b'{"state": [0, 0]}')
-    assert states[1, 0] == request_text(0, b"")
+    assert states[0, 3] == request_text(0, b'{"state": [0, 0]}', reports=True)
+    assert states[1, 0] == request_text(0, b"", reports=True)
+
+
+def test_answer_carries_a_state_if_its_request_asks_for_one() -> None:
+    stream = Stream(lambda: iter([np.full((4, 1), number) for number in range(6)]), owner=Counter())
+    stream.on_state = reporting("source")
+    source = Source("source", stream, batch=True, type=SourceType.STREAM, in_order=True, takes_state=True)
+    pool = PlayedPool(lambda: [source], 4, num_workers=1)
+    asked = [True, False, False, True, False, True]
+
+    with contextlib.closing(pool):
+        keys = [BatchKey(0, 0, i, 0, 4, 0, i, request_text(0, b"", reports=reports)) for i, reports in enumerate(asked)]
+        batches = list(map(pool.submit, keys))
+        numbers = [int(np.asarray(pool.wait(batch)[0])[0, 0]) for batch in batches]
+
+    assert numbers == [*range(6)]
+    states = [json.loads(batch.state)["position"] if hasattr(batch, "state") else None for batch in batches]
+    assert states == [0, None, None, 3, None, 5]
 
 
 def test_restored_state_goes_with_requests_of_a_new_generation() -> None:
@@ -141,8 +162,8 @@ def test_restored_state_goes_with_requests_of_a_new_generation() -> None:
 
     state.restore(saved)
 
-    assert state.request(3) == request_text(1, json.dumps(saved).encode())
-    assert state.request(4) == request_text(1, b"")
+    assert state.request(3) == request_text(1, json.dumps(saved).encode(), reports=True)
+    assert state.request(4) == request_text(1, b"", reports=True)
 
 
 def test_restoring_another_kind_of_state_is_an_error() -> None:

@@ -31,6 +31,7 @@ from dali_like.engine.pool.batch import (
 from dali_like.engine.worker.exceptions import read_message
 from dali_like.engine.worker.parts import PartReport
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, dtype_text, ndim_text
+from dali_like.engine.worker.streams import asks_for_state
 from dali_like.engine.worker.task import most_committed
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
@@ -474,7 +475,7 @@ class StreamAssembler(ArrayAssembler):
         return self._begin_with(batch, ticket, batch.key.request)
 
     def finish(self, batch: Batch, slot: Slot) -> Outcome:
-        if self.source.stream.on_state is not None:
+        if asks_for_state(batch.key.request):
             batch.state = read_message(slot.space, slot.offset + slot.slot_layout.region_offset(0), int(slot.marks[0]))
         return super().finish(batch, slot)
 

@@ -8,9 +8,9 @@ process. Each process, and each worker thread, has walks of its own.
 State travels with requests and batches. The iterator of a walk, or else the iterable, may have ``state_dict()`` and
 ``load_state_dict(state)``:
 
-1. The worker asks for the state at each batch, and returns it with the batch. Pipelines report the state *before* the
-   batch, since an epoch can end or be cut short at any batch; it lies at the start of the task's region. Loaders report the
-   state *behind* the batch, in its message.
+1. The worker asks for the state at each batch whose request wants one, and returns it with the batch. Pipelines report the
+   state *before* the batch, since an epoch can end or be cut short at any batch; it lies at the start of the task's region.
+   Loaders report the state *behind* the batch, in its message.
 2. The main process keeps reported states for checkpoints, and sends the latest with each request. It never asks a worker.
 3. A worker normally ignores that state. It resumes from it when it is new, or when the main process has loaded a checkpoint
    since. Then it skips forward from the state's position to the requested one.
@@ -40,8 +40,9 @@ SAVED_STREAM = mapping(
 )
 _SAVED_BY_CALLABLE = mapping(state=ANYTHING)
 
-#: A request begins with its generation, see `Stream.heed`; the JSON text of a state may follow.
-_GENERATION = struct.Struct("<q")
+#: A request begins with its generation, see `Stream.heed`, and whether the answer carries a state. The JSON text of a state
+#: may follow.
+_REQUEST = struct.Struct("<q?")
 
 
 def check_saved(saved: Any, schema: Schema) -> None:
@@ -168,6 +169,7 @@ class Stream:
         self._given = 0  # position of the last item
         self._saved: dict[str, Any] | None = None  # to resume from at the next call
         self._generation: int | None = None  # of the last request
+        self._reports = True  # what the last request asks for
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
@@ -181,7 +183,7 @@ class Stream:
             item, self.reported = walk.unplaced.pop(position)
             return item
         if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
-            self.reported = self.on_state(info, self.save())
+            self.reported = self.on_state(info, self.save()) if self._reports else None
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             walk = self._begin_walk(info.epoch_idx)
         if position < walk.position:
@@ -217,10 +219,10 @@ class Stream:
 
     def heed(self, request: bytes) -> None:
         """Take a request; see `request_text`. If its generation is new, the next call resumes from its state."""
-        (generation,) = _GENERATION.unpack_from(request)
+        generation, self._reports = _REQUEST.unpack_from(request)
         if generation == self._generation:
             return
-        if text := request[_GENERATION.size :]:
+        if text := request[_REQUEST.size :]:
             import json  # few sources are stateful
 
             self.restore(json.loads(text))
@@ -281,14 +283,21 @@ class Stream:
         return self._walk
 
 
-def request_text(generation: int, state: bytes) -> bytes:
+def request_text(generation: int, state: bytes, *, reports: bool) -> bytes:
     """The request of a batch.
 
     Args:
         generation: increases when the main process loads another state.
         state: JSON text of the latest state that a new worker can resume from, or an empty text.
+        reports: whether the answer carries the state before the batch. The stream has an `on_state` then.
     """
-    return _GENERATION.pack(generation) + state
+    return _REQUEST.pack(generation, reports) + state
+
+
+def asks_for_state(request: bytes) -> bool:
+    """Return whether the answer to a request carries a state."""
+    reports: bool = _REQUEST.unpack_from(request)[1]
+    return reports
 
 
 def state_text(name: str, saved: Any) -> bytes:

@@ -46,7 +46,7 @@ def test_an_actor_resumes_from_the_state_in_a_request() -> None:
     space.allocate(control_bytes(1, 1))
     assembler = StreamAssembler(space, source, 1, declared=[OutputSchema(-1, -1)], num_workers=1)
     state = {"epoch": 0, "position": 5, "end": None, "of_iterator": False, "state": {"number": 100}}
-    request = request_text(1, json.dumps(state).encode())
+    request = request_text(1, json.dumps(state).encode(), reports=True)
     slot = assembler.begin(Batch(BatchKey(0, 0, 7, 7, 1, request=request)), 1)
     actor = RayWorker()
     # Private: sets the actor up without Ray
