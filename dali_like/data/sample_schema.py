@@ -275,7 +275,7 @@ class TextLeaf(Node):
         return texts[self.number][i]
 
     def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
-        if type(values[0]) is not self.kind:  # the default collation looks at the first one only, too
+        if not _are(self.kind, values):
             raise UnfitError
         kind = tuple if in_tuple else list
         return values if type(values) is kind else kind(values)
