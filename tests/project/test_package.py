@@ -53,6 +53,7 @@ BACKEND = {
     *("GetSchema", "OpSchema", "TryGetSchema", "RegisteredCPUOps", "RegisteredGPUOps", "RegisteredMixedOps"),
     *("GetCUDADeviceCount", "LoadDefaultPlugins", "LoadDirectory", "LoadLibrary", "check_cuda_runtime"),
     *("PreallocateDeviceMemory", "PreallocatePinnedMemory", "ReleaseUnusedMemory", "RestrictPinnedMemUsage"),
+    *("CheckDLPackCapsule", "__cuda_version__", "types"),
     *("SetBufferGrowthFactor", "SetDeviceBufferGrowthFactor", "SetHostBufferGrowthFactor", "SetHostBufferShrinkThreshold"),
 }
 
