@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dali_like.common.extras import optional
+from dali_like.engine.pool.backend_traits import backend_named
 from dali_like.running import recording
 from dali_like.running.run_settings import settings
 
@@ -44,7 +45,9 @@ class DataLoader(torch_loader.DataLoader[T_co]):
         places = list(_places_of(self, sys._getframe(1)))
         self._dali_like_place = places[-1][0]
         self._dali_like_excluded = _reason_against(places)
-        if options.get("multiprocessing_context") != "thread":
+        context = options.get("multiprocessing_context")
+        backend = backend_named(context) if isinstance(context, str) else None
+        if backend is None or not backend.shares_objects:
             options.setdefault("worker_seeding", type(self).worker_seeding)
         super().__init__(*args, **options)
         if settings().fast and self.num_workers and "num_workers" not in self._dali_like_auto:
