@@ -13,7 +13,7 @@ import functools
 import multiprocessing.context
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.multiprocessing
 from torch.utils.data import dataloader as torch_dataloader
@@ -23,8 +23,13 @@ from torch.utils.data._utils import worker as torch_worker
 from dali_like.common.notices import warn
 from dali_like.data.options import OwnContext
 
-#: PyTorch's class itself. The name in its module may be this library's class meanwhile; see `dali_like.running.hook`.
-TorchDataLoader = vars(torch_dataloader).get("_dali_like_original") or torch_dataloader.DataLoader
+__all__ = ["TorchDataLoader", "is_original", "reason_of", "replaced_part", "warn_of_part"]
+
+if TYPE_CHECKING:  # type checkers follow no expression in a list of base classes
+    from torch.utils.data import DataLoader as TorchDataLoader
+else:
+    #: PyTorch's class itself. The name in its module may be this library's class meanwhile; see `dali_like.running.hook`.
+    TorchDataLoader = vars(torch_dataloader).get("_dali_like_original") or torch_dataloader.DataLoader
 
 #: Modules whose functions wrap PyTorch's in decorators.
 _DECORATORS = ("typing_extensions", "warnings", "functools", "contextlib")
