@@ -7,6 +7,7 @@ themselves: nothing is pickled or copied.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -124,7 +125,9 @@ class LocalWorkers:
             where = item if walk is not None else fetcher.describe_request(request, local.cell[0])
             add_note(error, f"raised by {fetcher.name} for {where}")
             # Without this frame, which would refer to the error through the batch.
-            batch.outcome = with_traceback(error, error.__traceback__ and error.__traceback__.tb_next)
+            traceback = sys.exc_info()[2]  # the class of the error may define attributes of its own
+            batch.outcome = with_traceback(error, traceback and traceback.tb_next)
+            del traceback
         except BaseException:
             if walk is not None:
                 batch.outcome = LOST

@@ -50,7 +50,7 @@ from dali_like.engine.memory.shared_file import SharedFile
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler
-from dali_like.engine.pool.batch import Batch, Output, assemble, first_schemas
+from dali_like.engine.pool.batch import Batch, Output, assemble, schemas_at
 from dali_like.engine.worker.exceptions import pack_exception, unpack_exception
 from dali_like.engine.worker.source import LastBatch, Source
 from dali_like.errors import CorruptionError, DaliLikeError
@@ -593,7 +593,7 @@ def test_layout_that_the_first_samples_suggest(words: list[int]) -> None:
     described.slot.descriptors[:2, 0] = words
 
     try:
-        (layout, _) = first_schemas(described.batch, described.slot, 2, SOURCE)
+        (layout, _) = schemas_at(described.batch, described.slot, slice(2), SOURCE)
     except DaliLikeError:
         return
     assert layout.shape is not None

@@ -134,6 +134,8 @@ def test_workers_have_no_ends_of_the_pipes_of_others(start_method: str, make_pip
     inherited = ends(os.getpid())  # the standard streams, say
     first = started(make_pipeline(numbers, start_method))
     second = started(make_pipeline(numbers, start_method))
+    for pipe in (first, second):
+        wait_for_processes(pipe)  # until the reserve is forked, the process that starts workers has its socket
     of_first, of_second = (ends(*processes_of(pipe)[1:]) - inherited for pipe in (first, second))
 
     assert len(of_first) == len(of_second) == 3  # tasks, reports, and the socket of the process that starts workers

@@ -12,7 +12,6 @@ import errno
 import gc
 import os
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -31,8 +30,6 @@ from dali_like.errors import OutOfMemoryError
 _MORE_BUFFERS = 4
 _HOLD_FEWER = "Hold fewer batches (one view of a sample holds its whole batch: copy what you keep)"
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
-#: After a look at the available memory, one part in this many of it is committed within this time without another look.
-_UNCHECKED_SHARE, _UNCHECKED_S = 64, 1.0
 #: Files of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
 _kept_files: list[SharedFile] = []
 
@@ -119,8 +116,6 @@ class SharedSpace:
         self._observed: set[int] = set()  # offsets that `observer.made` has got
         #: Offset and size of freed extents whose pages the GPU has not given up.
         self._kept: list[tuple[int, int]] = []
-        #: The available memory is in a dozen files of the kernel. This much is committed without reading them, until a time.
-        self._unchecked_bytes, self._unchecked_until_s = 0, 0.0
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
     def __del__(
@@ -160,12 +155,9 @@ class SharedSpace:
             OutOfMemoryError: less than 64 MiB of address space are free, or `ulimit -f` is lower.
             UnsupportedSystemError: the system refuses a file for worker processes.
         """
-        available = available_bytes() if limit_bytes is None else 0
         if limit_bytes is None:
-            limit_bytes = available // 2
-        space = cls(SharedFile.create(limit_bytes, for_processes=for_processes), limit_bytes)
-        space._note_available(available)
-        return space
+            limit_bytes = available_bytes() // 2
+        return cls(SharedFile.create(limit_bytes, for_processes=for_processes), limit_bytes)
 
     @classmethod
     def create_in_common(cls, limit_bytes: int | None = None) -> SharedSpace:
@@ -259,7 +251,6 @@ class SharedSpace:
             OutOfMemoryError: the limit of the space, of the machine or of a control group would be exceeded.
         """
         self.check(nbytes)
-        self._unchecked_bytes -= nbytes
         if self.has_file:
             try:
                 put_memory_behind(self.fd.fileno(), offset, nbytes)
@@ -283,19 +274,12 @@ class SharedSpace:
         used = self.used_bytes
         if used + nbytes > self.limit_bytes:
             raise OutOfMemoryError(self.limit_text(nbytes, 2 * used + _MORE_BUFFERS * nbytes))
-        if nbytes <= self._unchecked_bytes and time.monotonic() < self._unchecked_until_s:
-            return
         available = available_bytes()
         if nbytes > available:
             raise OutOfMemoryError(
                 f"batches need {mib(nbytes)} more, and {mib(available)} are available (they take {mib(used)} now). "
                 f"{_HOLD_FEWER}, lower the prefetch depths or the batch size, or give the process more memory"
             )
-        self._note_available(available)
-
-    def _note_available(self, available: int) -> None:
-        self._unchecked_bytes = available // _UNCHECKED_SHARE
-        self._unchecked_until_s = time.monotonic() + _UNCHECKED_S
 
     def limit_text(self, nbytes: int, sufficient_bytes: int) -> str:
         """Return the message for a need of `nbytes` more than the limit allows.

@@ -19,6 +19,7 @@ from dali_like.data import DataLoader
 from dali_like.engine.pool.backend_traits import BACKENDS, backend_named, start_methods
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.types import SampleInfo
+from tests.conftest import wait_until
 from tests.engine.backends import bare_forks
 from tools.shape import start_methods_compared
 
@@ -72,7 +73,7 @@ class TestFifthBackend:
             os.kill(first[0], signal.SIGKILL)
             numbers = [int(np.asarray(sample)) for _ in range(12) for sample in pipe.run()[1]]
 
-            assert first[0] not in pipe.py_worker_pids
+            wait_until(lambda: pipe.run() and first[0] not in pipe.py_worker_pids, "the replacement of the worker")
         assert numbers == [*range(4, 52)]
 
     def test_a_loader_computes_in_its_workers(self) -> None:
