@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _SKIPPED = "SKIPPED PART: "
@@ -49,18 +50,32 @@ def make(part: str) -> Result:
     environment = {"PY_COLORS": "1", **os.environ} if sys.stdout.isatty() else dict(os.environ)
     command = [os.environ.get("MAKE", "make"), "--no-print-directory", *shlex.split(part)]
     skipped, not_passed = [], []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, text=True, errors="replace"
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
+        for line in _lines_of(process):
+            print(line, flush=True)
             if line.startswith(_SKIPPED):
                 skipped.append(line.removeprefix(_SKIPPED).strip())
             elif _NOT_PASSED.match(line):
                 not_passed.append(line.rstrip())
     outcome = "FAILED" if process.returncode else "skipped" if skipped else "ok"
     return Result(part, outcome, time.monotonic() - start, skipped + not_passed)
+
+
+def _lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yield the lines that a process writes until it ends. A process that a failed test has left may keep the pipe open."""
+    assert process.stdout is not None
+    rest = b""
+    while True:
+        if select.select([process.stdout], [], [], 1.0)[0]:
+            written = os.read(process.stdout.fileno(), 1 << 16)
+            *lines, rest = (rest + written).split(b"\n")
+            yield from (line.decode(errors="replace") for line in lines)
+            if not written:
+                break
+        elif process.poll() is not None:
+            break
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def summary(results: Sequence[Result]) -> str:

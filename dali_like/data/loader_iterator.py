@@ -86,6 +86,7 @@ class LoaderIterator(Iterator[Any]):
         self._announced = options.announced_length if options.is_iterable else None
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._may_be_empty = True
+        self._noted = -1
         self._num_yielded = self.state.yielded + len(self.state.ahead)
         if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
@@ -100,7 +101,8 @@ class LoaderIterator(Iterator[Any]):
         plan.check()
         if options.num_workers:
             plan.start()
-            with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
+            assert not isinstance(workers, LocalWorkers)
+            with workers:
                 self._fill(workers, workers.num_ahead or self._num_ahead)
         elif self.state.sampler is not None:
             plan.start()
@@ -225,7 +227,8 @@ class LoaderIterator(Iterator[Any]):
         return self._raise_end()
 
     def _take(self, workers: LoaderWorkers | LocalWorkers) -> tuple[BatchKey, Any] | None:
-        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch.
+        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch; without
+        workers, items of an iterable are lost.
 
         Return None at the end, or if another thread has taken the last batch while this one waited for the lock.
 
@@ -240,10 +243,12 @@ class LoaderIterator(Iterator[Any]):
                 self._fill(workers, 1)
             while pending:
                 batch = self._wait(workers)
-                if self._num_ahead:
-                    if batch not in pending:
-                        raise ClosedError(ENDED)
+                if batch not in pending:
+                    raise ClosedError(ENDED)
+                if self._noted != batch.key.iteration:  # once, although the sampler may be interrupted below
                     plan.note(batch)
+                    self._noted = batch.key.iteration
+                if self._num_ahead:
                     self._fill(workers, (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1)
                     if batch not in pending:  # ended while the sampler drew
                         raise ClosedError(ENDED)
@@ -257,7 +262,7 @@ class LoaderIterator(Iterator[Any]):
                     ):
                         continue
                 else:
-                    plan.note(pending.popleft())
+                    pending.remove(batch)
                     outcome = batch.outcome
                 plan.deliver(batch)
                 return batch.key, outcome
@@ -281,8 +286,9 @@ class LoaderIterator(Iterator[Any]):
         try:
             batch = workers.wait_for(candidates, options.timeout_s)
         finally:
-            if first.outcome is LOST:
-                self._plan.note(pending.popleft())
+            if first.outcome is LOST and first in pending:
+                self._plan.note(first)
+                pending.remove(first)
         if batch is None:
             raise LoaderTimeoutError(
                 "\n".join([f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(first)])
@@ -325,6 +331,8 @@ class LoaderIterator(Iterator[Any]):
             try:
                 feed.begin(next(workers.turns))
             except Exception as error:
+                if not feed.is_exhausted:  # the pool has been closed
+                    raise
                 if not is_a(error, StopIteration):
                     if not self._options.num_workers:  # there are no batches before it
                         feed.is_exhausted = False
@@ -333,6 +341,9 @@ class LoaderIterator(Iterator[Any]):
                     self._sampler_error = with_traceback_as_text(error, "the sampler")
                 if self._on_last_batch is not None:
                     self._on_last_batch()
+            if self._loader_workers is None:  # ended meanwhile, by another thread or by the sampler
+                feed.cancel()
+                return
 
     def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers | LocalWorkers) -> Any:
         """Return the batch of a response, or `_EMPTY`. Record the states in it."""

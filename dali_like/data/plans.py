@@ -3,7 +3,7 @@
 A plan draws the indices of a batch from the sampler, or gives the next worker its turn, and describes the batch as a request
 to the workers (`dali_like.data.messages`). It runs in the main process and knows no pool; see `dali_like.feed`.
 
-- `SamplesPlan`: the samples of a map-style dataset.
+- `SamplesPlan`: the samples of a map-style dataset, or of a composed one with random access.
 - `ItemsPlan`: an iterable dataset, of which each worker has an iterator of its own.
 - `PositionsPlan`: a composed dataset in logical shards.
 
@@ -186,11 +186,12 @@ class SamplesPlan(LoaderPlan):
 
     def begin(self, turn: int) -> BatchKey:
         state, number = self.state, self.num_begun
+        # Without workers, nothing defers Ctrl-C. A generator that it ends then ends the epoch, as in PyTorch.
         keys = next(self.indices) if self._is_local else self._draw()
         while number < state.yielded or number in state.ahead:  # delivered before, out of order
+            number = self.num_begun = number + 1  # in case the sampler is interrupted
             keys = self._draw()
-            number += 1
-        if self._needs_sequences and type(keys) is not list:
+        if self._is_local and self._needs_sequences and type(keys) is not list:
             keys = as_sequence(keys)
         self.num_begun = number + 1
         num_samples = len(keys) if self._is_batched else 1

@@ -1,4 +1,7 @@
-"""The `Feed`: begins the batches of a plan over a pool, and hands them out. Runs in the main process."""
+"""The `Feed` of a loader's iterator: begins the batches of a plan over a pool. Runs in the main process.
+
+Sources of pipelines have the feeds of `dali_like.feed.source_feed`, which begin the batches of given iterations.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,6 @@ class Plan(Protocol):
             StopIteration: there are no more batches.
             Exception: the error of a user's sampler.
         """
-
-    def note(self, batch: Batch) -> None:
-        """Record that a batch with an outcome has been taken: the position, and the state that came with it."""
 
 
 class Computes(Protocol):
@@ -50,11 +50,10 @@ class Feed:
     """
 
     # Invariants between calls
-    # - Each batch that the plan has begun is in `pending` exactly once, until it is taken or cancelled.
+    # - Each batch that the plan has begun is in `pending` exactly once, until the iterator takes it, or it is cancelled.
     # - The plan is asked for a batch only if that batch is submitted next: a batch drawn from a sampler and not submitted
     #   would be lost. So `begin` appends it before anything else can raise. The caller's lock defers Ctrl-C, except while
     #   the plan draws from the user's sampler, which then has not yielded.
-    # - The plan notes batches in the order in which they are taken. With `take` in order, that is the order of the plan.
 
     def __init__(self, plan: Plan, pool: Computes) -> None:
         self.plan = plan
@@ -77,6 +76,11 @@ class Feed:
         batch = self.pool.submit(key)
         self.pending.append(batch)
         return batch
+
+    def cancel(self) -> None:
+        """Cancel all pending batches."""
+        while self.pending:
+            self.pool.cancel(self.pending.pop())
 
     def begin_again(self, place: int, key: BatchKey) -> None:
         """Begin a batch that was taken anew, with another key, at a place among the pending ones."""

@@ -286,7 +286,12 @@ class MergedEpoch(abc.ABC):
             if not self.made:
                 self.requests.popleft().outcome = StopIteration()
                 continue
-            self.answer(self.made.popleft())
+            made = self.made.popleft()
+            try:
+                self.answer(made)
+            except BaseException:  # the pool has failed, or Ctrl-C: the batch is still to be merged
+                self.made.appendleft(made)
+                raise
             self.submit_missing()
 
     def deliver(self, outcome: Outcome) -> Batch | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ good: ; @echo made good
 bad: ; @echo 'FAILED tests/a/test_b.py::test_c - AssertionError'; exit 3
 impossible: ; @echo 'SKIPPED PART: there is no browser'
 named: ; @echo "with $(ARGS)"
+left: ; @sleep 300 & echo $$! > pid; echo left
 """
 
 
@@ -67,3 +70,16 @@ def test_a_part_that_needs_a_program_is_skipped_with_a_reason_where_the_program_
         "good ok",
         "none of 2 parts failed",
     ]
+
+
+def test_a_process_that_a_part_leaves_with_its_output_stops_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = make_all.main(["left", "good"])
+        os.kill(int((tmp_path / "pid").read_text()), 0)  # it still runs
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    assert status == 0
+    assert "made good" in capfd.readouterr().out
