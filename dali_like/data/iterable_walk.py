@@ -42,7 +42,7 @@ class DatasetWalk(Walk):
         return reported
 
     def report(self, worker: int, dataset: Any) -> dict[str, Any] | None:
-        """Return the state behind the last step, with the number of the worker; None if there is none."""
+        """Return the state behind the last step, with the number of the worker; None without a state."""
         owner = _owner(dataset)
         if self.is_silent or (owner is None and not is_stateful(self.items)):
             return None

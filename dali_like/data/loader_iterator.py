@@ -314,7 +314,7 @@ class LoaderIterator(Iterator[Any]):
 
         Raises:
             Exception: the error of the sampler.
-            StopIteration: there is none.
+            StopIteration: the sampler has ended without an error.
         """
         error, self._sampler_error = self._sampler_error, None
         self.end()

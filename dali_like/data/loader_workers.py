@@ -458,7 +458,7 @@ class WorkerHandle:
         """Wait until it has ended."""
         deadline_s = math.inf if timeout is None else time.monotonic() + timeout
         while self.is_alive() and time.monotonic() < deadline_s:
-            time.sleep(_JOIN_INTERVAL_S)  # it is no child of this process, so there is nothing to wait on
+            time.sleep(_JOIN_INTERVAL_S)  # this process is not its parent, and cannot wait for it
 
     def _signal(self, number: int) -> None:
         if self.is_alive():

@@ -26,7 +26,7 @@ class WorkerManager:
     """Owns the workers of one loader.
 
     Attributes:
-        workers: kept for the next iterator, running or at rest; None if there are none to keep.
+        workers: kept for the next iterator, running or at rest; None without kept workers.
     """
 
     def __init__(self, counters: LoaderCounters) -> None:
