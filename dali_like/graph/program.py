@@ -294,7 +294,7 @@ class Program(NamedTuple):
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
             run(step, registers, info, positions, empty)
-            if times_ns is not None:
+            if times_ns is not None and registers[step.output] is not None:  # None: no sample takes its branch
                 times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])
 

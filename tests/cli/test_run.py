@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -200,6 +201,12 @@ def test_interpreter_without_the_package_runs(tmp_path: Path) -> None:
 
 # DALI
 
+#: Where the real DALI is installed, programs get it.
+without_dali = pytest.mark.skipif(
+    importlib.util.find_spec("nvidia") is not None and importlib.util.find_spec("nvidia.dali") is not None,
+    reason="DALI is installed",
+)
+
 PIPELINE = """
 import numpy as np
 import nvidia.dali.fn as fn
@@ -216,6 +223,7 @@ print(pipe().run()[0].as_array().tolist(), nvidia.dali is dali_like, dali_like._
 """
 
 
+@without_dali
 def test_program_for_dali_runs_where_dali_is_missing(tmp_path: Path) -> None:
     written(tmp_path, "pipe.py", PIPELINE)
 
@@ -225,6 +233,7 @@ def test_program_for_dali_runs_where_dali_is_missing(tmp_path: Path) -> None:
     assert err.count("nvidia.dali is dali_like") == 1
 
 
+@without_dali
 def test_dali_option_prefers_ours(tmp_path: Path) -> None:
     written(tmp_path, "lib/nvidia/dali/__init__.py", "raise ImportError('the real one')")
     written(tmp_path, "pipe.py", PIPELINE)
@@ -244,6 +253,7 @@ def test_missing_module_of_dali_is_an_import_error(tmp_path: Path) -> None:
     assert "No module named 'nvidia.dali.no_such_module'" in err, err
 
 
+@without_dali
 def test_autoload_is_an_import(tmp_path: Path) -> None:
     script = written(tmp_path, "pipe.py", f"import dali_like.autoload\n{PIPELINE}")
     package = str(Path(cli.__file__).parents[2])

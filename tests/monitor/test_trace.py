@@ -251,7 +251,10 @@ def test_a_serial_source_is_on_the_track_of_the_main_thread(make_pipeline: MakeP
 def test_operators_in_threads_have_tracks_of_their_own() -> None:
     @pipeline_def(batch_size=BATCH, num_threads=2)
     def pipeline() -> Any:
-        return fn.external_source(numbered, batch=False) * 2
+        return fn.external_source(large, batch=False) * 2
+
+    def large(info: SampleInfo) -> NDArray[Any]:
+        return np.broadcast_to(numbered(info)[0], (512, 512))  # batches of less work stay in the calling thread
 
     pipe = pipeline()
     with pipe.trace() as trace:

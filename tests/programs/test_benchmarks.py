@@ -33,14 +33,9 @@ def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
     assert reader.fieldnames == list(COLUMNS)
     assert [(row["system"], row["workload"], row["repeat"]) for row in rows] == [("dali_like", "tiny", "0")]
     assert float(rows[0]["samples_per_s"]) > 0
-    # Below the main process: the forkserver, its reserve, and two workers.
-    assert [process.split(":")[0] for process in rows[0]["processes"].split("; ")] == [
-        "main",
-        "1",
-        "2",
-        "3",
-        "4",
-    ]
+    # Below the main process: the forkserver, two workers, and the reserve if the forkserver has had the time to fork it.
+    processes = [process.split(":")[0] for process in rows[0]["processes"].split("; ")]
+    assert processes in (["main", "1", "2", "3"], ["main", "1", "2", "3", "4"])
     assert results.with_suffix(".svg").exists()
     assert "### tiny" in results.with_suffix(".md").read_text(encoding="utf-8")
 
