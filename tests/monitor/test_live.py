@@ -26,7 +26,7 @@ from dali_like.monitor.server import PageServer
 from dali_like.monitor.statistics import WorkerStatistics
 from dali_like.monitor.watching import Watching
 from dali_like.types import SampleInfo
-from tests.conftest import DEADLINE_S
+from tests.conftest import DEADLINE_S, wait_until
 from tests.monitor.made_up import everything
 
 MakePipeline = Callable[..., Pipeline]
@@ -381,9 +381,14 @@ def test_calls_operators_and_diagnosis_are_shown(make_pipeline: MakePipeline) ->
     for _ in range(15):
         pipe.run()
 
+    def shows_all() -> bool:
+        """Statistics are published from time to time."""
+        pipe.run()
+        return sum(mine("train")[0].read()["calls"][0]["counts"]) >= 14 * 4
+
+    wait_until(shows_all, "the calls of all batches")
     shown = mine("train")[0].read()
     [calls] = shown["calls"]
-    assert sum(calls["counts"]) >= 14 * 4
     assert len(calls["edges_s"]) == len(calls["counts"]) + 1
     assert shown["recent"]["diagnosis"]["bottleneck"] != "not known yet"
     assert {stage["name"] for stage in shown["recent"]["stages"]} <= {"number", "assembly"}
