@@ -154,7 +154,7 @@ def _mask_ids(rng: np.random.Generator, small: bool, share: float) -> Array:
     return np.arange(0, round((8 if small else 200) * share), 2, dtype=np.int32)
 
 
-#: How a sample of each kind is made, from a generator, its size, and its share of that.
+#: Functions that make a sample of each kind, given a random generator, the size, and the fraction of the size to use.
 KINDS: Mapping[str, Make] = {
     "image": _image,
     "float image": _float_image,

@@ -108,7 +108,7 @@ def _batches_in(run: Callable[[], Any], seconds: float) -> int:
 
 
 def _seconds_per_batch(run: Callable[[], Any], count: int) -> float:
-    """Return the CPU time of a batch in all threads, with what the pipeline computes in advance meanwhile."""
+    """Return the CPU time per batch, of all threads. It includes batches that the pipeline computes ahead."""
     began = _idle_s()
     for _ in range(count):
         run()

@@ -13,8 +13,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def unavailable_if(reason_of: Callable[[Any], str | None]) -> Callable[[F], F]:
     """Decorate a method that instances with a reason against it do not have.
 
-    Other libraries ask by ``hasattr`` what a loader can do, and then call it. So the method is missing, not only refused:
-    access raises an AttributeError with the reason.
+    Other libraries call a method of a loader if ``hasattr`` finds it. So accessing the method raises an AttributeError with
+    the reason.
 
     Args:
         reason_of: returns the reason why an instance does not have the method; None if it has it.

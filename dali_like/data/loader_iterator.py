@@ -236,6 +236,7 @@ class LoaderIterator(Iterator[Any]):
             ClosedError: another thread has ended the iterator while this one waited for the batch.
         """
         plan, pending = self._plan, self._feed.pending
+        # Without workers, a lock in C: calls of Python would cost as much as a small batch.
         with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
             if not self._num_ahead and not pending:
                 if not plan.has_started:

@@ -4,7 +4,7 @@ A plan draws the indices of a batch from the sampler, or gives the next worker i
 to the workers (`dali_like.data.messages`). It runs in the main process and knows no pool; see `dali_like.feed`.
 
 - `SamplesPlan`: the samples of a map-style dataset, or of a composed one with random access.
-- `ItemsPlan`: an iterable dataset, of which each worker has an iterator of its own.
+- `ItemsPlan`: an iterable dataset. Each worker has its own iterator.
 - `PositionsPlan`: a composed dataset in logical shards.
 
 Random numbers are drawn in PyTorch's order: the samplers' iterators begin before the seeds of the epoch are drawn, and items
@@ -83,6 +83,13 @@ class LoaderPlan(abc.ABC):
         self.has_started = False
         self.has_ended = False
         self._was_interrupted = False
+        self._fetcher = workers.fetcher
+        self._capacity = workers.capacity
+        self._prepare(workers)
+
+    @abc.abstractmethod
+    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+        """Read what this kind of plan needs."""
 
     @abc.abstractmethod
     def begin(self, turn: int) -> BatchKey:
@@ -166,17 +173,8 @@ class LoaderPlan(abc.ABC):
 class SamplesPlan(LoaderPlan):
     """Batches of the samples of a map-style dataset; without batches, single samples."""
 
-    def __init__(
-        self,
-        options: LoaderOptions,
-        state: IteratorState,
-        indices: SamplerIterator[Any],
-        workers: LoaderWorkers | LocalWorkers,
-        counters: LoaderCounters,
-    ) -> None:
-        super().__init__(options, state, indices, workers, counters)
-        self._fetcher = workers.fetcher
-        self._capacity = workers.capacity
+    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+        options = self._options
         self._is_local = not options.num_workers
         self._passes_keys = self._fetcher.passes_keys
         self._is_batched = options.batched
@@ -218,15 +216,8 @@ class SamplesPlan(LoaderPlan):
 class ItemsPlan(LoaderPlan):
     """Items of an iterable dataset, in batches. The workers take turns; those at their end are left out."""
 
-    def __init__(
-        self,
-        options: LoaderOptions,
-        state: IteratorState,
-        indices: SamplerIterator[Any],
-        workers: LoaderWorkers | LocalWorkers,
-        counters: LoaderCounters,
-    ) -> None:
-        super().__init__(options, state, indices, workers, counters)
+    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+        options, state = self._options, self.state
         self.has_started = True  # there are no indices
         self._packed_states: dict[int, tuple[dict[str, Any], bytes]] = {}
         if options.num_workers:
@@ -291,22 +282,13 @@ class ItemsPlan(LoaderPlan):
 class PositionsPlan(LoaderPlan):
     """Positions of a composed dataset in logical shards; see `dali_like.feed.shards`."""
 
-    def __init__(
-        self,
-        options: LoaderOptions,
-        state: IteratorState,
-        indices: SamplerIterator[Any],
-        workers: LoaderWorkers | LocalWorkers,
-        counters: LoaderCounters,
-    ) -> None:
-        super().__init__(options, state, indices, workers, counters)
+    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+        options = self._options
         sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
         begun = self.positions
         assert begun is not None
         self._sampler = sampler
         self._epoch = begun.epoch
-        self._fetcher = workers.fetcher
-        self._capacity = workers.capacity
         self._progress = ShardProgress(
             sampler.dataset.shards or 0,
             sampler.owned,

@@ -138,7 +138,7 @@ class SourceFeed:
         return batch
 
     def poll(self) -> None:
-        """Process what the pool has learned in its own `poll`."""
+        """Process the batches that the pool has completed."""
 
     def take(self, batch: Batch) -> Sequence[Output]:
         """Wait for a batch and return its outputs.

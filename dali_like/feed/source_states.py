@@ -33,7 +33,7 @@ class SourceState(abc.ABC):
     travels = False
 
     def request(self, epoch: int) -> bytes:
-        """Return what the request for a batch of an epoch carries."""
+        """Return the bytes of the request for a batch of an epoch."""
         return b""
 
     def note(self, batch: Batch) -> None:  # noqa: B027  # most states do not travel
@@ -143,8 +143,7 @@ class ReportedState(SourceState):
 
     # Invariants between calls
     # - `_latest` is the state before the last batch taken in the epoch `_latest_epoch`, or a restored state. A new worker
-    #   that resumes from it can compute all batches of that epoch that are in flight or still to be requested. Other epochs
-    #   begin from another state, so their requests carry none.
+    #   that resumes from it can compute all later batches of that epoch. Requests for other epochs carry no state.
     # - `_latest_epoch` is None from `restore` until the next request, to whose epoch the restored state belongs.
     # - The generation grows with each `restore`. Workers then drop their walks.
 

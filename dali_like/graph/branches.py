@@ -1,7 +1,7 @@
 """Add conditions and branches to a graph.
 
-A conditional is not an operator on batches: each sample takes its branch by itself, in a worker or a thread. The samples of
-a batch are neither split nor gathered.
+Each sample takes its own branch, in a worker or a thread. Batches are not split. Where the samples of a task are alike, an
+operator in a branch gets the stack of those that take it.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def reader_names(module_name: str) -> list[str]:
 
 
 def reader_member(module_name: str, name: str) -> Any:
-    """Return the function or class of that name in a module of ``fn`` or ``ops``, or None."""
+    """Return a reader of a module of ``fn`` (a function) or ``ops`` (a class) by its name, or None."""
     for description, its_name in _members(module_name):
         if its_name == name:
             is_function = module_name.startswith("dali_like.fn")

@@ -218,7 +218,7 @@ def mel_filter_bank(
 
 
 class _Block(NamedTuple):
-    """Some rows of a matrix, and the columns outside of which they are zero."""
+    """Block of rows of a matrix, with the range of its nonzero columns."""
 
     rows: slice
     columns: slice

@@ -91,7 +91,7 @@ def _part_of(request: bytes, number: int) -> bytes:
 
 
 class PartReport(NamedTuple):
-    """What a task reports behind its samples.
+    """Report of a task, in its region behind the samples.
 
     Attributes:
         num_samples: the number of its samples.

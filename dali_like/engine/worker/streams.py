@@ -169,7 +169,7 @@ class Stream:
         self._given = 0  # position of the last item
         self._saved: dict[str, Any] | None = None  # to resume from at the next call
         self._generation: int | None = None  # of the last request
-        self._reports = True  # what the last request asks for
+        self._reports = True  # whether the last request asks for a state
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration

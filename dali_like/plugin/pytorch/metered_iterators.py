@@ -1,7 +1,7 @@
 """Measures loops over PyTorch's own iterators, with the meter of this library's.
 
-An iterator keeps its identity and stays an instance of its class: it gets a subclass of that class with a `__next__` that
-reads the clock twice.
+The class of an iterator is replaced by a subclass whose `__next__` reads the clock twice. So the iterator stays the same
+object and an instance of its class.
 """
 
 from __future__ import annotations
