@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from enum import IntEnum
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
@@ -108,6 +108,10 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
             repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
             elements are counted first. "pad" counts them as well. See docs/composed-datasets.md.
+        mesh: for a `ComposedDataset`, instead of `shard_id` and `num_shards`: the ``DeviceMesh`` of PyTorch, or the ``Mesh``
+            of JAX, that this process is part of. Peers in tensor, context and pipeline parallelism have the same batches.
+            See `dali_like.sources.meshes.shard_in_mesh`.
+        mesh_dims: the data-parallel dimensions of the mesh. None: those with names such as "dp", "data" and "dp_shard".
 
     Raises:
         ArgumentError: an argument has a wrong value, or conflicts with another one.
@@ -155,6 +159,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
+        mesh: Any = None,
+        mesh_dims: str | int | Sequence[str | int] | None = None,
     ) -> None:
         # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
         workers, factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
@@ -172,7 +178,13 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         self._dataset_kind = DatasetKind.ITERABLE if is_iterable(dataset) else DatasetKind.MAP
         if self._dataset_kind is DatasetKind.ITERABLE:
             check_no_order(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
-        given = {"shard_id": shard_id, "num_shards": num_shards, "shard_rest": shard_rest}
+        given = {
+            "shard_id": shard_id,
+            "num_shards": num_shards,
+            "shard_rest": shard_rest,
+            "mesh": mesh,
+            "mesh_dims": mesh_dims,
+        }
         is_composed = check_composed(
             dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
         )
@@ -186,7 +198,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         if is_composed:
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
-            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, shard_id, num_shards, shard_rest)
+            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, **given)
             self.sampler, batch_sampler = positions, None if self.batch_size is None else positions
         elif self.batch_size is not None:
             batch_sampler = BatchSampler(self.sampler, self.batch_size, drop_last)

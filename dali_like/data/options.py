@@ -211,7 +211,7 @@ _OWN_CHECKS: dict[str, Check] = {
     "reorder_window": or_none(positive),
 }
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
-RANK_NAMES = ("shard_id", "num_shards", "shard_rest")
+RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims")
 #: The names of the arguments that PyTorch's loader does not have.
 OWN_NAMES = (*_OWN_CHECKS, *RANK_NAMES)
 #: Their defaults.

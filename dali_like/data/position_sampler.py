@@ -5,7 +5,7 @@ Runs in the main process. The arithmetic is that of `dali_like.sources.composed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dali_like.common.checks import not_negative
@@ -35,7 +35,7 @@ class PositionSampler(Sampler[Any]):
         batch_size: positions in a batch of one rank; None: no batches.
         drop_last: whether to drop batches with fewer elements.
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
-        shard_rest: see `dali_like.data.DataLoader`.
+        shard_rest, mesh, mesh_dims: see `dali_like.data.DataLoader`.
 
     Raises:
         ArgumentError, ArgumentClashError: an argument has a wrong value; the number of ranks does not divide the logical
@@ -50,9 +50,11 @@ class PositionSampler(Sampler[Any]):
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
+        mesh: Any = None,
+        mesh_dims: str | int | Sequence[str | int] | None = None,
     ) -> None:
-        auto = "auto" if shard_id is None and num_shards is None else None
-        rank, _ = choose_shard(auto, shard_id, num_shards, None)
+        auto = "auto" if shard_id is None and num_shards is None and mesh is None else None
+        rank, _ = choose_shard(auto, shard_id, num_shards, None, mesh, mesh_dims)
         assert rank is not None
         if shard_rest not in (None, *_RESTS):
             raise ArgumentError(f"shard_rest must be one of {', '.join(map(repr, _RESTS))}, not {shard_rest!r}")

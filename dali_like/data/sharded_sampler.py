@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class ShardedBatchSampler(Sampler[list[int]]):
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
         shard_rest: how to treat the last samples if they do not fill a batch on each rank: "drop", "pad" or "uneven", as for
             ``fn.external_source``.
+        mesh, mesh_dims: instead of `shard_id` and `num_shards`; see `dali_like.data.DataLoader`.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument has a wrong value or type.
@@ -54,9 +55,11 @@ class ShardedBatchSampler(Sampler[list[int]]):
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str = "drop",
+        mesh: Any = None,
+        mesh_dims: str | int | Sequence[str | int] | None = None,
     ) -> None:
-        auto = "auto" if shard_id is None and num_shards is None else None
-        shard, rest = choose_shard(auto, shard_id, num_shards, shard_rest)
+        auto = "auto" if shard_id is None and num_shards is None and mesh is None else None
+        shard, rest = choose_shard(auto, shard_id, num_shards, shard_rest, mesh, mesh_dims)
         assert shard is not None
         self.dataset = dataset
         self.batch_size = positive("batch_size", batch_size)

@@ -102,6 +102,10 @@ def external_source(
             they are left out. "pad": the first samples are repeated. In both cases all ranks have equally many full batches.
             "uneven": the first ranks have a last batch, or a part of one, and the others have none. Required if the length
             of an epoch is unknown.
+        mesh: instead of `shard_id` and `num_shards`: the ``DeviceMesh`` of PyTorch, or the ``Mesh`` of JAX, that this
+            process is part of. Peers in tensor, context and pipeline parallelism have the same batches. See
+            `dali_like.sources.meshes.shard_in_mesh`.
+        mesh_dims: the data-parallel dimensions of the mesh. None: those with names such as "dp", "data" and "dp_shard".
         cache: stores what a callable returns, and calls it once for each sample, or with ``batch=True`` for each batch: the
             limit of the memory, such as "16GiB", or a dict with the arguments of `fn.cache`. The callable must return the
             same for the same position in each epoch. Of a composed dataset, the elements are stored.

@@ -58,6 +58,8 @@ class SourceOptions(TypedDict, total=False):
     shard_id: int | None
     num_shards: int | None
     shard_rest: str | None
+    mesh: Any
+    mesh_dims: str | int | Sequence[str | int] | None
     cache: int | str | Mapping[str, Any] | None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dali_like.common.checks import not_negative, positive
 from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.sources.meshes import shard_in_mesh
 from dali_like.sources.sharding import ALONE, Rest, Shard
 
 __all__ = ["choose_shard", "detect_shard"]
@@ -22,17 +23,22 @@ _VARIABLES = (
 )
 
 
-def choose_shard(shard: Any, shard_id: Any, num_shards: Any, rest: Any) -> tuple[Shard | None, Rest]:
+def choose_shard(
+    shard: Any, shard_id: Any, num_shards: Any, rest: Any, mesh: Any = None, mesh_dims: Any = None
+) -> tuple[Shard | None, Rest]:
     """Return the shard of a source, or None; and the treatment of the samples left over.
 
     Args:
         shard: "auto", to use `detect_shard`; or None.
         shard_id, num_shards: the number of the shard, and the number of shards; or None.
+        mesh, mesh_dims: the mesh of processes that gives these numbers, and its data-parallel dimensions; or None. See
+            `dali_like.sources.meshes.shard_in_mesh`.
         rest: the value of a `Rest`; None: "drop".
 
     Raises:
         ArgumentError: a value is out of range or unknown.
-        ArgumentClashError: only one of the two numbers is given; or both and "auto"; or a rest without shards.
+        ArgumentClashError: only one of the two numbers is given; or two of "auto", the numbers and a mesh; or a rest without
+            shards; or dimensions without a mesh.
     """
     if (shard_id is None) != (num_shards is None):
         raise ArgumentClashError(f"shard_id and num_shards belong together; got {shard_id!r} and {num_shards!r}")
@@ -43,13 +49,19 @@ def choose_shard(shard: Any, shard_id: Any, num_shards: Any, rest: Any) -> tuple
         raise ArgumentError(f"shard_rest must be one of {names}, not {rest!r}")
     if shard is not None and shard_id is not None:
         raise ArgumentClashError('shard="auto" detects shard_id and num_shards: pass either it or them')
+    if mesh is not None and (shard is not None or shard_id is not None):
+        raise ArgumentClashError("mesh gives shard_id and num_shards: pass either it or them")
+    if mesh is None and mesh_dims is not None:
+        raise ArgumentClashError("mesh_dims names dimensions of a mesh: pass mesh, too")
     chosen: Shard | None = None
-    if shard is not None:
+    if mesh is not None:
+        chosen = shard_in_mesh(mesh, mesh_dims)
+    elif shard is not None:
         chosen = detect_shard()
     elif shard_id is not None:
         chosen = _checked(not_negative("shard_id", shard_id), positive("num_shards", num_shards), "shard_id", "num_shards")
     elif rest is not None:
-        raise ArgumentClashError('shard_rest is for shards: pass shard="auto", or shard_id and num_shards')
+        raise ArgumentClashError('shard_rest is for shards: pass shard="auto", or shard_id and num_shards, or mesh')
     return chosen, Rest(rest or "drop")
 
 

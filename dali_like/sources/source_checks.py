@@ -26,10 +26,10 @@ _UNDECLARED = object()
 #: Options that need a `source`.
 _FOR_SOURCES = (
     *("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"),
-    *("shard", "shard_id", "num_shards", "cache"),
+    *("shard", "shard_id", "num_shards", "mesh", "cache"),
 )
 #: Options with which the length of the source ends the epoch.
-_ENDED_BY_LENGTH = ("last_batch_policy", "shard", "shard_id", "num_shards", "shard_rest")
+_ENDED_BY_LENGTH = ("last_batch_policy", "shard", "shard_id", "num_shards", "shard_rest", "mesh")
 #: Pickled objects travel as bytes.
 _OBJECT_SCHEMA = OutputSchema(DTYPE_CODES[numpy_dtype(DALIDataType.UINT8)], 1)
 
@@ -169,13 +169,20 @@ def _check_last_batch(policy: str | LastBatch | None, batch: bool) -> LastBatch:
 
 
 def _check_shard(options: SourceOptions) -> tuple[Shard | None, Rest]:
-    shard, rest = choose_shard(options["shard"], options["shard_id"], options["num_shards"], options["shard_rest"])
+    shard, rest = choose_shard(
+        options["shard"],
+        options["shard_id"],
+        options["num_shards"],
+        options["shard_rest"],
+        options["mesh"],
+        options["mesh_dims"],
+    )
     if shard is not None and options["last_batch_policy"] is not None:
         raise ArgumentClashError("last_batch_policy cannot be combined with shards: use shard_rest for the last samples")
     if shard is not None and options["sharded"]:
         raise ArgumentClashError(
-            "with sharded=True the source divides itself among the workers of all ranks: leave shard, shard_id and "
-            "num_shards out"
+            "with sharded=True the source divides itself among the workers of all ranks: leave shard, shard_id, "
+            "num_shards and mesh out"
         )
     return shard, rest
 

@@ -28,7 +28,7 @@ OWN = {
     "reorder_window": 3,
 }
 #: Only for composed datasets; see test_composed_loader.py.
-OF_COMPOSED = ["shard_id", "num_shards", "shard_rest"]
+OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims"]
 LOCKED = ["dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers", *OWN, *OF_COMPOSED]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import multiprocessing
 import traceback
 from collections.abc import Callable
@@ -15,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 import dali_like.data  # noqa: E402
 from dali_like.data import ComposedDataset  # noqa: E402
@@ -150,3 +153,40 @@ def _load(rank: int, folder: Path) -> None:
     dcp.load({"loader": loader}, checkpoint_id=folder / "checkpoint")
     assert [number for batch in loader for number in batch.tolist()] == list(range(12 + rank, COUNT, 4))
     assert loader.state_dict()["epoch"] == 1
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="this PyTorch has no gloo")
+@pytest.mark.parametrize("make", [sharded, random_access])
+def test_peers_in_a_mesh_have_the_same_batches_and_resume_on_other_meshes(
+    tmp_path: Path, make: Callable[[], ComposedDataset]
+) -> None:
+    in_ranks(4, tmp_path, functools.partial(_save_in_mesh, make))
+    states = [json.loads((tmp_path / f"state-{rank}").read_text()) for rank in range(4)]
+
+    for sizes in ((4, 1), (1, 4)):
+        folder = tmp_path / f"{sizes[0]}x{sizes[1]}"
+        folder.mkdir()
+        in_ranks(4, folder, functools.partial(_load_in_mesh, make, sizes, states))
+        delivered = [json.loads((folder / f"rest-{rank}").read_text()) for rank in range(4)]
+        assert delivered == [list(range(12 + rank // sizes[1], COUNT, sizes[0])) for rank in range(4)]
+
+
+def _mesh_loader(make: Callable[[], ComposedDataset], sizes: tuple[int, int], batch_size: int, num_workers: int) -> Any:
+    mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("dp", "tp"))
+    return DataLoader(make(), batch_size=batch_size, num_workers=num_workers, shard_rest="uneven", mesh=mesh)
+
+
+def _save_in_mesh(make: Callable[[], ComposedDataset], rank: int, folder: Path) -> None:
+    loader = _mesh_loader(make, (2, 2), batch_size=3, num_workers=1)
+    batches = iter(loader)
+    delivered = [number for _ in range(2) for number in next(batches).tolist()]
+    assert delivered == list(range(rank // 2, 12, 2))
+    (folder / f"state-{rank}").write_text(json.dumps(loader.state_dict()))
+
+
+def _load_in_mesh(
+    make: Callable[[], ComposedDataset], sizes: tuple[int, int], states: list[Any], rank: int, folder: Path
+) -> None:
+    loader = _mesh_loader(make, sizes, batch_size=2, num_workers=0)
+    loader.load_state_dict(states)
+    (folder / f"rest-{rank}").write_text(json.dumps([number for batch in loader for number in batch.tolist()]))

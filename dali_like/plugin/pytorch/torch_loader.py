@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,7 +31,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last twelve arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
+    `dali_like.data.DataLoader` for the last fourteen arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
     for the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
     them.
 
@@ -41,7 +41,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last twelve arguments is wrong.
+        ArgumentError, ArgumentTypeError: one of the last fourteen arguments is wrong.
         Exception: PyTorch's error about the others.
     """
 
@@ -84,8 +84,16 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
+        mesh: Any = None,
+        mesh_dims: str | int | Sequence[str | int] | None = None,
     ) -> None:
-        given = {"shard_id": shard_id, "num_shards": num_shards, "shard_rest": shard_rest}
+        given = {
+            "shard_id": shard_id,
+            "num_shards": num_shards,
+            "shard_rest": shard_rest,
+            "mesh": mesh,
+            "mesh_dims": mesh_dims,
+        }
         is_composed = check_composed(
             dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
         )
@@ -127,7 +135,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         if is_composed:
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
-            positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, shard_id, num_shards, shard_rest)
+            positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, **given)
             # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
             attributes: dict[str, Any] = self.__dict__
             attributes.update(
