@@ -35,7 +35,7 @@ def pool_of(pipe: Pipeline) -> WorkerPool:
 
 def loader_workers_of(owner: Any) -> Any:
     """The workers of a loader (the kept ones), or of an iterator over one: a `LoaderWorkers`."""
-    return owner._dali_like_factory.manager.workers if hasattr(owner, "_dali_like_factory") else owner._loader_workers
+    return owner._dali_like_factory.workers if hasattr(owner, "_dali_like_factory") else owner._loader_workers
 
 
 def requests_of(iterator: Any) -> list[bytes]:

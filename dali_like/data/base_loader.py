@@ -136,7 +136,7 @@ class BaseDataLoader:
     def _iterator(self, iterator: LoaderIterator | None) -> None:
         vars(self)["_iterator"] = iterator
         factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
-        if iterator is None and factory is not None and factory.manager.workers is not None:
+        if iterator is None and factory is not None and factory.workers is not None:
             factory.drop_workers()
 
     @_iterator.deleter
@@ -155,7 +155,7 @@ class BaseDataLoader:
         places, and longer or shorter containers. Call this method after changing elements of large lists, dicts or arrays.
         Tensors in shared memory and primitives of `multiprocessing` need no call: workers see their content.
         """
-        self._dali_like_factory.manager.forget_objects()
+        self._dali_like_factory.refresh()
 
     @unavailable_if(_why_no_state)
     @user_frames_first
@@ -286,7 +286,7 @@ class BaseDataLoader:
         from dali_like.data.counters import statistics_of
 
         factory = self._dali_like_factory
-        found = statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
+        found = statistics_of(factory.counters, LoaderOptions.of(self), factory.tuner, memory=memory)
         foreign = self._dali_like_why_foreign or ""
         return replace(found, settings=replace(found.settings, foreign=foreign)) if foreign else found
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.engine.pool.settings import ChosenSettings
+    from dali_like.engine.pool.tuner import Tuner
     from dali_like.monitor.statistics import Settings, Statistics
 
 
@@ -100,13 +101,11 @@ class LoaderCounters:
         return counts
 
 
-def statistics_of(
-    counters: LoaderCounters, options: LoaderOptions, chosen: ChosenSettings | None, *, memory: bool
-) -> Statistics:
+def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner | None, *, memory: bool) -> Statistics:
     """Return the statistics of a loader. Any thread may call this.
 
     Args:
-        chosen: the current choice for arguments given as "auto".
+        tuner: chooses the arguments given as "auto"; None without.
         memory: whether to read the memory use of the processes.
     """
     from dali_like.monitor.gathering import (  # programs without statistics do not import them
@@ -140,7 +139,7 @@ def statistics_of(
     )
     statistics = Statistics(
         seconds=seconds_since(counters.loop.begin_ns),
-        settings=_settings_of(options, chosen),
+        settings=_settings_of(options, None if tuner is None else tuner.settings),
         loop=loop_statistics(counters.loop, counts.waited_ns),
         sources=(measured(dataset, (counters.meter.reading, *counts.readings)),),
         workers=worker_statistics([counts.readings], () if running is None else running.pids, counts.alive_s),

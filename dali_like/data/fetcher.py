@@ -37,6 +37,7 @@ from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsReque
 from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
+    from dali_like.data.options import LoaderOptions
     from dali_like.sources.composed.stream import Elements
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
@@ -96,6 +97,30 @@ class Fetcher:
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
+
+    @classmethod
+    def of(cls, options: LoaderOptions) -> Fetcher:
+        """Return the fetcher of a loader, for this process or for workers."""
+        array_backend = options.array_backend
+        by_sample = (
+            options.stacks_samples
+            and options.batch_size is not None
+            and options.batch_size > 1  # one sample is made by one worker in any case
+            and options.seeds_by_task
+            and (options.gathers or method_of(options.dataset, "__getitems__") is None)
+        )
+        return cls(
+            dataset=options.dataset,
+            collate_fn=options.collate_fn,
+            array_backend=array_backend,
+            batched=options.batched,
+            seed_every=seed_every(options.batch_size) if options.batch_size is not None else None,
+            on_error=options.on_error,
+            worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
+            as_batches=not by_sample,
+            has_workers=options.num_workers > 0,
+            is_columnar=options.gathers,
+        )
 
     @property
     def reducers(self) -> Reducers:

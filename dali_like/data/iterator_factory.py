@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.interrupts import InterruptSafeLock
 from dali_like.data.counters import LoaderCounters
+from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.loader_workers import LoaderWorkers, start_message
 from dali_like.data.local_workers import LocalWorkers
 from dali_like.data.plans import plan_for
 from dali_like.data.sampler_iterators import changes_sampler
-from dali_like.data.worker_manager import WorkerManager, make_fetcher
+from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.pool.tuner import Tuner
 from dali_like.monitor.monitoring import Monitor
+from dali_like.sources.hazards import warn_of_hazards_in_dataset
 from dali_like.sources.kinds import is_composed
 
 if TYPE_CHECKING:
-    from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
     from dali_like.sources.composed.stream import ShardState
@@ -43,7 +46,8 @@ class IteratorFactory:
     Attributes:
         counters: of all iterators.
         monitor: reports, callbacks and traces of the loader.
-        manager: owns the workers.
+        workers: kept for the next iterator, running or at rest; None without kept workers.
+        tuner: chooses the arguments given as "auto"; None without.
         latest_state: the state of the latest iterator.
     """
 
@@ -52,7 +56,8 @@ class IteratorFactory:
         self._worker_type = worker_type
         self.counters = LoaderCounters()
         self.monitor = Monitor(self.counters.loop)
-        self.manager = WorkerManager(self.counters)
+        self.workers: LoaderWorkers | None = None
+        self.tuner: Tuner | None = None
         self.latest_state: IteratorState | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._prepared: PreparedIterator | None = None
@@ -60,6 +65,7 @@ class IteratorFactory:
         self._positions: PositionIterator | None = None
         self._shard_states: Mapping[int, ShardState] = {}
         self._locks: dict[int, InterruptSafeLock] = {}
+        self._has_searched = False
 
     @property
     def lock(self) -> InterruptSafeLock:
@@ -77,16 +83,18 @@ class IteratorFactory:
 
     def adapt_workers(self, options: LoaderOptions) -> None:
         """Drop or renew the workers of earlier epochs, if the options or the objects that they copied have changed."""
-        manager = self.manager
-        has_changed = manager.note_objects(options)
-        if manager.workers is None:
+        if (workers := self.workers) is None:
             return
-        if has_changed:
+        copies = _look_at(options)
+        if copies is None or copies != workers.terms.copies:
             self.drop_prepared()
-        if not manager.can_serve(options, has_changed):
+        if not workers.fit(options, copies):
             self.drop_workers()
-        elif has_changed:
-            manager.renew(options)
+
+    def refresh(self) -> None:
+        """Let the objects that workers copy count as changed."""
+        if self.workers is not None:
+            self.workers.terms = self.workers.terms._replace(copies=None)
 
     def next_iterator(
         self,
@@ -126,7 +134,9 @@ class IteratorFactory:
     def drop_workers(self) -> None:
         """End the workers as soon as no iterator uses them."""
         self.drop_prepared()
-        self.manager.release()
+        workers, self.workers = self.workers, None
+        if workers is not None:
+            workers.release()
 
     def generator_state(self, generator: Any) -> dict[str, Any] | None:
         """Return the state of the loader's generator, without the draws of an iterator that was prepared ahead of time."""
@@ -178,19 +188,46 @@ class IteratorFactory:
             if (trace := self.monitor.trace) is not None:
                 trace.follow_workers(workers)
         else:
-            workers = LocalWorkers(make_fetcher(options), state, counters, is_iterable=options.is_iterable)
+            workers = LocalWorkers(Fetcher.of(options), state, counters, is_iterable=options.is_iterable)
         plan = plan_for(options)(options, state, indices, workers, counters)
         return (self._worker_type if options.num_workers else self._serial_type)(options, plan, workers, counters)
 
     def _workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
-        workers = self.manager.workers
-        if workers is not None and workers.base_seed != base_seed and workers.is_in_use:
+        """Return workers that run with a base seed: the kept ones, or new ones."""
+        if (workers := self.workers) is not None:
+            if workers.run_with(start_message(base_seed)):
+                return workers
             self.drop_workers()
-        return self.manager.workers_for(options, base_seed)
+        if not self._has_searched:
+            self._has_searched = True
+            repeats = not options.is_iterable and options.worker_init_fn is None
+            warn_of_hazards_in_dataset(options.dataset, options.start_method, options.num_workers, repeats=repeats)
+        self._tune(options)
+        workers = LoaderWorkers(options, _look_at(options), base_seed, self.counters, self.tuner)
+        self.counters.watch(workers)
+        if options.can_reuse_workers:
+            self.workers = workers
+        return workers
+
+    def _tune(self, options: LoaderOptions) -> None:
+        """Make the tuner for arguments given as "auto". Workers that divide a dataset keep their number."""
+        auto = {name for name, number in options.auto.items() if getattr(options, name) == number}  # not set since
+        if not auto:
+            self.tuner = None
+            return
+        if self.tuner is None:
+            self.tuner = Tuner(
+                available_cpus(),
+                num_workers=None if "num_workers" in auto and not options.binds_batches else options.num_workers,
+                depth=None if "prefetch_factor" in auto else options.prefetch_factor,
+                per_worker="prefetch_factor" not in auto,
+                are_threads=options.backend.shares_objects,
+            )
+        self.tuner.begin()
 
     def _next_state(self, options: LoaderOptions, previous: IteratorState | None) -> IteratorState:
         """Draw the seeds of the next iterator. Kept workers are seeded once, so that nothing is drawn for them."""
-        workers, array_backend = self.manager.workers, options.array_backend
+        workers, array_backend = self.workers, options.array_backend
         shared_seed = array_backend.draw_shared_seed(options.dataset, options.generator)
         keeps_seed = options.seeds_by_task or (workers is not None and not workers.is_resting)
         if previous is not None and options.keeps_workers and keeps_seed:
@@ -270,6 +307,25 @@ class PreparedIterator(NamedTuple):
             if before is not now and not (isinstance(now, _PLAIN) and before == now):
                 return False
         return self.samplers == _sampler_attributes(options.index_sampler)
+
+
+def _look_at(options: LoaderOptions) -> Any:
+    """Look at the objects that workers copy. The result is equal as long as they have not changed; None if that is unknown.
+
+    Kept workers keep their copies, as PyTorch's do, unless a change is seen. Workers that are not kept, whose forkserver is
+    used again, may only keep them if nothing can have changed.
+    """
+    if not (options.num_workers and options.can_reuse_workers):
+        return None
+    from dali_like.data.fingerprints import fingerprint_of  # few loaders reuse workers
+
+    main = None
+    if options.backend.imports_main:
+        from dali_like.sources.main_module import find_main  # few programs spawn workers
+
+        main = find_main(options.import_main)
+    found = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)
+    return found if options.keeps_workers or found.is_complete else None
 
 
 def _sampler_attributes(sampler: Any) -> list[dict[str, Any]]:

@@ -75,7 +75,7 @@ class LoaderIterator(Iterator[Any]):
         self._feed = Feed(plan, workers.pool)
         self._plan = plan
         self.state: IteratorState = plan.state
-        plan.number = workers.begin_iterator()
+        plan.number = workers.begin_use()
         self._loader_workers: LoaderWorkers | LocalWorkers | None = workers
         self._last_workers = weakref.ref(workers)
         self._handles: list[WorkerHandle] = []
@@ -194,7 +194,7 @@ class LoaderIterator(Iterator[Any]):
         if workers is not None:
             self._note_report()
             self._loader_workers = None
-            workers.end_iterator(self._feed.pending)
+            workers.end_use(self._plan.number, self._feed.pending)
             self._feed.pending.clear()
 
     def _note_report(self) -> None:

@@ -12,19 +12,19 @@ import itertools
 import math
 import os
 import signal
-import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import with_traceback
-from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
+from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.loader_iterator import ENDED
-from dali_like.engine.backends.pools import make_pool, make_space
+from dali_like.engine.backends.owned_pool import OwnedPool, Terms
+from dali_like.engine.backends.pools import make_space
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import read_file
@@ -36,7 +36,7 @@ from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
-from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
+from dali_like.errors import WorkerDiedError, WorkerStartError
 from dali_like.sources.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
@@ -51,107 +51,88 @@ _REMEDY = (
 _JOIN_INTERVAL_S = 0.002
 
 
-class LoaderWorkers:
-    """Workers and their pool. They serve a loader iterator from `begin_iterator` to `end_iterator`.
+class LoaderWorkers(OwnedPool):
+    """The pool of a loader; its users are loader iterators.
 
     Args:
         options: of the loader when the workers start.
-        fetcher: computes the requests in the workers.
+        copies: see `dali_like.engine.backends.owned_pool.Terms`.
         base_seed: the global generators of the workers depend on it.
         counters: of the loader; the counts are added to them at the end.
         tuner: chooses the number of workers and of batches ahead; None: both are fixed.
 
     Attributes:
-        fetcher: the copy of the main process.
-        start_method: the name of their backend.
+        fetcher: computes the requests; the copy of the main process.
         is_bound: whether each batch must come from one particular worker.
-        is_resting: whether the workers have ended while their forkserver still runs.
+        turns: workers compute batches in the order of their requests.
         capacity: samples in the largest batch that is made sample by sample.
-        tuner: as given.
         failure: the error that has ended the workers; every batch that they still owe raises it.
     """
 
     def __init__(
-        self,
-        options: LoaderOptions,
-        fetcher: Fetcher,
-        base_seed: int,
-        counters: LoaderCounters,
-        tuner: Tuner | None = None,
+        self, options: LoaderOptions, copies: Any, base_seed: int, counters: LoaderCounters, tuner: Tuner | None = None
     ) -> None:
-        self.fetcher = fetcher
-        self.base_seed = base_seed
+        self.fetcher = fetcher = Fetcher.of(options)
         self.counters = counters
-        self.num_workers = options.num_workers
-        self.start_method = options.start_method
         self.is_bound = options.binds_batches
+        self.turns = itertools.count()
         self.capacity = _capacity(options, fetcher)
-        self.is_resting = False
         self.failure: BaseException | None = None
         self._is_sharded = options.is_sharded
         self._size_of_tasks = _task_size if options.share_batches else _whole_batch
-        self._is_kept = options.keeps_workers
-        self._can_rest = options.backend.can_rest
         self._has_pids = options.backend.has_pids
-        self._has_new_fetcher = False
         self._is_counted = False
         self._has_warned = False
-        #: Workers compute batches in the order of their requests.
-        self.turns = itertools.count()
-        self._iterators = _ActiveIterators()
         self._starts = _Starts()
-        self._lock = InterruptSafeLock()
-        self._pid = os.getpid()
-        self.tuner = tuner
         pins = options.pins_memory and options.pin_memory != "copy"
         pinning = fetcher.array_backend.pinning() if pins else None
-        with self._lock, enough_descriptors("a loader"):
+        with enough_descriptors("a loader"):
             if options.backend.forks:
                 is_default = fetcher.array_backend.is_default(fetcher.collate_fn)
                 announce_local_classes_of(fetcher.dataset if is_default else (fetcher.dataset, fetcher.collate_fn))
-            self._space = make_space(options.start_method, options.max_held_bytes)
-            self._pool = make_pool(
+            super().__init__(
                 [(self._source(fetcher), ())],
                 self.capacity,
-                self._space,
-                _worker_options(options, tuner),
-                start_message=str(base_seed).encode(),
+                make_space(options.start_method, options.max_held_bytes),
+                _worker_options(options),
+                _terms_of(options, copies),
+                start_message=start_message(base_seed),
                 tuner=tuner,
             )
-            self._pool.closed_text = ENDED
-            self._expect_starts()
+            self.pool.closed_text = ENDED
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory
 
-                self._space.observer = PinnedMemory(pinning, fenced=True)
+                self.space.observer = PinnedMemory(pinning, fenced=True)
+
+    # For the next iterator
+
+    def fit(self, options: LoaderOptions, copies: Any) -> bool:
+        """Make the workers fit the options of the next iterator. Return False if they cannot serve it."""
+
+        def renewed() -> list[Source]:
+            self.fetcher = Fetcher.of(options)
+            return [self._source(self.fetcher)]
+
+        return self.adapt(_terms_of(options, copies), renewed)
 
     @property
     def handles(self) -> list[WorkerHandle]:
         """The worker processes, as PyTorch's iterators have them. Threads have no handles."""
-        if self._pid != os.getpid() or not self._has_pids:
+        if self.pid != os.getpid() or not self._has_pids:
             return []
-        pids = self._pool.worker_pids
-        if len(pids) < self._pool.num_workers:
-            with self._lock:
-                pids = self._pool.wait_for_pids()
-        return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]
-
-    @property
-    def pool(self) -> WorkerPool:
-        """The pool of the workers."""
-        return self._pool
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the workers cannot serve this process anymore."""
-        return self._pool.has_failed or self._pid != os.getpid()
+        pids = self.pool.worker_pids
+        if len(pids) < self.pool.num_workers:
+            with self.lock:
+                pids = self.pool.wait_for_pids()
+        return [WorkerHandle(pid, f"dali_like:{number}", self.pool.exitcodes) for number, pid in enumerate(pids)]
 
     @property
     def counts(self) -> Counts:
         """The counts so far; zero once they have been added to the counters of the loader."""
         if self._is_counted:
             return Counts()
-        pool, assembler = self._pool, self._pool.assemblers[0]
+        pool, assembler = self.pool, self.pool.assemblers[0]
         readings = pool.readings
         return Counts(
             restarts=pool.num_restarts,
@@ -167,46 +148,19 @@ class LoaderWorkers:
     @property
     def pids(self) -> Sequence[int]:
         """The process of each worker; 0 for a worker that has not started, or has ended."""
-        return self._pool.pid_of_each
+        return self.pool.pid_of_each
 
     @property
     def held_bytes(self) -> int:
         """Memory of their batches."""
-        return self._space.used_bytes
+        return self.space.used_bytes
 
     @property
     def num_ahead(self) -> int:
         """Number of batches to compute ahead, if a tuner chooses it; else 0."""
         return 0 if self.tuner is None else self.tuner.settings.prefetch_depth
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether they serve an iterator."""
-        return self._iterators.are_active
-
-    def can_serve_another(self, is_kept: bool) -> bool:
-        """Return whether they can serve another iterator: they are kept or at rest, and have not failed."""
-        return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
-
     # Batches
-
-    def __enter__(self) -> None:
-        """Exclude other threads from the workers, and defer Ctrl-C to the end or to an interruptible point.
-
-        Raises:
-            ForkedError: the workers belong to the parent of this process.
-        """
-        if self._pid != os.getpid():
-            raise ForkedError(
-                f"the workers of this iterator belong to process {self._pid}, from which this process was forked; "
-                "begin another iterator here"
-            )
-        self._lock.__enter__()
-        if self._iterators.ended:
-            self._cancel_abandoned()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        self._lock.__exit__(kind)
 
     def report(self) -> dict[str, Any] | None:
         """Return None: states come with answers."""
@@ -223,11 +177,11 @@ class LoaderWorkers:
         """
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
-            self._pool.poll()  # a batch that is ready counts, however short the timeout
-            batch = self._pool.wait_for(batches, deadline_s)
+            self.pool.poll()  # a batch that is ready counts, however short the timeout
+            batch = self.pool.wait_for(batches, deadline_s)
             if batch is None or not self._starts.unseen:
                 return batch
-            return batch if self._starts.wait_for_one(self._pool, deadline_s) else None
+            return batch if self._starts.wait_for_one(self.pool, deadline_s) else None
         except WorkerStartError as error:
             self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
@@ -238,7 +192,7 @@ class LoaderWorkers:
     def take(self, batch: Batch) -> Any:
         """Return the outcome of a batch that is ready: a response, or an exception. The caller holds the lock."""
         try:
-            return self._pool.take(batch)
+            return self.pool.take(batch)
         except Exception as error:
             if error is not batch.outcome:
                 raise
@@ -247,13 +201,13 @@ class LoaderWorkers:
 
     def note_fit(self) -> None:
         """Record that the samples of a batch had the expected schema."""
-        assembler = self._pool.assemblers[0]
+        assembler = self.pool.assemblers[0]
         assert isinstance(assembler, RequestAssembler)
         assembler.note_fit()
 
     def note_different(self, schema: Any, messages: Mapping[int, Any]) -> None:
         """Record that the samples of a batch had another schema than the expected one."""
-        assembler = self._pool.assemblers[0]
+        assembler = self.pool.assemblers[0]
         assert isinstance(assembler, RequestAssembler)
         with self:
             assembler.note_different(schema, next(message for message in messages.values() if message.others))
@@ -261,13 +215,13 @@ class LoaderWorkers:
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """Describe the workers that compute a batch, or else all busy ones: their samples and their Python stacks."""
         with self:
-            started = f"{len(self._pool.worker_pids)} of {self._pool.num_workers}"
+            started = f"{len(self.pool.worker_pids)} of {self.pool.num_workers}"
             idle = [f"no worker is busy; {started} have started, and the timeout includes their start"]
-            return self._pool.describe_workers_on(batch) or idle
+            return self.pool.describe_workers_on(batch) or idle
 
     def warn_about_restarts(self) -> None:
         """Warn once if a worker has been replaced, with random numbers that depend on the worker."""
-        if self._pool.num_restarts and not self._has_warned:
+        if self.pool.num_restarts and not self._has_warned:
             self._has_warned = True
             warn(
                 'A worker has died and been replaced. With worker_seeding="torch", the random generators of the new worker '
@@ -276,79 +230,20 @@ class LoaderWorkers:
                 UserWarning,
             )
 
-    # Iterators, and the end
-
-    def begin_iterator(self) -> int:
-        """Serve another iterator until `end_iterator`. Return its number."""
-        return self._iterators.begin()
-
-    def end_iterator(self, pending: Iterable[Batch]) -> None:
-        """End the service of an iterator, which does not need its pending batches. Workers end too, unless they are kept.
-
-        Finalizers call this at any instruction and in any thread. If another thread is using the workers, it cancels the
-        batches the next time that it takes the lock.
-        """
-        if self._pid != os.getpid():
-            return
-        self._iterators.end(pending)
-        if self._is_kept or self.is_in_use:
-            return
-        # A thread that holds the lock may wait for a batch that nobody computes anymore: closing wakes it.
-        can_rest = self._can_rest and not (self.has_failed or self._pool.is_closed)
-        if not (can_rest and self._lock.take_unless(lambda: True)):
-            self.close()
-            return
-        try:
-            self._cancel_abandoned()
-            self.rest()
-        finally:
-            self._lock.__exit__(*sys.exc_info())
-
-    def release(self) -> None:
-        """End the workers as soon as they serve no iterator."""
-        self._is_kept = self._can_rest = False
-        if not self.is_in_use:
-            self.close()
-
-    def rest(self, fetcher: Fetcher | None = None) -> None:
-        """End the workers, but not their forkserver.
-
-        Args:
-            fetcher: replaces the fetcher of workers that start later.
-        """
-        if fetcher is not None:
-            self.fetcher, self._has_new_fetcher = fetcher, True
-        with self._lock:
-            self._pool.rest()
-            self.is_resting = True
-
-    def wake(self, base_seed: int) -> None:
-        """Start workers after a rest."""
-        self.base_seed = base_seed
-        sources = [self._source(self.fetcher)] if self._has_new_fetcher else None
-        with self._lock:
-            self._pool.wake(str(base_seed).encode(), sources)
-            self._expect_starts()
-            self.is_resting = self._has_new_fetcher = False
+    # The end
 
     def close(self) -> None:
-        """End the workers. A thread that waits for one of their batches gets a ClosedError."""
-        if self._pid != os.getpid():
+        if self.pid != os.getpid():
             return
-        self._pool.stop_waiting()
-        with self._lock:
-            self._pool.close()
+        self.pool.stop_waiting()
+        with self.lock:
+            super().close()
             counts, self._is_counted = self.counts, True
             self.counters.add(counts)
 
-    def _cancel_abandoned(self) -> None:
-        for batch in self._iterators.abandoned():
-            if not self._pool.is_closed:
-                self._pool.cancel(batch)
-
-    def _expect_starts(self) -> None:
+    def _note_starts(self) -> None:
         if self.fetcher.worker_init_fn is not None:
-            self._starts.expect(self._pool.num_workers)
+            self._starts.expect(self.pool.num_workers)
 
     def _source(self, fetcher: Fetcher) -> Source:
         return Source(
@@ -359,36 +254,6 @@ class LoaderWorkers:
             in_order=self.is_bound,
             caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )
-
-
-class _ActiveIterators:
-    """Counts the iterators that workers serve, and collects the pending batches of ended iterators.
-
-    Finalizers call `end` at any instruction: it is one append to a deque. `abandoned` requires the lock of the workers.
-    """
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self._num_begun = 0
-        self.ended: deque[list[Batch]] = deque()
-
-    @property
-    def are_active(self) -> bool:
-        return self._num_begun > len(self.ended)
-
-    def begin(self) -> int:
-        self._num_begun += 1
-        return next(self._numbers)
-
-    def end(self, pending: Iterable[Batch]) -> None:
-        self.ended.append(list(pending))
-
-    def abandoned(self) -> Iterator[Batch]:
-        """Yield the pending batches of ended iterators, once."""
-        while self.ended:
-            pending = self.ended.popleft()
-            self._num_begun -= 1
-            yield from pending
 
 
 #: Dummy batch, never completed. Waiting for it processes worker events.
@@ -466,16 +331,24 @@ class WorkerHandle:
                 os.kill(self.pid, number)
 
 
-def _worker_options(options: LoaderOptions, tuner: Tuner | None) -> WorkerOptions:
+def _terms_of(options: LoaderOptions, copies: Any) -> Terms:
+    """Return the terms of an iterator with some options."""
+    return Terms(options.num_workers, options.start_method, options.keeps_workers, copies)
+
+
+def start_message(base_seed: int) -> bytes:
+    """Return the message from which workers read the seed; see `dali_like.data.fetcher.Fetcher.begin`."""
+    return str(base_seed).encode()
+
+
+def _worker_options(options: LoaderOptions) -> WorkerOptions:
     return WorkerOptions(
-        num_workers=options.num_workers if tuner is None else tuner.most_workers,
+        num_workers=options.num_workers,
         start_method=options.start_method,
         threads=options.worker_threads,
         timeout_s=None,
         restarts=options.worker_restarts,
         pickle_source=functools.partial(_pickle_source, options),
-        first_workers=None if tuner is None else tuner.settings.num_workers,
-        measures=tuner is not None,
     )
 
 

@@ -78,11 +78,11 @@ class LocalWorkers:
         """The pool: this object."""
         return self
 
-    def begin_iterator(self) -> int:
+    def begin_use(self) -> int:
         """Serve the iterator. Return its number."""
         return self._number
 
-    def end_iterator(self, pending: Iterable[Batch]) -> None:
+    def end_use(self, number: int, pending: Iterable[Batch]) -> None:
         """End the service."""
 
     def close(self) -> None:

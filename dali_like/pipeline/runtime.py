@@ -18,7 +18,8 @@ from dali_like.common.notices import warn
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.device.nvml import bound_to, cpus_near
-from dali_like.engine.backends.pools import make_pool, make_space
+from dali_like.engine.backends.owned_pool import OwnedPool, Terms
+from dali_like.engine.backends.pools import make_space
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
@@ -75,7 +76,7 @@ class Runtime:
         pid: the process that owns the runtime.
         space: the shared memory.
         serving: the pool that serves each source, and the number of the source there.
-        process_pool: computes the batches of parallel sources; None without parallel sources.
+        workers: owns the pool that computes the batches of parallel sources; None without parallel sources.
         inline_pool: computes batches in the main process; None before `build`.
         inputs: the queues of the sources that the user feeds; empty before `build`.
         gpu_pool: computes batches that may lie on the GPU; None without a GPU, and before `build`.
@@ -101,7 +102,7 @@ class Runtime:
         if graph.wants_gpu:
             announce_moves(self.placement)
         self.pid = os.getpid()
-        self.process_pool: WorkerPool | None = None
+        self.workers: OwnedPool | None = None
         self.inline_pool: InlinePool | None = None
         self.inputs: dict[SourceNode, InputPool] = {}
         self.executor: Executor | None = None
@@ -123,7 +124,12 @@ class Runtime:
             self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
             self.space.serves_operators = bool(self.placement.stages)
             if parallel:
-                self.process_pool = self._start_pool(parallel)
+                self.workers = self._start_workers(parallel)
+
+    @property
+    def process_pool(self) -> WorkerPool | None:
+        """The pool of `workers`."""
+        return None if self.workers is None else self.workers.pool
 
     @property
     def is_endless(self) -> bool:
@@ -283,13 +289,13 @@ class Runtime:
         with contextlib.ExitStack() as stack:
             # Callbacks run in reverse order, and all of them run, even if a source's worker_teardown raises. The workers are
             # closed a second time, in case a signal handler has raised during the first.
-            workers = self.process_pool
+            workers = self.workers
             pools = (*self.inputs.values(), self._buffers, workers, self.inline_pool, self.gpu_pool, workers)
             for part in (self.device, *pools, self.executor):
                 if part is not None:
                     stack.callback(part.close)
 
-    def _start_pool(self, parallel: list[SourceNode]) -> WorkerPool:
+    def _start_workers(self, parallel: list[SourceNode]) -> OwnedPool:
         given = self.arguments
         if self._num_workers < 1:
             raise ArgumentClashError(
@@ -308,20 +314,18 @@ class Runtime:
             check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
-            num_workers=self._num_workers if tuner is None else tuner.most_workers,
+            num_workers=self._num_workers,
             start_method=given.py_start_method,
             threads=given.py_worker_threads,
             timeout_s=given.py_timeout_s,
             restarts=given.py_worker_restarts,
             pickle_source=functools.partial(_pickled, given),
             resources=given.py_worker_options or {},
-            first_workers=None if tuner is None else tuner.settings.num_workers,
-            measures=tuner is not None,
         )
+        terms = Terms(self._num_workers, given.py_start_method, keeps=True)
+        sources = [self._source_of(node) for node in parallel]
         with bound_to(self._cpus):
-            return make_pool(
-                [self._source_of(node) for node in parallel], self._batch_size, self.space, options, tuner=tuner
-            )
+            return OwnedPool(sources, self._batch_size, self.space, options, terms, tuner=tuner)
 
     def _make_tuner(self, parallel: Sequence[SourceNode]) -> Tuner | None:
         """Return a tuner for settings that are "auto". Workers that divide iterables among them keep their number."""

@@ -174,7 +174,7 @@ def test_another_way_to_start_workers_starts_others(before: str, after: str) -> 
     assert pids_of(loader) != first
     workers = loader_workers_of(loader)
     assert workers is not None
-    assert workers.start_method == after
+    assert workers.terms.start_method == after
 
 
 def test_the_same_way_does_not() -> None:
