@@ -16,10 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.work_sharing import one_by_one
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.worker.staging import STACK_BYTES
 from dali_like.graph.operator_interface import Array
 from dali_like.graph.program import Program
 from dali_like.types import SampleInfo
+
+#: Gaps between samples are computed, too: at most this many bytes for each byte of the samples.
+_MOST_GAPS = 1.5
 
 
 class BatchId(NamedTuple):
@@ -50,6 +54,12 @@ class Results(Protocol):
 
     def put_all(self, begin: int, samples: Array) -> None:
         """Store a stack of samples, from sample `begin` on."""
+
+    def elements(self, count: int, dtype: np.dtype[Any]) -> Array:
+        """Return uninitialized memory for the elements of all samples, in one dimension."""
+
+    def put_list(self, samples: SampleList) -> None:
+        """Store all samples, which lie in the memory of `elements`."""
 
 
 #: Calls a function for each index below a number, within a second function, in one thread or several; see
@@ -86,7 +96,7 @@ def run_program(
     if not program.per_sample:
         _run_on_batch(program, inputs, size, batch_id, results, note_times)
         return
-    local = threading.local()
+    local = threading.local()  # of each thread: times_ns, and the functions that compute samples
     count = _stack_size(inputs, size, views=program.views) if program.stacks else 1
 
     def run_stack(number: int) -> None:
@@ -108,19 +118,22 @@ def run_program(
             output.put_all(begin, stack)
 
     def run(i: int) -> None:
+        runner = getattr(local, "runner", None) or begin_samples()
+        local.number = i
         try:
-            made = program.run(
-                [sample_of(samples, i) for samples in inputs],
-                batch_id.info(i),
-                None if program.views else lambda output, shape, dtype: results[output].empty(i, shape, dtype),
-                times_ns=local.times_ns,
-            )
+            made = runner([column[i] for column in local.columns], batch_id.info(i))
         except Exception as error:
             fail(i, error)
             return
         for output, result in zip(results, made, strict=True):
             if result is not None:
                 output.put(i, result)
+
+    def begin_samples() -> Callable[[Sequence[Any], SampleInfo], tuple[Any, ...]]:
+        local.columns = [arrays_of(samples) for samples in inputs]
+        empty = None if program.views else lambda output, shape, dtype: results[output].empty(local.number, shape, dtype)
+        runner = local.runner = program.runner(empty, local.times_ns)
+        return runner
 
     def measured(work: Callable[[], None]) -> None:
         if note_times is None:
@@ -131,10 +144,70 @@ def run_program(
         work()
         note_times(local.times_ns, begin_ns)
 
+    if program.packs and count == 1 and _run_packed(program, inputs, batch_id, results, for_each, measured, local):
+        return
     if count > 1:
         for_each(-(-size // count), run_stack, measured)
     else:
         for_each(size, run, measured)
+
+
+def _run_packed(
+    program: Program,
+    inputs: Sequence[Any],
+    batch_id: BatchId,
+    results: Sequence[Results],
+    for_each: ForEach,
+    measured: Callable[[Callable[[], None]], None],
+    local: Any,
+) -> bool:
+    """Run an elementwise program over the memory around samples of different shapes, in blocks; see `run_program`.
+
+    Returns:
+        Whether there are results. Otherwise each sample must be computed alone.
+    """
+    if len(inputs) != 1 or not isinstance(inputs[0], SampleList) or not (samples := inputs[0]).is_ragged:
+        return False
+    elements, ndim = samples.elements, samples.ndim
+    if elements.nbytes > _MOST_GAPS * samples.nbytes:
+        return False
+    block = STACK_BYTES // elements.itemsize
+    places: list[Array | None] = [None] * len(results)
+    adding = threading.Lock()
+    fits = True
+
+    def run_block(number: int) -> None:
+        nonlocal fits
+        begin = number * block
+        stop = min(begin + block, elements.size)
+
+        def empty(output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+            return place_of(output, dtype)[begin:stop] if shape == (stop - begin,) else None
+
+        made = program.run_packed([elements[begin:stop]], [ndim], batch_id.info(0), empty, local.times_ns) if fits else None
+        if made is None:
+            fits = False
+            return
+        for output, block_of in enumerate(made):
+            place_of(output, block_of.dtype)[begin:stop] = block_of  # NumPy skips the copy if both are the same memory
+
+    def place_of(output: int, dtype: np.dtype[Any]) -> Array:
+        with adding:
+            place = places[output]
+            if place is None:
+                place = places[output] = results[output].elements(elements.size, dtype)
+        return place
+
+    try:
+        for_each(-(-elements.size // block), run_block, measured)
+    except Exception:  # the sample is not known
+        return False
+    if not fits:
+        return False
+    for output, place in zip(results, places, strict=True):
+        assert place is not None
+        output.put_list(samples.placed_in(place))
+    return True
 
 
 def _run_on_batch(
@@ -191,6 +264,13 @@ def _stack_of(made: Any, output: Results) -> Array | None:
         for i, each in enumerate(made):
             rows[i] = each
     return rows
+
+
+def arrays_of(samples: Any) -> Sequence[Any]:
+    """Return the samples of a batch, each as an array even if it has no dimensions."""
+    if isinstance(samples, np.ndarray):
+        return [*samples] if samples.ndim > 1 else [samples[i, ...] for i in range(len(samples))]
+    return samples.arrays() if isinstance(samples, SampleList) else samples
 
 
 def sample_of(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import SAMPLE_ALIGNMENT, align
-from dali_like.engine.memory.ring import Lease, leased_array
+from dali_like.engine.memory.ring import Lease, SampleList, leased_array
 from dali_like.engine.memory.space import Fence, Keeper
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
 from dali_like.graph.operator_interface import Array, SampleShape
@@ -275,6 +275,7 @@ class BatchMemory:
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
         self._num_in_stacks = 0
+        self._list: SampleList | None = None
 
     def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return uninitialized memory for sample `i`.
@@ -327,6 +328,19 @@ class BatchMemory:
         with self._lock:
             self._num_in_stacks += len(samples)
 
+    def elements(self, count: int, dtype: np.dtype[Any]) -> Array:
+        """Return uninitialized memory for the elements of all samples, in one dimension.
+
+        Raises:
+            OutOfMemoryError: memory is short.
+        """
+        rows: Array = self._buffers.rows(SampleShape((count,), dtype), 1)[0]
+        return rows
+
+    def put_list(self, samples: SampleList) -> None:
+        """Store all samples, which lie in the memory of `elements`."""
+        self._list = samples
+
     def put(self, i: int, sample: Array) -> None:
         """Store sample `i`, copying it unless it lies in its place already.
 
@@ -343,7 +357,7 @@ class BatchMemory:
             place[...] = sample  # NumPy skips the copy if both are the same memory
         self._samples[i] = place
 
-    def finish(self, name: str) -> NDArray[Any] | list[Array]:
+    def finish(self, name: str) -> NDArray[Any] | list[Array] | SampleList:
         """Return the batch: one array if all samples have one shape, otherwise a list.
 
         It is a list, too, if samples are None, because they have not been stored.
@@ -355,6 +369,10 @@ class BatchMemory:
             DtypeMismatchError, NdimMismatchError: the samples have several dtypes or numbers of dimensions.
         """
         samples, previous, rows = self._samples, self._previous, self._rows
+        if self._list is not None:
+            previous.shared = None
+            previous.mean_bytes = max(-(-self._list.nbytes // len(samples)), 1)
+            return self._list
         if rows is not None and self._num_in_stacks == len(samples):
             previous.shared = SampleShape(rows.shape[1:], rows.dtype)
             return rows

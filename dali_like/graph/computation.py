@@ -427,6 +427,8 @@ def _origin_in_batch(origin: Callable[..., str], batch_id: BatchId, i: int) -> s
 
 
 def _ndim(samples: _Samples) -> int:
+    if samples.__class__ is SampleList:  # without making an array
+        return samples.ndim
     return kind_of_samples(samples)[1] if _length(samples) else 0
 
 

@@ -88,6 +88,10 @@ class OperatorCall:
         self._place = place
         self._owner = owner  # name of the scratch memory for a result that only other operators use
 
+    def renew(self, info: SampleInfo, layouts: Sequence[str], owner: Hashable | None) -> None:
+        """Use this object for another sample; a new one takes three times as long."""
+        self.info, self.layouts, self._owner = info, layouts, owner
+
     @property
     def layout(self) -> str:
         """The layout of the first input."""

@@ -446,10 +446,9 @@ class _FusedCallback:
         self, packed: Sequence[Array], first: Sequence[Any], call: CallContext, info: SampleInfo
     ) -> tuple[Array, ...] | None:
         """Return the results for samples of any shapes; see `dali_like.engine.worker.staging.StackOperators`."""
-        for i, value in enumerate(first):
-            self._checked(i, value)
+        ndims = [self._checked(i, value).ndim for i, value in enumerate(first)]
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
-        return self._program.run_packed(packed, info, times_ns)
+        return self._program.run_packed(packed, ndims, info, times_ns=times_ns)
 
     def follow(self, sample: Any, info: SampleInfo) -> tuple[Any, ...]:
         """Return the results for a sample that replaces one of the source."""

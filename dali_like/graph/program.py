@@ -143,20 +143,29 @@ class ProgramStep(NamedTuple):
             count: the number of samples.
             positions: the ``idx_in_epoch`` of each sample of a stack.
         """
+        if positions is not None:
+            layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(self.layouts, inputs, strict=True)]
+            return self.call(inputs, arguments, info, layouts, empty, self.framed, count, positions)
+        layouts = [*map(_layout_of, self.layouts, inputs)]
+        framed: Any = self.framed and self._framed(inputs, arguments)
+        return self.call(inputs, arguments, info, layouts, empty, framed, count)
+
+    def call(
+        self,
+        inputs: Sequence[Any],
+        arguments: Mapping[str, Any],
+        info: SampleInfo,
+        layouts: Sequence[str],
+        empty: Empty | None = None,
+        framed: Any = (),
+        count: int = 1,
+        positions: Sequence[int] | None = None,
+    ) -> Sequence[Any]:
+        """As `compute`, given the layouts of the inputs, and the inputs and arguments with a value for each frame."""
         # Unpacking all fields takes less time than looking up a few.
-        operator, _, _, words_of, _, key, limit_bytes, framed_words, export, is_between, *_ = self
+        operator, _, _, _, _, key, limit_bytes, _, export, is_between, *_ = self
         place = None if export is None or empty is None else functools.partial(empty, export)
         owner = id(self) if is_between else None
-        framed: Any = framed_words
-        if positions is not None:
-            layouts = [_stacked_layout(words, stack.ndim) for words, stack in zip(words_of, inputs, strict=True)]
-        else:
-            layouts = [*map(_layout_of, words_of, inputs)]
-            framed = framed_words and [
-                name
-                for name, words in framed_words.items()
-                if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
-            ]
         call = OperatorCall(info, layouts, key, place, owner, count, limit_bytes, framed, positions)
         return operator.compute(call, inputs, arguments)
 
@@ -170,6 +179,53 @@ class ProgramStep(NamedTuple):
             add_note(error, f"raised by {self.operator.name} for {self._describe(info)}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
+
+    def runner(self, empty: Empty | None, times_ns: list[int] | None) -> Callable[[list[Any], SampleInfo], None]:
+        """Return a function that does as `run` or `run_timed`, for many samples in one thread.
+
+        All that is the same for each sample is settled here: a call of `run` takes twice the time.
+        """
+        operator, inputs_of, arguments_of, words_of, first, key, limit_bytes, framed_words, export, is_between, *_ = self
+        number, owner = self.number, id(self) if is_between else None
+        place = None if export is None or empty is None else functools.partial(empty, export)
+        call = OperatorCall(_FIRST, (), key, place, owner, 1, limit_bytes)
+        arguments, compute = _NO_ARGUMENTS, operator.compute
+        seen: list[int] = []
+        layouts: list[str] = []
+
+        def run(registers: list[Any], info: SampleInfo) -> None:
+            nonlocal arguments, seen, layouts
+            begin_ns = 0 if times_ns is None else monotonic_ns()
+            inputs = [registers[i] for i in inputs_of]
+            if arguments_of:
+                arguments = {name: registers[i] for name, i in arguments_of.items()}
+            try:
+                if (ndims := [array.ndim for array in inputs]) != seen or not seen:
+                    seen, layouts = ndims, [*map(_layout_of, words_of, inputs)]
+                if framed_words:
+                    call.framed = self._framed(inputs, arguments)
+                call.renew(info, layouts, owner)
+                outputs = compute(call, inputs, arguments)
+            except Exception as error:
+                add_note(error, f"raised by {operator.name} for {self._describe(info)}{_files_of(registers)}")
+                raise
+            finally:
+                if times_ns is not None:
+                    times_ns[number] += monotonic_ns() - begin_ns
+            if len(outputs) == 1:
+                registers[first] = outputs[0]
+            else:
+                registers[first : first + len(outputs)] = outputs
+
+        return run
+
+    def _framed(self, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[str | int]:
+        """Return the inputs and arguments of one sample that have a value for each frame."""
+        return [
+            name
+            for name, words in self.framed.items()
+            if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
+        ]
 
     def _describe(self, info: SampleInfo) -> str:
         if not self.name:
@@ -268,6 +324,24 @@ class Program(NamedTuple):
                 step.run_timed(registers, info, empty, 1, times_ns)
         return tuple([registers[i] for i in self.exports])
 
+    def runner(
+        self, empty: Empty | None, times_ns: list[int] | None
+    ) -> Callable[[Sequence[Any], SampleInfo], tuple[Any, ...]]:
+        """Return a function that does as `run`, for many samples in one thread."""
+        if self.producers:
+            return lambda samples, info: self.run(samples, info, empty, times_ns=times_ns)
+        steps = [step.runner(empty, times_ns) for step in self.steps]
+        constants, exports, num_registers = self.constants, self.exports, self.num_registers
+
+        def run(samples: Sequence[Any], info: SampleInfo) -> tuple[Any, ...]:
+            registers: list[Any] = [*samples, *constants]
+            registers += [None] * (num_registers - len(registers))
+            for step in steps:
+                step(registers, info)
+            return tuple([registers[i] for i in exports])
+
+        return run
+
     def run_stack(
         self,
         stacks: Sequence[Array],
@@ -299,14 +373,20 @@ class Program(NamedTuple):
         return tuple([registers[i] for i in self.exports])
 
     def run_packed(
-        self, packed: Sequence[Array], info: SampleInfo, times_ns: list[int] | None = None
+        self,
+        packed: Sequence[Array],
+        ndims: Sequence[int],
+        info: SampleInfo,
+        empty: Empty | None = None,
+        times_ns: list[int] | None = None,
     ) -> tuple[Array, ...] | None:
         """Return the results for several samples of any shapes if the program `packs`; None if the bits would differ.
 
         Args:
             packed: for each input, the elements of all samples, one after another, in one dimension.
+            ndims: for each input, the number of dimensions of a sample.
             info: of the first sample.
-            times_ns: as for `run`.
+            empty, times_ns: as for `run`; shapes have one dimension.
 
         Returns:
             For each result, the elements of all samples. They may lie in memory that the next call uses again.
@@ -314,12 +394,17 @@ class Program(NamedTuple):
         if any(array.dtype == np.float16 for array in packed):  # see `dali_like.graph.arithmetic`
             return None
         registers: list[Any] = [*packed, *self.constants]
+        like = [*ndims, *[0] * len(self.constants)]
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
-            (made,) = step.compute([registers[i] for i in step.inputs], _NO_ARGUMENTS, info)
-            if made.dtype == np.float16:
+            inputs = [registers[i] for i in step.inputs]
+            layouts = [choose_layout(words, like[i]) for words, i in zip(step.layouts, step.inputs, strict=True)]
+            (made,) = step.call(inputs, _NO_ARGUMENTS, info, layouts, empty)
+            most = max([array.size for array in inputs])
+            if made.dtype == np.float16 or made.shape != (most,):
                 return None
             registers.append(made)
+            like.append(max([like[i] for i in step.inputs]))
             if times_ns is not None:
                 times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])

@@ -37,7 +37,7 @@ def _check_dtype(given: Mapping[str, Any]) -> None:
 # Brightness and contrast
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=(), elementwise=True)
 def brightness_contrast(
     call: OperatorCall,
     image: Array,
@@ -64,7 +64,7 @@ def brightness_contrast(
     return _brightness_contrast(call, image, brightness, brightness_shift, contrast, contrast_center, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=(), elementwise=True)
 def brightness(
     call: OperatorCall,
     image: Array,
@@ -84,7 +84,7 @@ def brightness(
     return _brightness_contrast(call, image, brightness, brightness_shift, 1.0, None, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=(), elementwise=True)
 def contrast(
     call: OperatorCall,
     image: Array,
@@ -140,10 +140,9 @@ def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.floa
     """Multiply each element by a factor and add a summand."""
     check_result(dtype)
     if image.dtype == np.uint8 and image.size > 256:
-        table = convert(np.arange(256, dtype=np.float32) * factor + addend, dtype)
         out = call.empty(image.shape, dtype)
         rows = (-1, math.prod(image.shape[-2:]))
-        look_up(image.reshape(rows), table, out.reshape(rows))
+        look_up(image.reshape(rows), _table_of_bytes(factor, addend, dtype), out.reshape(rows))
         return out
     out = call.empty(image.shape, dtype)
     values = np.multiply(image, factor, dtype=np.float32, out=out if dtype == np.float32 else None)
@@ -151,6 +150,11 @@ def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.floa
     if values is not out:
         convert_unguarded(values, dtype, out)
     return out
+
+
+@functools.lru_cache(256)
+def _table_of_bytes(factor: np.float32, addend: np.float32, dtype: np.dtype[Any]) -> Array:
+    return convert(np.arange(256, dtype=np.float32) * factor + addend, dtype)
 
 
 # Hue and saturation

@@ -38,7 +38,7 @@ def ones(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: n
     return _filled(call, 1, _stacked(call, shape), dtype)
 
 
-@operator(output_layout="", strided=True, stacks=())
+@operator(output_layout="", strided=True, stacks=(), elementwise=True)
 def zeros_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Return an array of zeros with the shape of another array.
 
@@ -49,7 +49,7 @@ def zeros_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] 
     return _filled(call, 0, data_like.shape, dtype or data_like.dtype)
 
 
-@operator(output_layout="", strided=True, stacks=())
+@operator(output_layout="", strided=True, stacks=(), elementwise=True)
 def ones_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Return an array of ones with the shape of another array.
 
@@ -71,7 +71,7 @@ def full(call: OperatorCall, fill_value: Array, /, *, shape: PerSample[_Shape] |
     return _filled(call, fill_value, _stacked(call, shape), fill_value.dtype)
 
 
-@operator(output_layout="", strided=True, stacks=("fill_value",))
+@operator(output_layout="", strided=True, stacks=("fill_value",), elementwise=True)
 def full_like(call: OperatorCall, data_like: Array, fill_value: Array, /) -> Array:
     """Repeat a value, or an array, to the shape of another array.
 

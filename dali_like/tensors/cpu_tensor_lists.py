@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.suggestions import suggest_arguments
+from dali_like.engine.memory.ring import SampleList
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
 from dali_like.tensors.cpu_tensors import (
     SHOWN_AT_EDGES,
@@ -150,6 +151,8 @@ class TensorListCPU:
 
     def ndim(self) -> int:
         """Return the number of dimensions of each sample."""
+        if isinstance(self._samples, SampleList):  # without making an array
+            return self._samples.ndim if len(self._samples) else 1
         return self._first().ndim - (self._dense is not None)
 
     def layout(self) -> str:

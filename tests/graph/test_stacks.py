@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -17,6 +18,8 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, math, pipeline_def, types
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES, SAMPLE_ALIGNMENT, align
+from dali_like.engine.memory.ring import SampleList
 from dali_like.errors import DaliLikeError
 from dali_like.graph.batch_runs import BatchId, run_program
 from dali_like.graph.branches import condition, in_branch, merge
@@ -352,6 +355,70 @@ def test_operators_applied_one_by_one_to_batches_give_the_bits_of_their_program(
                 assert (made.dtype, made.shape) == (expected[k].dtype, expected[k].shape), f"program {seed}"
                 assert made.tobytes() == expected[k].tobytes(), f"program {seed}, output {k}"
     assert num_compared > NUM_PROGRAMS // NUM_PARTS // 20
+
+
+def elementwise_program(draw: random.Random, sample: np.ndarray) -> Program:
+    """Return a random program of elementwise operators on samples like the given one."""
+    with Pipeline(1) as pipe:
+        data = fn.external_source(name="input", layout="HWC")
+
+        def of_output(made: DataNode) -> Program:
+            return sample_program(make_graph([made]), 0)[0]
+
+        def works(made: DataNode) -> bool:
+            return bool(of_output(made).packs)
+
+        chain = Chain(draw, "HWC")
+        chain.steps = (Chain.arithmetic, Chain.conversion, Chain.picture)
+        while True:
+            *_, made = chain.extend([data], draw.randint(1, 4), works)
+            if made is data or not (program := of_output(made)).packs:
+                continue
+            if not isinstance(outcome(program.run, [sample], SampleInfo(0, 0, 0, 0)), Exception):
+                break
+    pipe.close()
+    return program
+
+
+def spread(arrays: list[np.ndarray], gap: int) -> SampleList:
+    """Return samples in one piece of memory, with garbage between them."""
+    begins = [0, *itertools.accumulate(align(array.nbytes + gap, SAMPLE_ALIGNMENT) for array in arrays)]
+    memory = np.random.default_rng(0).integers(0, 256, begins[-1] + 1, np.uint8)
+    table = np.zeros((len(arrays), DESCRIPTOR_WORDS), np.int64)
+    for begin, words, array in zip(begins, table, arrays, strict=False):
+        memory[begin : begin + array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        words[: 4 + array.ndim] = begin, array.nbytes, DTYPE_CODES[array.dtype], array.ndim, *array.shape
+    return SampleList(memory, memory.__array_interface__["data"][0], table)
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_elementwise_programs_over_the_memory_around_samples_give_the_bits_of_each_sample(part: int) -> None:
+    buffers, num_packed = BufferPool(PrivateSpace()), 0
+    for seed in range(part, NUM_PROGRAMS, NUM_PARTS):
+        draw = random.Random(seed)
+        numbers = np.random.default_rng(seed)
+        shapes = [
+            (draw.choice([1, 5, 130]), draw.choice([1, 7, 90]), draw.choice([1, 3])) for _ in range(draw.randint(2, 9))
+        ]
+        dtype = draw.choice(DTYPES)
+        arrays = [(100 * numbers.standard_normal(shape)).astype(dtype) for shape in shapes]
+        program = elementwise_program(draw, arrays[0])
+        infos = [SampleInfo(i, i, 0, 0) for i in range(len(arrays))]
+        alone = [outcome(program.run, [array], info) for array, info in zip(arrays, infos, strict=True)]
+        (result,) = results = [BatchMemory(buffers, len(arrays), PreviousSamples())]
+        made = outcome(
+            run_program, program, [spread(arrays, draw.choice([0, 0, 64]))], len(arrays), BatchId(0, 0, 0), results
+        )
+        if errors := [each for each in alone if isinstance(each, Exception)]:
+            assert type(made) is type(errors[0])
+            continue
+        made = result.finish("test")
+        num_packed += isinstance(made, SampleList)
+        for (expected,), sample in zip(alone, made, strict=True):
+            assert (sample.dtype, sample.shape) == (expected.dtype, expected.shape), f"program {seed}"
+            assert sample.tobytes() == expected.tobytes(), f"program {seed}"
+    assert num_packed > NUM_PROGRAMS // NUM_PARTS // 4
 
 
 class Samples:

@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word, align
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES, DTYPES, PAGE_BYTES, Word, align
 from dali_like.engine.memory.slot_layout import SlotLayout
 from dali_like.engine.memory.space import Fence, SharedSpace
 
@@ -337,6 +337,14 @@ class SampleList(Sequence[NDArray[Any]]):
         first, memory = self._memory
         return np.ndarray(self.shape(index), DTYPES[words[Word.DTYPE]], memory, words[Word.OFFSET] - first)
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """Return all samples. Takes a third of the time that `list` does."""
+        first, memory = self._memory
+        dtype = self.dtype if self._words else np.dtype(np.uint8)
+        return [
+            np.ndarray(tuple(extents[:ndim]), dtype, memory, offset - first) for offset, _, _, ndim, *extents in self._words
+        ]
+
     def shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of one sample."""
         words = self._words[index]
@@ -348,17 +356,46 @@ class SampleList(Sequence[NDArray[Any]]):
         return DTYPES[int(self._table[0, Word.DTYPE])]
 
     @property
+    def ndim(self) -> int:
+        """The number of dimensions of all samples, of which there is at least one."""
+        return int(self._table[0, Word.NDIM])
+
+    @property
     def nbytes(self) -> int:
         """The size of all samples together, in bytes."""
-        return int(self._table[:, Word.NBYTES].sum())
+        return int(np.add.reduce(self._table[:, Word.NBYTES]))
+
+    @property
+    def elements(self) -> NDArray[Any]:
+        """The memory around the samples, of which there is at least one, in one dimension. It has gaps between them."""
+        return self._memory[1].view(self.dtype)
 
     @property
     def packed(self) -> PackedSamples:
         """The samples, of which there is at least one, as the memory around them."""
-        dtype, ndim = self.dtype, int(self._table[0, Word.NDIM])
-        first, memory = self._memory
-        begins = (self._table[:, Word.OFFSET] - first) // dtype.itemsize
-        return PackedSamples(memory.view(dtype), begins, self._table[:, Word.SHAPE : Word.SHAPE + ndim])
+        begins = (self._table[:, Word.OFFSET] - self._memory[0]) // self.dtype.itemsize
+        return PackedSamples(self.elements, begins, self._table[:, Word.SHAPE : Word.SHAPE + self.ndim])
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the shapes differ."""
+        shapes = self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
+        return bool(np.logical_or.reduce(shapes[1:] != shapes[0], axis=None))
+
+    def placed_in(self, elements: NDArray[Any]) -> SampleList:
+        """Return samples of the same shapes in other memory.
+
+        Args:
+            elements: as those of `packed`, perhaps of another dtype.
+        """
+        table, item_bytes = self._table.copy(), self.dtype.itemsize
+        table[:, Word.OFFSET] -= self._memory[0]
+        table[:, Word.OFFSET : Word.NBYTES + 1] *= elements.itemsize
+        table[:, Word.OFFSET : Word.NBYTES + 1] //= item_bytes
+        table[:, Word.DTYPE] = DTYPE_CODES[elements.dtype]
+        placed = SampleList(elements, elements.__array_interface__["data"][0], table)
+        placed._memory = 0, elements.view(np.uint8)
+        return placed
 
     def copy(self, memory: NDArray[np.uint8]) -> SampleList:
         """Copy the samples to the beginning of `memory`, one behind the other. The copies keep that, and not the slot."""
@@ -375,5 +412,6 @@ class SampleList(Sequence[NDArray[Any]]):
     def _memory(self) -> tuple[int, NDArray[np.uint8]]:
         """The memory around the samples, and the offset where it begins."""
         begins = self._table[:, Word.OFFSET]
-        first, end = int(begins.min()), int((begins + self._table[:, Word.NBYTES]).max())
+        first = int(np.minimum.reduce(begins))
+        end = int(np.maximum.reduce(begins + self._table[:, Word.NBYTES]))
         return first, leased_array(self._lease, self._address + first, (end - first,), np.dtype(np.uint8))

@@ -358,7 +358,8 @@ def _schemas(
     # The minimum and maximum of each word decide nearly everything, in a few steps for any size of the batch.
     words = np.ascontiguousarray(descriptors.transpose(1, 2, 0))
     schemas = []
-    for output, (least, most) in enumerate(zip(words.min(axis=2).tolist(), words.max(axis=2).tolist(), strict=True)):
+    limits = np.minimum.reduce(words, axis=2).tolist(), np.maximum.reduce(words, axis=2).tolist()
+    for output, (least, most) in enumerate(zip(*limits, strict=True)):
         schema = _schema(least, most, words[output], slot_layout.slot_bytes)
         if schema is None:
             _check(descriptors, slot_layout, source)
@@ -375,7 +376,7 @@ def _schema(least: list[int], most: list[int], words: NDArray[np.int64], slot_by
     shape, most_shape = least[Word.SHAPE : Word.SHAPE + ndim], most[Word.SHAPE : Word.SHAPE + ndim]
     if min(offset, nbytes, *shape) < 0 or max(most[Word.OFFSET], most[Word.NBYTES]) > slot_bytes:
         return None
-    if int((words[Word.OFFSET] + words[Word.NBYTES]).max()) > slot_bytes:
+    if int(np.maximum.reduce(words[Word.OFFSET] + words[Word.NBYTES])) > slot_bytes:
         return None
     item_bytes = DTYPES[dtype].itemsize
     # NumPy also limits the lengths of arrays without elements.
@@ -384,8 +385,8 @@ def _schema(least: list[int], most: list[int], words: NDArray[np.int64], slot_by
     if shape == most_shape:
         row_bytes = math.prod(shape) * item_bytes
         return OutputSchema(dtype, ndim, tuple(shape)) if nbytes == row_bytes == most[Word.NBYTES] else None
-    sizes = words[Word.SHAPE : Word.SHAPE + ndim].prod(axis=0) * item_bytes
-    return OutputSchema(dtype, ndim, None) if (sizes == words[Word.NBYTES]).all() else None
+    sizes = np.multiply.reduce(words[Word.SHAPE : Word.SHAPE + ndim], axis=0) * item_bytes
+    return OutputSchema(dtype, ndim, None) if np.logical_and.reduce(sizes == words[Word.NBYTES]) else None
 
 
 def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> DaliLikeError:
