@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 
+from dali_like import position_seeds
 from dali_like.position_seeds import generator_for
 
 
@@ -53,3 +54,12 @@ def test_other_bit_generators_take_the_seed() -> None:
     seed = generator_for(1, 2, 3, 4).bit_generator.seed_seq
 
     assert np.random.MT19937(seed).random_raw() == np.random.MT19937(seed).random_raw()
+
+
+def test_neighboring_positions_share_a_hash() -> None:
+    position_seeds._states.cache_clear()
+
+    for index in range(160):
+        generator_for(1, 2, 3, index)
+
+    assert position_seeds._states.cache_info().misses == 10

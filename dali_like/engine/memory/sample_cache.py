@@ -48,6 +48,7 @@ _WORD = np.dtype(np.int64)
 _HEADER = struct.Struct("=2q")
 _pack_header, _unpack_header = _HEADER.pack_into, _HEADER.unpack_from
 _pack_record = struct.Struct(f"={RECORD_WORDS}q").pack_into
+_RECORD_BYTES = RECORD_WORDS * WORD_BYTES
 _pack_word = struct.Struct("=q").pack_into
 #: Larger parts of entries are copied by NumPy, which lets other threads run meanwhile.
 _MOST_PLAIN_BYTES = 1 << 16
@@ -64,8 +65,9 @@ _OWN_PART = 64
 _MOST_OWN_BYTES = 1 << 20
 #: Room in a share for entries of different sizes, relative to the mean.
 _SLACK = 1.25
-#: The available memory is checked in steps.
-_CHECK_BYTES = 1 << 20
+#: The available memory is checked in steps: of this part of it, within these bounds.
+_CHECK_PART = 1024
+_LEAST_CHECK_BYTES, _MOST_CHECK_BYTES = 1 << 20, 16 << 20
 
 
 class Access(enum.IntEnum):
@@ -74,6 +76,10 @@ class Access(enum.IntEnum):
     MISS = 0  #: computed, and not stored
     HIT = -1
     DISK_HIT = -2
+
+
+#: As a plain integer, which takes less time.
+_HIT = int(Access.HIT)
 
 
 class GrantWord(enum.IntEnum):
@@ -184,15 +190,17 @@ class Share:
         self._space = space
         self._start = share_offset + task * self._size
         self._count, self._records, self._num_records = *_journal_offsets(offset, task, records), records
-        _pack_word(space.map, self._count, 0)  # a worker that died may have begun
+        _pack_word(space.map, self._count, 0)  # a worker that died may have left a number
         self._headroom = headroom
         self._used = self._num_noted = 0
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Refuse further writing: the task ends, but threads of the user may go on."""
+        """Publish the records, and refuse further writing: the task ends, but threads of the user may go on."""
         with self._lock:
-            self._size, self._num_noted = 0, self._num_records
+            if self._size >= 0:
+                _pack_word(self._space.map, self._count, self._num_noted)
+            self._size, self._num_noted = -1, self._num_records
 
     def note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
         """Note an access, if there is room."""
@@ -202,40 +210,46 @@ class Share:
     def put(self, key: int, epoch: int, parts: Sequence[Any], nbytes: int) -> bool:
         """Write an entry. Return False if there is no room or no memory for it."""
         with self._lock:
-            end = align(self._used + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
+            used, headroom = self._used, self._headroom
+            end = used + ENTRY_HEADER_BYTES + nbytes + ENTRY_ALIGNMENT - 1 & -ENTRY_ALIGNMENT  # `align`, without the call
             if end > self._size or self._num_noted == self._num_records:
                 return False
-            if not self._headroom.take(end - self._used):
+            if end - used > headroom.left and not headroom.look(end - used):
                 self._size = 0
                 return False
-            offset = self._start + self._used
+            headroom.left -= end - used
+            offset = self._start + used
             write_entry(self._space, offset, key, parts, nbytes)
             self._used = end
-            self._note(key, epoch, offset, nbytes)
+            # `_note`, without the call
+            _pack_record(self._space.map, self._records + self._num_noted * _RECORD_BYTES, key, epoch, offset, nbytes)
+            self._num_noted += 1
             return True
 
     def _note(self, key: int, epoch: int, access: int, nbytes: int) -> None:
         number, memory = self._num_noted, self._space.map
         if number < self._num_records:
-            _pack_record(memory, self._records + number * RECORD_WORDS * WORD_BYTES, key, epoch, access, nbytes)
+            _pack_record(memory, self._records + number * _RECORD_BYTES, key, epoch, access, nbytes)
             self._num_noted = number + 1
-            _pack_word(memory, self._count, number + 1)
 
 
 class Headroom:
-    """Memory that was available when this process looked last, and that it has not used yet. Looking takes 0.3 ms."""
+    """Memory that was available when this process looked last.
+
+    Attributes:
+        left: what it has not used yet of that memory.
+    """
 
     def __init__(self) -> None:
-        self._left = 0
+        self.left = 0
 
-    def take(self, nbytes: int) -> bool:
-        """Use memory; return False if there is not enough."""
-        if nbytes > self._left:
-            wanted = max(nbytes, _CHECK_BYTES)
-            if available_bytes() < wanted:  # forked workers have no descriptor to commit it with
-                return False
-            self._left = wanted
-        self._left -= nbytes
+    def look(self, nbytes: int) -> bool:
+        """Look for more memory, which takes 0.3 ms. Return False if `nbytes` are not available."""
+        available = available_bytes()
+        wanted = max(nbytes, _LEAST_CHECK_BYTES, min(available // _CHECK_PART, _MOST_CHECK_BYTES))
+        if available < wanted:  # forked workers have no descriptor to commit it with
+            return False
+        self.left = wanted
         return True
 
 
@@ -244,6 +258,9 @@ def write_entry(space: SharedSpace, offset: int, key: int, parts: Sequence[Any],
     memory = space.map
     _pack_header(memory, offset, key, nbytes)
     begin = offset + ENTRY_HEADER_BYTES
+    if len(parts) == 1 and nbytes <= _MOST_PLAIN_BYTES:  # the usual case, in the fewest steps
+        memory[begin : begin + nbytes] = parts[0]
+        return
     for part in parts:
         end = begin + _bytes_of(part)
         if end - begin > _MOST_PLAIN_BYTES:
@@ -332,10 +349,13 @@ class CacheMemory:
 
     def get(self, key: int, epoch: int) -> memoryview | None:
         """Return the content of an entry: a read-only view, or a copy if entries may be replaced. None without one."""
+        if not self._offsets[key]:
+            return None
         if not self.is_owned:
-            content = self._read(key) if self.share is not None or not self.replaces else None
-            if content is not None and self.share is not None:
-                self.share.note(key, epoch, Access.HIT, content.nbytes)
+            share = self.share
+            content = self._read(key) if share is not None or not self.replaces else None
+            if content is not None and share is not None:
+                share.note(key, epoch, _HIT, len(content))
             return content
         with self._lock:
             content = self._read(key)
@@ -345,17 +365,17 @@ class CacheMemory:
 
     def put(self, key: int, epoch: int, parts: Sequence[Any], *, is_disk_hit: bool = False) -> None:
         """Store an entry if there is room, and count the access."""
-        nbytes = sum(map(_bytes_of, parts))
-        access = Access.DISK_HIT if is_disk_hit else Access.MISS
+        nbytes = len(parts[0]) if len(parts) == 1 and parts[0].__class__ is bytes else sum(map(_bytes_of, parts))
+        share = self.share
         if self.is_owned:
             with self._lock:
-                self._count(key, epoch, access, nbytes)
+                self._count(key, epoch, Access.DISK_HIT if is_disk_hit else Access.MISS, nbytes)
                 self._put(key, parts, nbytes)
-        elif self.share is not None:
+        elif share is not None:
             if is_disk_hit:
-                self.share.note(key, epoch, access, nbytes)
-            if not self.share.put(key, -1 if is_disk_hit else epoch, parts, nbytes) and not is_disk_hit:
-                self.share.note(key, epoch, access, nbytes)
+                share.note(key, epoch, Access.DISK_HIT, nbytes)
+            if not share.put(key, -1 if is_disk_hit else epoch, parts, nbytes) and not is_disk_hit:
+                share.note(key, epoch, Access.MISS, nbytes)
 
     def _read(self, key: int) -> memoryview | None:
         offset = self._offsets[key]
@@ -436,27 +456,41 @@ class CacheMemory:
     def _take_over(self, grant: Grant, task: int, begin: int) -> int:
         """Add the entries of a reported task to the index. Return the bytes of its share that stay in use."""
         count, records = grant.journal(task)
-        entries, used, needed = [], 0, 0
-        for key, epoch, offset, nbytes in records[: int(count[0])].tolist():
-            if not 0 <= key < self.length:
-                continue
-            if offset >= Access.MISS:
-                needed += align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
-            if offset <= Access.MISS:
-                self._count(key, epoch, offset, nbytes)
-                if offset == Access.MISS:
-                    self._note_size(nbytes)
-                continue
-            if epoch >= 0:
-                self._count(key, epoch, Access.MISS, nbytes)
-            end = align(offset - begin + ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
-            if offset >= begin and end <= grant.share_bytes and not self.index[key]:  # the first entry counts
-                self._note_size(nbytes)
-                entries.append((key, offset))
-                used = end
-                self.index[key] = offset
-        self._largest_need = max(self._largest_need, needed)
-        return self._keep(begin, align(used), entries)
+        records = records[: int(count[0])]
+        records = records[(records[:, 0] >= 0) & (records[:, 0] < self.length)]
+        keys, epochs, offsets, nbytes = records.T
+        sizes = nbytes + (ENTRY_HEADER_BYTES + ENTRY_ALIGNMENT - 1) & -ENTRY_ALIGNMENT
+        self._count_accesses(keys, epochs, np.minimum(offsets, Access.MISS), nbytes)
+        self._note_sizes(sizes[offsets == Access.MISS])
+        self._largest_need = max(self._largest_need, int(sizes[offsets >= Access.MISS].sum()))
+        ends = offsets - begin + sizes
+        # A worker that writes outside of its memory must not make entries there.
+        good = (offsets > 0) & (offsets >= begin) & (nbytes >= 0) & (nbytes <= grant.share_bytes)
+        good &= (ends <= grant.share_bytes) & (self.index[keys] == 0)
+        places = good.nonzero()[0]
+        keys, firsts = np.unique(keys[places], return_index=True)  # the first entry of a key counts
+        places = places[firsts]
+        self._note_sizes(sizes[places])
+        self.index[keys] = offsets[places]
+        used = int(ends[places].max(initial=0))
+        return self._keep(begin, align(used), [*zip(keys.tolist(), offsets[places].tolist(), strict=True)])
+
+    def _count_accesses(
+        self, keys: NDArray[np.int64], epochs: NDArray[np.int64], accesses: NDArray[np.int64], nbytes: NDArray[np.int64]
+    ) -> None:
+        """Count accesses of a task; those of a negative epoch are counted already."""
+        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+            of_epoch = epochs == epoch
+            is_hit = of_epoch & (accesses != Access.MISS)
+            num_hits = int(is_hit.sum())
+            counts = self._epochs.setdefault(epoch, [0, 0, 0, 0])
+            counts[0] += num_hits
+            counts[1] += int(of_epoch.sum()) - num_hits
+            counts[2] += int((of_epoch & (accesses == Access.DISK_HIT)).sum())
+            counts[3] += int(nbytes[is_hit].sum())
+        if self.replaces:
+            for key in keys[accesses != Access.MISS].tolist():
+                self._note_use(key)
 
     def _keep(self, begin: int, nbytes: int, entries: list[tuple[int, int]]) -> int:
         self._stored += len(entries)
@@ -465,11 +499,11 @@ class CacheMemory:
             self._extent_of.update((key, begin) for key, _ in entries)
         return nbytes
 
-    def _note_size(self, nbytes: int) -> None:
-        size = align(ENTRY_HEADER_BYTES + nbytes, ENTRY_ALIGNMENT)
-        self._entry_bytes += size
-        self._num_sized += 1
-        self._largest = max(self._largest, size)
+    def _note_sizes(self, sizes: NDArray[np.int64]) -> None:
+        """Count sizes of entries, with their headers."""
+        self._entry_bytes += int(sizes.sum())
+        self._num_sized += len(sizes)
+        self._largest = max(self._largest, int(sizes.max(initial=0)))
 
     def _put(self, key: int, parts: Sequence[Any], nbytes: int) -> None:
         if self.index[key]:
@@ -482,7 +516,7 @@ class CacheMemory:
                 return
         self._own = begin + size, end
         write_entry(self.space, begin, key, parts, nbytes)
-        self._note_size(nbytes)
+        self._note_sizes(np.array([size]))
         self.index[key] = begin
         self._keep(begin, align(size), [(key, begin)])
 
@@ -533,6 +567,10 @@ class CacheMemory:
         counts[0] += 1
         counts[2] += access == Access.DISK_HIT
         counts[3] += nbytes
+        self._note_use(key)
+
+    def _note_use(self, key: int) -> None:
+        """Make the extent of an entry the most recently used one."""
         extent = self._extent_of.get(key)
         if extent is not None:
             self._kept.move_to_end(extent)

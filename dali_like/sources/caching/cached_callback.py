@@ -6,7 +6,7 @@ A key identifies a sample in all epochs. The cache of a source and the operator 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dali_like.sources.caching.cache_options import MISSING
 
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Key", "KeyOf", "PositionKey", "batch_key", "cached_callback", "sample_key"]
 
 
-class Key(NamedTuple):
-    """Identity of a sample, and the epoch in which it is delivered, for the statistics."""
-
-    key: int
-    epoch: int
+#: Identity of a sample, and the epoch in which it is delivered, for the statistics.
+Key: TypeAlias = tuple[int, int]
 
 
 class KeyOf(Protocol):
@@ -31,12 +28,12 @@ class KeyOf(Protocol):
 
 def sample_key(info: Any) -> Key:
     """Return the key of a sample of a callable: its position in the epoch."""
-    return Key(info.idx_in_epoch, info.epoch_idx)
+    return info.idx_in_epoch, info.epoch_idx
 
 
 def batch_key(info: Any) -> Key:
     """Return the key of a batch of a callable: its number in the epoch."""
-    return Key(info.iteration, info.epoch_idx)
+    return info.iteration, info.epoch_idx
 
 
 class PositionKey(NamedTuple):
@@ -45,7 +42,7 @@ class PositionKey(NamedTuple):
     length: int
 
     def __call__(self, info: Any) -> Key:
-        return Key(info.idx_in_epoch % self.length, info.epoch_idx)
+        return info.idx_in_epoch % self.length, info.epoch_idx
 
 
 class _CachedCallback:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import functools
 import json
+import math
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,6 +28,8 @@ __all__ = ["decode", "encode"]
 _ALIGNMENT = 64
 _PADDING = bytes(_ALIGNMENT)
 _MOST_INT = 1 << 63
+#: Reads the word in front of the structure.
+_unpack_size = struct.Struct("<Q").unpack_from
 #: Copying elements up to this size once more takes less time than writing their parts one by one.
 _FEW_BYTES = 1 << 14
 #: Structures of elements, parsed.
@@ -92,6 +96,8 @@ def encode(element: Any, stage: str) -> list[Any]:
     Raises:
         SampleTypeError: the element cannot be stored.
     """
+    if element.__class__ is tuple and (joined := _joined(element)) is not None:
+        return [joined]
     encoder = _Encoder(stage)
     head = _head(encoder.structure(element))
     parts: list[Any] = [head]
@@ -103,6 +109,40 @@ def encode(element: Any, stage: str) -> list[Any]:
             parts.append(array)
             end += gap + nbytes
     return parts if end > _FEW_BYTES else [b"".join(parts)]
+
+
+def _joined(element: tuple[Any, ...]) -> bytes | None:
+    """Return the content of a few small arrays of usual types, which most elements are; None for others."""
+    kinds = []
+    for array in element:
+        if array.__class__ is not np.ndarray:
+            return None
+        kinds.append((array.dtype, array.shape))
+    fronts = _fronts(tuple(kinds))
+    if fronts is None:
+        return None
+    parts: list[Any] = []
+    for front, array in zip(fronts, element):  # noqa: B905  # `strict=` takes longer
+        parts += front, array
+    try:
+        return b"".join(parts)
+    except (TypeError, ValueError, BufferError):  # not contiguous
+        return None
+
+
+@functools.lru_cache(_MOST_STRUCTURES)
+def _fronts(kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]) -> list[bytes] | None:
+    """Return the bytes in front of each array of a tuple; None if the arrays are large, empty or of unusual types."""
+    if any(dtype.kind not in "biufc" or 0 in shape for dtype, shape in kinds):
+        return None
+    head = _head(("tuple", tuple(("array", _name_of(dtype), shape) for dtype, shape in kinds)))
+    fronts: list[bytes] = []
+    end = len(head)
+    for dtype, shape in kinds:
+        gap = -end % _ALIGNMENT
+        fronts.append(_PADDING[:gap] if fronts else head + _PADDING[:gap])
+        end += gap + math.prod(shape) * dtype.itemsize
+    return fronts if fronts and end <= _FEW_BYTES else None
 
 
 @functools.lru_cache(_MOST_STRUCTURES)
@@ -118,19 +158,18 @@ def decode(content: memoryview) -> Any:
     Raises:
         CorruptionError: the content is not one of `encode`.
     """
-    size = int.from_bytes(content[:WORD_BYTES], "little")
-    structure = bytes(content[WORD_BYTES : WORD_BYTES + size])
     try:
-        make, places = _plan(structure)
+        (size,) = _unpack_size(content)
+        make, places = _plan(bytes(content[WORD_BYTES : WORD_BYTES + size]))
         return make(iter([_array(content, *place) for place in places]))
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
         raise CorruptionError("an entry of a cache is damaged: something has written outside of its own memory") from error
 
 
 def _array(content: memoryview, begin: int, dtype: np.dtype[Any], shape: tuple[int, ...], count: int) -> NDArray[Any]:
     if not count:
         return np.empty(shape, dtype)
-    return np.frombuffer(content, dtype, count, begin).reshape(shape)
+    return np.ndarray(shape, dtype, content, begin)
 
 
 _Maker = Callable[[Iterator[NDArray[Any]]], Any]
@@ -159,6 +198,8 @@ def _maker(structure: Any, leaves: list[tuple[np.dtype[Any], tuple[int, ...], in
     if kind in ("tuple", "list"):
         parts = [_maker(part, leaves) for part in rest[0]]
         if kind == "tuple":
+            if all(part[0] == "array" for part in rest[0]):
+                return tuple
             return lambda arrays: tuple([part(arrays) for part in parts])
         return lambda arrays: [part(arrays) for part in parts]
     if kind == "dict":

@@ -74,7 +74,7 @@ class SampleCache:
         """
         if not 0 <= key < self.length:
             return MISSING
-        memory = self.open()
+        memory = self._memory or self.open()
         content = None if memory is None else memory.get(key, epoch)
         if content is None and self.folder is not None:
             content = self.folder.read(key)
@@ -91,7 +91,7 @@ class SampleCache:
         if not 0 <= key < self.length:
             return
         parts = encode(element, self.text)
-        memory = self.open()
+        memory = self._memory or self.open()
         if memory is not None:
             memory.put(key, epoch, parts)
         if self.folder is not None:

@@ -152,7 +152,7 @@ class ReaderOrder:
 
     def key_of(self, info: Any) -> Key:
         """Return the number of a sample, and the epoch of its position, for a sample cache."""
-        return Key(self.index(info.idx_in_epoch), info.idx_in_epoch // max(self._padded_size, 1))
+        return self.index(info.idx_in_epoch), info.idx_in_epoch // max(self._padded_size, 1)
 
     def _begin(self, shard: int) -> int:
         return self._size * shard // self._options.num_shards

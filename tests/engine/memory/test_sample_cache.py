@@ -39,6 +39,7 @@ def fill(memory: CacheMemory, grant: Grant, task: int, keys: range, nbytes: int 
     for key in keys:
         if not share.put(key, 0, [content_of(key, nbytes)], nbytes):
             share.note(key, 0, 0, nbytes)
+    share.close()
 
 
 def found(memory: CacheMemory) -> list[int]:
