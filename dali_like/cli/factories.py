@@ -102,7 +102,7 @@ def factory_of(options: argparse.Namespace) -> Factory:
     function = object_of(options.pipeline, "function", lambda found: callable(found) or isinstance(found, Pipeline))
     if isinstance(function, Pipeline):
         raise ArgumentError(f"{options.pipeline} is a pipeline, and several are needed: name the function that makes it")
-    given = dict(map(_argument, options.given))
+    given = dict(map(parse_argument, options.given))
     if missing := [name for name in _required(function) if name not in given and name not in _SETTINGS]:
         raise ArgumentError(
             f"{options.pipeline} needs {', '.join(missing)}: pass {' '.join(f'--with {name}=...' for name in missing)}, or "
@@ -169,7 +169,7 @@ def _module_in(path: Path) -> ModuleType:
     return module
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def parse_argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise ArgumentError(f"--with {text}: use NAME=VALUE")
