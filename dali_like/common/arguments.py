@@ -32,8 +32,7 @@ import operator
 import types as builtin_types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ Strings: TypeAlias = str | tuple[str, ...]
 FloatArray: TypeAlias = NDArray[np.float32]
 
 
-class Rule(NamedTuple):
+class Rule:
     """Restriction on the values of an argument.
 
     Attributes:
@@ -59,8 +58,9 @@ class Rule(NamedTuple):
         holds: whether a converted value is allowed.
     """
 
-    text: str
-    holds: Callable[[Any], bool]
+    def __init__(self, text: str, holds: Callable[[Any], bool]) -> None:
+        self.text = text
+        self.holds = holds
 
 
 def between(least: float, most: float) -> Rule:
@@ -105,17 +105,23 @@ def _numbers(value: Any) -> Sequence[float]:
     return value if isinstance(value, tuple) else (value,)
 
 
+_ANNOTATED: Any = type(Annotated[int, "mark"])
+_UNIONS: Any = (type(typing.Union[int, list[int]]), builtin_types.UnionType)  # noqa: UP007  # the type of such unions is meant
+
 #: Marks a required argument, in place of a default.
 REQUIRED: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True, kw_only=True)
 class Argument:
     """An argument with its specification.
 
-    Attributes:
+    Args:
         name: name of the argument.
+        hint: the annotation.
         default: default for users, or REQUIRED.
+
+    Attributes:
+        name, default: as given.
         annotation: type that the code receives, without None and marks.
         optional: whether None is allowed.
         marks: everything else that the annotation says, in its order.
@@ -126,15 +132,27 @@ class Argument:
         whole_check: takes the place of `check` and `rules`, with messages of its own; None without one.
     """
 
-    name: str
-    default: Any
-    annotation: Any
-    optional: bool
-    marks: tuple[Any, ...]
-    saved: bool
-    rules: tuple[Rule, ...]
-    check: Callable[[Any], Any]
-    whole_check: Check | None
+    def __init__(self, name: str, hint: Any, default: Any = REQUIRED) -> None:
+        self.name = name
+        self.default = default
+        self.optional = False
+        self.marks: tuple[Any, ...] = ()
+        while True:
+            if isinstance(hint, _ANNOTATED):
+                self.marks += hint.__metadata__
+                hint = hint.__origin__
+            elif isinstance(hint, _UNIONS) and type(None) in hint.__args__:
+                self.optional = True
+                parts = tuple(part for part in hint.__args__ if part is not type(None))
+                hint = parts[0] if len(parts) == 1 else typing.Union[parts]  # noqa: UP007  # unpacks a tuple of types
+            else:
+                break
+        self.annotation = hint
+        saved = [mark.value for mark in self.marks if isinstance(mark, Mark)]
+        self.saved: bool = saved[0] if saved else _is_harmless(hint)
+        self.rules = tuple(mark for mark in self.marks if isinstance(mark, Rule))
+        self.check = _check_of(hint)
+        self.whole_check: Check | None = next(filter(inspect.isroutine, self.marks), None)
 
     def convert(self, value: Any, where: str = "") -> Any:
         """Convert a user's value for the code.
@@ -176,45 +194,16 @@ class Argument:
         return value
 
 
-def arguments_of(function: Callable[..., Any]) -> dict[str, Argument]:
-    """Return the arguments of a function, or the fields of a dataclass, with their specifications."""
-    hints = typing.get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters
-    return {name: Argument(**specification(name, hints.get(name, Any), each.default)) for name, each in parameters.items()}
+def arguments_of(annotations: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> dict[str, Argument]:
+    """Return the arguments that annotations specify, by name.
 
-
-def arguments_of_dict(kind: Any, defaults: Mapping[str, Any]) -> dict[str, Argument]:
-    """Return the arguments that a TypedDict lists; the default of others is None."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {name: Argument(**specification(name, hint, defaults.get(name))) for name, hint in hints.items()}
-
-
-def specification(name: str, hint: Any, default: Any = REQUIRED) -> dict[str, Any]:
-    """Return the attributes of an `Argument` with this name, annotation and default."""
-    optional = False
-    marks: list[Any] = []
-    while True:
-        if typing.get_origin(hint) is Annotated:
-            marks += hint.__metadata__
-            hint = hint.__origin__
-        elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
-            optional = True
-            parts = [part for part in typing.get_args(hint) if part is not type(None)]
-            hint = typing.Union[tuple(parts)]  # noqa: UP007  # unpacks a tuple of types
-        else:
-            break
-    saved = [mark.value for mark in marks if isinstance(mark, Mark)]
-    return {
-        "name": name,
-        "default": default,
-        "annotation": hint,
-        "optional": optional,
-        "marks": tuple(marks),
-        "saved": saved[0] if saved else _is_harmless(hint),
-        "rules": tuple(mark for mark in marks if isinstance(mark, Rule)),
-        "check": _check_of(hint),
-        "whole_check": next(filter(inspect.isroutine, marks), None),
-    }
+    Args:
+        annotations: of a function, a dataclass or a TypedDict, whose module does not postpone their evaluation: types, and
+            not texts.
+        defaults: of those arguments that have one.
+    """
+    known = defaults or {}
+    return {name: Argument(name, hint, known.get(name, REQUIRED)) for name, hint in annotations.items()}
 
 
 def _is_harmless(hint: Any) -> bool:
@@ -249,6 +238,8 @@ def _number(value: Any) -> float:
 
 
 def _flag(value: Any) -> bool:
+    if value is True or value is False:  # usual, and the rest takes a microsecond
+        return value
     try:
         return flag("", value)
     except DaliLikeError:

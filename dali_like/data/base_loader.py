@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
+from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.loader_iterator import LoaderIterator
-from dali_like.data.options import OWN_DEFAULTS, LoaderOptions, check_before_iteration
+from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
 from dali_like.monitor.monitoring import Monitor
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
     from dali_like.serving.batch_server import Policy, Server
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 def _why_no_epoch(loader: Any) -> str | None:
@@ -48,8 +51,8 @@ def _why_no_state(loader: Any) -> str | None:
     return None if reason is None else f"the position is not known, because {reason}"
 
 
-class BaseDataLoader:
-    """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own.
+class BaseDataLoader(LoaderArguments[T_co]):
+    """A loader without its attributes. `IteratorFactory` does the work; copies of a loader get their own.
 
     All private names begin with ``_dali_like``, except those of PyTorch's loader: subclasses of users have names of their
     own. Constructors of subclasses may leave out that of the base class; then the class attributes count.
@@ -367,7 +370,7 @@ class BaseDataLoader:
         return iterator
 
 
-def _prepare_next_of(loader: BaseDataLoader) -> Callable[[], None]:
+def _prepare_next_of(loader: BaseDataLoader[Any]) -> Callable[[], None]:
     """Return a function that begins the next iterator ahead of time. It does not keep the loader."""
     reference = weakref.ref(loader)
 
@@ -376,7 +379,3 @@ def _prepare_next_of(loader: BaseDataLoader) -> Callable[[], None]:
             loader._dali_like_factory.prepare(lambda: LoaderOptions.of(loader))
 
     return prepare_next
-
-
-for _name, _default in OWN_DEFAULTS.items():
-    setattr(BaseDataLoader, _name, _default)

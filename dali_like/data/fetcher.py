@@ -115,7 +115,7 @@ class Fetcher:
             array_backend=array_backend,
             batched=options.batched,
             seed_every=seed_every(options.batch_size) if options.batch_size is not None else None,
-            on_error=options.on_error,
+            on_error=options.own["on_error"],
             worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
             as_batches=not by_sample,
             has_workers=options.num_workers > 0,

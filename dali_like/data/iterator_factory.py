@@ -116,7 +116,7 @@ class IteratorFactory:
         self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
-        if options.prefetch_epochs and options.num_workers:
+        if options.own["prefetch_epochs"] and options.num_workers:
             iterator.call_on_last_batch(prepare_next)
         return iterator
 
@@ -323,7 +323,7 @@ def _look_at(options: LoaderOptions) -> Any:
     if options.backend.imports_main:
         from dali_like.sources.main_module import find_main  # few programs spawn workers
 
-        main = find_main(options.import_main)
+        main = find_main(options.own["import_main"])
     found = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)
     return found if options.keeps_workers or found.is_complete else None
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from enum import IntEnum
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
 from dali_like.data.generators import as_generator
 from dali_like.data.options import (
-    OWN_NAMES,
     PREFETCH_FACTOR,
-    OwnOptions,
+    RANK_NAMES,
     check_batches,
     check_composed,
     check_no_order,
-    check_window,
     check_workers,
     context_of,
     is_iterable,
@@ -41,10 +38,13 @@ class DatasetKind(IntEnum):
 
 
 #: Attributes that cannot be set on an existing loader. All others may change, and count from the next iterator on.
-_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", *OWN_NAMES}
+_LOCKED = {
+    *("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"),
+    *BaseDataLoader._dali_like_own_arguments,
+}
 
 
-class DataLoader(BaseDataLoader, Generic[T_co]):
+class DataLoader(BaseDataLoader[T_co]):
     """Loads batches of a dataset through worker processes or threads, with the interface of PyTorch's ``DataLoader``.
 
     Arguments are attributes, too. On an existing loader, these cannot be set: dataset, batch_size, sampler, batch_sampler,
@@ -126,67 +126,38 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
 
     _dali_like_is_complete = False
 
-    @suggest_arguments
-    def __init__(
+    def _dali_like_construct(
         self,
-        dataset: Samples[T_co],
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Iterable[Any] | None = None,
-        batch_sampler: Iterable[Any] | None = None,
-        num_workers: int | str = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool | str = False,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: str | BaseContext | None = None,
-        generator: Any = None,
+        own: Mapping[str, Any],
         *,
-        prefetch_factor: int | str | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        worker_seeding: str = "tasks",
-        on_error: str | Callable[[Any, Exception], Any] = "raise",
-        worker_restarts: int | None = 3,
-        prefetch_epochs: bool = False,
-        max_held_bytes: int | None = None,
-        worker_threads: int | None = 1,
-        import_main: bool | None = None,
-        share_batches: bool = True,
-        reorder_window: int | None = None,
-        shard_id: int | None = None,
-        num_shards: int | None = None,
-        shard_rest: str | None = None,
-        mesh: Any = None,
-        mesh_dims: str | int | Sequence[str | int] | None = None,
+        dataset: Samples[T_co],
+        batch_size: int | None,
+        shuffle: bool | None,
+        sampler: Iterable[Any] | None,
+        batch_sampler: Iterable[Any] | None,
+        num_workers: int | str,
+        collate_fn: Callable[[Any], Any] | None,
+        drop_last: bool,
+        generator: Any,
+        prefetch_factor: int | str | None,
+        persistent_workers: bool,
+        **attributes: Any,
     ) -> None:
         # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
         workers, factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
+        timeout, in_order = attributes["timeout"], attributes["in_order"]
         check_workers(num_workers=workers, timeout=timeout, prefetch_factor=factor, persistent_workers=persistent_workers)
         self.dataset: Any = dataset
         self.num_workers: int = workers
         self.prefetch_factor: int | None = PREFETCH_FACTOR if workers > 0 and factor is None else factor
-        self.pin_memory = pin_memory
-        self.pin_memory_device = pin_memory_device
-        self.timeout = timeout
-        self.worker_init_fn = worker_init_fn
-        self.multiprocessing_context = multiprocessing_context
-        self.in_order = in_order
+        for name in ("pin_memory", "pin_memory_device", "timeout", "worker_init_fn", "multiprocessing_context", "in_order"):
+            setattr(self, name, attributes[name])
 
         self._dataset_kind = DatasetKind.ITERABLE if is_iterable(dataset) else DatasetKind.MAP
         if self._dataset_kind is DatasetKind.ITERABLE:
             check_no_order(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
-        given = {
-            "shard_id": shard_id,
-            "num_shards": num_shards,
-            "shard_rest": shard_rest,
-            "mesh": mesh,
-            "mesh_dims": mesh_dims,
-        }
         is_composed = check_composed(
-            dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
+            dataset, own, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
         )
         check_batches(
             batch_size=batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, drop_last=drop_last
@@ -198,7 +169,8 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         if is_composed:
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
-            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, **given)
+            rank = {name: own[name] for name in RANK_NAMES}
+            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, **rank)
             self.sampler, batch_sampler = positions, None if self.batch_size is None else positions
         elif self.batch_size is not None:
             batch_sampler = BatchSampler(self.sampler, self.batch_size, drop_last)
@@ -207,21 +179,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-
-        own = OwnOptions.checked(
-            worker_seeding=worker_seeding,
-            on_error=on_error,
-            worker_restarts=worker_restarts,
-            prefetch_epochs=prefetch_epochs,
-            max_held_bytes=max_held_bytes,
-            worker_threads=worker_threads,
-            import_main=import_main,
-            share_batches=share_batches,
-            reorder_window=reorder_window,
-        )
-        check_window(own.reorder_window, in_order=in_order, is_composed=is_composed)
-        for name, value in {**own._asdict(), **given}.items():
-            setattr(self, name, value)
+        self._dali_like_set_own(own, in_order=in_order, is_composed=is_composed)
         self._dali_like_is_complete = True
         self._IterableDataset_len_called: int | None = None
         self._iterator = None

@@ -96,7 +96,7 @@ class LoaderIterator(Iterator[Any]):
         #: A batch may be taken before the oldest pending one if its number is less than this above that one's.
         self._window = 1
         if options.num_workers:
-            self._window = options.reorder_window or (1 if options.in_order else sys.maxsize)
+            self._window = options.own["reorder_window"] or (1 if options.in_order else sys.maxsize)
         self._watches_restarts = bool(options.num_workers) and not options.seeds_by_task
         plan.check()
         if options.num_workers:

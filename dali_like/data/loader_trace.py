@@ -6,7 +6,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_like.monitor.trace import Trace, count_nothing
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class LoaderTrace(Trace):
     """A trace of a loader: of its iterators and their workers, whenever they begin; see `dali_like.monitor.trace`."""
 
-    def __init__(self, loader: BaseDataLoader, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
+    def __init__(self, loader: BaseDataLoader[Any], path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._loader = loader
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
         self._counts: weakref.WeakKeyDictionary[LoaderWorkers, Callable[[], None]] = weakref.WeakKeyDictionary()
 
     @property
-    def owner(self) -> BaseDataLoader:
+    def owner(self) -> BaseDataLoader[Any]:
         return self._loader
 
     def begin(self) -> None:

@@ -79,7 +79,7 @@ class LoaderWorkers(OwnedPool):
         self.capacity = _capacity(options, fetcher)
         self.failure: BaseException | None = None
         self._is_sharded = options.is_sharded
-        self._size_of_tasks = _task_size if options.share_batches else _whole_batch
+        self._size_of_tasks = _task_size if options.own["share_batches"] else _whole_batch
         self._has_pids = options.backend.has_pids
         self._is_counted = False
         self._has_warned = False
@@ -93,7 +93,7 @@ class LoaderWorkers(OwnedPool):
             super().__init__(
                 [(self._source(fetcher), ())],
                 self.capacity,
-                make_space(options.start_method, options.max_held_bytes),
+                make_space(options.start_method, options.own["max_held_bytes"]),
                 _worker_options(options),
                 _terms_of(options, copies),
                 start_message=start_message(base_seed),
@@ -345,9 +345,9 @@ def _worker_options(options: LoaderOptions) -> WorkerOptions:
     return WorkerOptions(
         num_workers=options.num_workers,
         start_method=options.start_method,
-        threads=options.worker_threads,
+        threads=options.own["worker_threads"],
         timeout_s=None,
-        restarts=options.worker_restarts,
+        restarts=options.own["worker_restarts"],
         pickle_source=functools.partial(_pickle_source, options),
     )
 
@@ -388,7 +388,7 @@ def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> 
         "worker_init_fn": fetcher.worker_init_fn,
         "on_error": fetcher.on_error,
     }
-    main = find_main(options.import_main) if options.backend.imports_main else None
+    main = find_main(options.own["import_main"]) if options.backend.imports_main else None
     return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY, main=main)
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_like.common.checks import Check, error_policy, flag, not_negative, or_none, positive
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
 from dali_like.common.user_objects import method_of
@@ -47,6 +46,7 @@ class LoaderOptions(NamedTuple):
         samples_per_batch: the current batch size of the loader's own batch sampler; None with ``batch_sampler=``.
         index_sampler: yields lists of indices if `batched`, single indices otherwise.
         auto: by name, the arguments given as "auto", and the numbers that replaced them.
+        own: the arguments that PyTorch's loader does not have, by name.
         announced_length: the last result of ``len(loader)`` for an iterable dataset; None if it was never called.
     """
 
@@ -69,15 +69,7 @@ class LoaderOptions(NamedTuple):
     in_order: bool
     pin_memory: bool | str
     announced_length: int | None
-    worker_seeding: str
-    on_error: str | Callable[[Any, Exception], Any]
-    worker_restarts: int | None
-    prefetch_epochs: bool
-    max_held_bytes: int | None
-    worker_threads: int | None
-    import_main: bool | None
-    share_batches: bool
-    reorder_window: int | None
+    own: Mapping[str, Any]
     array_backend: ArrayBackend
 
     @classmethod
@@ -98,6 +90,7 @@ class LoaderOptions(NamedTuple):
             "auto": loader._dali_like_auto,
             "timeout_s": loader.timeout,
             "announced_length": loader._IterableDataset_len_called,
+            "own": {name: getattr(loader, name) for name in loader._dali_like_own_arguments},
             "array_backend": loader._dali_like_array_backend,
         }
         named = {
@@ -138,7 +131,7 @@ class LoaderOptions(NamedTuple):
     @property
     def keeps_workers(self) -> bool:
         """Whether workers outlive the iterator that they were started for."""
-        return self.num_workers > 0 and (self.persistent_workers or self.prefetch_epochs)
+        return self.num_workers > 0 and (self.persistent_workers or self.own["prefetch_epochs"])
 
     @property
     def can_reuse_workers(self) -> bool:
@@ -148,7 +141,7 @@ class LoaderOptions(NamedTuple):
     @property
     def seeds_by_task(self) -> bool:
         """Whether random numbers depend on the samples, and not on the worker that computes them."""
-        return self.worker_seeding == "tasks"
+        return bool(self.own["worker_seeding"] == "tasks")
 
     @property
     def binds_batches(self) -> bool:
@@ -166,56 +159,8 @@ class LoaderOptions(NamedTuple):
         return bool(self.pin_memory) and not is_cpu_only() and self.array_backend.has_accelerator()
 
 
-class OwnOptions(NamedTuple):
-    """The arguments that PyTorch's loader does not have; see `dali_like.data.DataLoader`."""
-
-    worker_seeding: str = "tasks"
-    on_error: str | Callable[[Any, Exception], Any] = "raise"
-    worker_restarts: int | None = 3
-    prefetch_epochs: bool = False
-    max_held_bytes: int | None = None
-    worker_threads: int | None = 1
-    import_main: bool | None = None
-    share_batches: bool = True
-    reorder_window: int | None = None
-
-    @classmethod
-    def checked(cls, **arguments: Any) -> OwnOptions:
-        """Check the given arguments, and add the defaults of the others.
-
-        Raises:
-            ArgumentTypeError: an argument has a wrong type.
-            ArgumentError: an argument has a wrong value.
-        """
-        return cls(**{name: _OWN_CHECKS[name](name, value) for name, value in arguments.items()})
-
-
-def _worker_seeding(name: str, value: Any) -> str:
-    if value not in ("tasks", "torch"):
-        raise ArgumentError(
-            f'{name} must be "tasks" (random numbers depend on the samples) or "torch" (they depend on the worker), '
-            f"not {value!r}"
-        )
-    return str(value)
-
-
-_OWN_CHECKS: dict[str, Check] = {
-    "worker_seeding": _worker_seeding,
-    "on_error": error_policy,
-    "worker_restarts": or_none(not_negative),
-    "prefetch_epochs": flag,
-    "max_held_bytes": or_none(positive),
-    "worker_threads": or_none(positive),
-    "import_main": or_none(flag),
-    "share_batches": flag,
-    "reorder_window": or_none(positive),
-}
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
 RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims")
-#: The names of the arguments that PyTorch's loader does not have.
-OWN_NAMES = (*_OWN_CHECKS, *RANK_NAMES)
-#: Their defaults.
-OWN_DEFAULTS: Mapping[str, Any] = {**OwnOptions()._asdict(), **dict.fromkeys(RANK_NAMES)}
 
 
 class OwnContext(BaseContext):

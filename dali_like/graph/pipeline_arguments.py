@@ -1,16 +1,20 @@
-"""The arguments of a pipeline: names, checks, and the ones that a serialized pipeline keeps."""
+"""The arguments of a pipeline: names, checks, and the ones that a serialized pipeline keeps.
 
-from __future__ import annotations
+Annotations are evaluated here, because they are the checks.
+"""
 
 import enum
+import functools
 import operator
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from dali_like.common.checks import Check, flag, is_int, not_negative, or_none, positive, queue_depth
+from dali_like.common.arguments import Argument, arguments_of
+from dali_like.common.checks import Check, is_int, not_negative, or_none, positive, queue_depth
+from dali_like.common.saved_arguments import NOT_SAVED, SAVED
 from dali_like.common.stability import warn_deprecated
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.pool.backend_traits import BACKENDS, BackendTraits, backend_named, start_methods
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from dali_like.sources.external_source import ExternalSource
 
 __all__ = ["Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
+
+_T = TypeVar("_T")
 
 
 class DefaultInt(int):
@@ -97,7 +103,7 @@ def _start_method(name: str, value: Any) -> str:
     return value if isinstance(value, DefaultText) else backend.name
 
 
-def _callback_pickler(name: str, value: Any) -> CallbackPickler:
+def _callback_pickler(name: str, value: Any) -> "CallbackPickler":
     from dali_like.sources.callback_pickler import make_callback_pickler  # few programs give one
 
     return make_callback_pickler(value)
@@ -156,51 +162,51 @@ def _member(kind: type[enum.Enum]) -> Check:
     return check
 
 
-def _argument(check: Check, *, saved: bool = False) -> dict[str, Any]:
-    """Describe a field: its check, and whether a serialized pipeline keeps it."""
-    return {"check": check, "saved": saved}
+#: An argument of the machine and its workers: a serialized pipeline does not keep it.
+OfMachine = Annotated[_T, NOT_SAVED]
+_Positive: TypeAlias = Annotated[int, positive]
+_NotNegative: TypeAlias = Annotated[int, not_negative]
+_Integer: TypeAlias = Annotated[int, _integer]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arguments:
-    """Arguments of `dali_like.Pipeline`, checked. Only its signature lists them a second time.
-
-    Arguments of the machine and its workers are not kept by a serialized pipeline.
+    """Arguments of `dali_like.Pipeline`, checked as their annotations say. Only its signature lists them a second time.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed. ArgumentTypeError, ArgumentClashError: as in DALI.
     """
 
-    batch_size: int | None = field(metadata=_argument(or_none(positive), saved=True))
-    num_threads: int | None = field(metadata=_argument(or_none(positive), saved=True))
-    device_id: int | None = field(metadata=_argument(or_none(_integer), saved=True))
-    seed: int | None = field(metadata=_argument(or_none(_integer), saved=True))
-    exec_pipelined: bool = field(metadata=_argument(flag, saved=True))
-    prefetch_queue_depth: int | dict[str, int] | str = field(metadata=_argument(_depth, saved=True))
-    exec_async: bool = field(metadata=_argument(flag, saved=True))
-    bytes_per_sample: int = field(metadata=_argument(not_negative, saved=True))
-    set_affinity: bool = field(metadata=_argument(flag, saved=True))
-    enable_memory_stats: bool = field(metadata=_argument(flag, saved=True))
-    enable_checkpointing: bool = field(metadata=_argument(flag))
-    py_num_workers: int | str | None = field(metadata=_argument(or_none(_number_of_workers)))
-    py_start_method: str = field(metadata=_argument(_start_method))
-    py_import_main: bool | None = field(metadata=_argument(or_none(flag)))
-    py_callback_pickler: Any = field(metadata=_argument(or_none(_callback_pickler)))
-    py_worker_options: Any = field(metadata=_argument(or_none(_worker_options)))
-    output_dtype: Any = field(metadata=_argument(_each(_dtype), saved=True))
-    output_ndim: Any = field(metadata=_argument(_each(not_negative), saved=True))
-    output_layout: Any = field(metadata=_argument(_each(_layout), saved=True))
-    exec_dynamic: bool | None = field(metadata=_argument(or_none(flag), saved=True))
-    stream_policy: StreamPolicy | None = field(metadata=_argument(or_none(_member(StreamPolicy)), saved=True))
-    concurrency: OperatorConcurrency | None = field(metadata=_argument(or_none(_member(OperatorConcurrency)), saved=True))
-    py_worker_threads: int | None = field(metadata=_argument(or_none(positive)))
-    py_worker_restarts: int | None = field(metadata=_argument(or_none(not_negative)))
-    py_timeout_s: float | None = field(metadata=_argument(or_none(_seconds)))
-    max_held_bytes: int | None = field(metadata=_argument(or_none(positive)))
+    batch_size: _Positive | None
+    num_threads: _Positive | None
+    device_id: _Integer | None
+    seed: _Integer | None
+    exec_pipelined: bool
+    prefetch_queue_depth: Annotated[int | dict[str, int] | str, _depth, SAVED]
+    exec_async: bool
+    bytes_per_sample: _NotNegative
+    set_affinity: bool
+    enable_memory_stats: bool
+    enable_checkpointing: OfMachine[bool]
+    py_num_workers: OfMachine[Annotated[int | str, _number_of_workers] | None]
+    py_start_method: OfMachine[Annotated[str, _start_method]]
+    py_import_main: OfMachine[bool | None]
+    py_callback_pickler: OfMachine[Annotated[Any, or_none(_callback_pickler)]]
+    py_worker_options: OfMachine[Annotated[dict[str, Any], _worker_options] | None]
+    output_dtype: Annotated[Any, _each(_dtype), SAVED]
+    output_ndim: Annotated[Any, _each(not_negative), SAVED]
+    output_layout: Annotated[Any, _each(_layout), SAVED]
+    exec_dynamic: bool | None
+    stream_policy: Annotated[StreamPolicy, _member(StreamPolicy), SAVED] | None
+    concurrency: Annotated[OperatorConcurrency, _member(OperatorConcurrency), SAVED] | None
+    py_worker_threads: OfMachine[_Positive | None]
+    py_worker_restarts: OfMachine[_NotNegative | None]
+    py_timeout_s: OfMachine[Annotated[float, _seconds] | None]
+    max_held_bytes: OfMachine[_Positive | None]
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, each.metadata["check"](each.name, getattr(self, each.name)))
+        for name, argument in _specified().items():
+            object.__setattr__(self, name, argument.convert(getattr(self, name)))
         if self.device_id == CPU_ONLY_DEVICE_ID:
             object.__setattr__(self, "device_id", None)
         if self.seed is not None and self.seed < 0:
@@ -236,10 +242,10 @@ class Arguments:
                 "unknown here"
             )
 
-    @classmethod
-    def saved(cls) -> list[str]:
+    @staticmethod
+    def saved() -> list[str]:
         """Return the names of the arguments that a serialized pipeline keeps."""
-        return [each.name for each in fields(cls) if each.metadata["saved"]]
+        return [name for name, argument in _specified().items() if argument.saved]
 
     @property
     def backend(self) -> BackendTraits:
@@ -266,7 +272,7 @@ class Arguments:
             return depth["cpu_size"], depth["gpu_size"]
         return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
 
-    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: Callable[[], bool] = bool) -> Arguments:
+    def for_sources(self, externals: Iterable["ExternalSource"], *, cuda_in_use: Callable[[], bool] = bool) -> "Arguments":
         """Return the arguments with the defaults for some sources: programs with readers rarely choose workers.
 
         Args:
@@ -287,6 +293,11 @@ class Arguments:
         """The number of workers to start with."""
         number = self.py_num_workers or 0
         return first_workers(available_cpus()) if isinstance(number, str) else number
+
+
+@functools.cache
+def _specified() -> Mapping[str, Argument]:
+    return arguments_of(Arguments.__annotations__)
 
 
 def make_arguments(

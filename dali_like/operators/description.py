@@ -37,7 +37,7 @@ from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
+from dali_like.operators.parameters import Parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
 
 #: Layouts of images, volumes and sequences of these that DALI's operators accept.
@@ -374,7 +374,7 @@ def describe(
     needed = [parameter for parameter in fixed_inputs or inputs if parameter.default is parameter.empty]
     parameters = parameters_of(function)
     if random:
-        parameters["seed"] = make_parameter("seed", int, -1)
+        parameters["seed"] = Parameter("seed", int, -1)
     return Description(
         path=f"{module}.{name or function.__name__}" if module else name or function.__name__,
         function=function,
@@ -382,7 +382,7 @@ def describe(
         parameters=parameters,
         common={
             **_common(preserve=preserve),
-            **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
+            **{key: Parameter(key, Any, default) for key, default in (ignored or {}).items()},
         },
         inputs=tuple(parameter.name for parameter in inputs),
         min_inputs=len(needed) if min_inputs is None else min_inputs,
@@ -437,10 +437,10 @@ def register(description: Description) -> None:
 
 def _common(*, preserve: bool) -> dict[str, Parameter]:
     return {
-        "device": make_parameter("device", SavedText | None, None),
-        "name": make_parameter("name", str | None, None),
-        "preserve": make_parameter("preserve", bool, preserve),
-        "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),
+        "device": Parameter("device", SavedText | None, None),
+        "name": Parameter("name", str | None, None),
+        "preserve": Parameter("preserve", bool, preserve),
+        "bytes_per_sample_hint": Parameter("bytes_per_sample_hint", Any, 0),
     }
 
 

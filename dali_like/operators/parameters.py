@@ -17,7 +17,6 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -39,7 +38,6 @@ from dali_like.common.arguments import (
     between,
     count,
     one_of_types,
-    specification,
     to_plain,
 )
 from dali_like.errors import ArgumentTypeError, DaliLikeError, SampleError, SampleTypeError
@@ -64,7 +62,6 @@ __all__ = [
     "at_least",
     "between",
     "count",
-    "make_parameter",
     "one_of_types",
     "parameters_of",
     "to_plain",
@@ -81,7 +78,6 @@ PerSample = Annotated[T, _PER_SAMPLE]
 PerFrame = Annotated[T, _PER_SAMPLE, _PER_FRAME]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Parameter(Argument):
     """An argument of an operator.
 
@@ -91,9 +87,11 @@ class Parameter(Argument):
         of_sample: converts a sample of a node, as `check` converts a value.
     """
 
-    per_sample: bool
-    per_frame: bool
-    of_sample: Callable[[Array], Any]
+    def __init__(self, name: str, hint: Any, default: Any = REQUIRED) -> None:
+        super().__init__(name, hint, default)
+        self.per_sample = _PER_SAMPLE in self.marks
+        self.per_frame = _PER_FRAME in self.marks
+        self.of_sample = _sample_check_of(self.annotation, self.check)
 
     def further(self, value: Any) -> str:
         hint = ", or a DataNode with one for each sample" if self.per_sample else ""
@@ -130,21 +128,10 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
     return {
-        name: make_parameter(name, hints.get(name, Any), parameter.default)
+        name: Parameter(name, hints.get(name, Any), parameter.default)
         for name, parameter in signature.parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-
-
-def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
-    """Make a parameter from its name, annotation and default."""
-    specified = specification(name, hint, default)
-    return Parameter(
-        **specified,
-        per_sample=_PER_SAMPLE in specified["marks"],
-        per_frame=_PER_FRAME in specified["marks"],
-        of_sample=_sample_check_of(specified["annotation"], specified["check"]),
-    )
 
 
 def _sample_check_of(hint: Any, check: Callable[[Any], Any]) -> Callable[[Array], Any]:

@@ -165,7 +165,7 @@ def _light_options(loader: Any) -> Any:
     options = LoaderOptions.of(loader)
     dataset = type(type(options.dataset).__qualname__, (_Dataset,), {})()
     nothing: dict[str, Any] = dict.fromkeys(("collate_fn", "worker_init_fn", "generator"))
-    return options._replace(dataset=dataset, index_sampler=(), on_error="raise", **nothing)
+    return options._replace(dataset=dataset, index_sampler=(), own={**options.own, "on_error": "raise"}, **nothing)
 
 
 def _statistics(loader: _Loader) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from dali_like.data import IterableDataset, default_collate, default_convert
 from dali_like.data.loader import DataLoader, DatasetKind
-from dali_like.data.options import LoaderOptions, OwnOptions, check_before_iteration
+from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
 
 OWN = {
@@ -49,12 +50,24 @@ def test_own_arguments_are_attributes() -> None:
 def test_own_arguments_have_defaults() -> None:
     loader = DataLoader("abc")
 
-    assert {name: vars(loader)[name] for name in OWN} == OwnOptions()._asdict()
-    assert OwnOptions.checked() == OwnOptions() == OwnOptions.checked(**OwnOptions()._asdict())
+    assert {name: vars(loader)[name] for name in OWN} == {
+        "worker_seeding": "tasks",
+        "on_error": "raise",
+        "worker_restarts": 3,
+        "prefetch_epochs": False,
+        "max_held_bytes": None,
+        "worker_threads": 1,
+        "import_main": None,
+        "share_batches": True,
+        "reorder_window": None,
+    }
 
 
-def test_own_arguments_are_checked_alone() -> None:
-    assert OwnOptions.checked(**OWN)._asdict() == OWN
+def test_an_argument_of_the_constructor_becomes_an_option_of_iterators() -> None:
+    options = LoaderOptions.of(DataLoader("abc", **OWN))
+
+    assert options.own == {**OWN, **dict.fromkeys(OF_COMPOSED)}
+    assert [*options.own] == [*inspect.signature(DataLoader).parameters][-len(options.own) :]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +120,10 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
     ],
 )
 def test_values_that_are_not(name: str, value: Any, error: type[Exception], text: str) -> None:
-    for refuse in (OwnOptions.checked, lambda **own: DataLoader("abc", **own)):
-        with pytest.raises(ArgumentError, match=f"^{name} {text}") as info:
-            refuse(**{name: value})
+    with pytest.raises(ArgumentError, match=f"^{name} {text}") as info:
+        DataLoader("abc", **{name: value})
 
-        assert type(info.value) is error
+    assert type(info.value) is error
 
 
 def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:

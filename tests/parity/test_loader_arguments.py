@@ -17,7 +17,8 @@ torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
 from dali_like.data.loader import DataLoader as NumpyLoader  # noqa: E402
-from dali_like.data.options import OWN_NAMES, check_before_iteration  # noqa: E402
+from dali_like.data.loader_arguments import own_arguments  # noqa: E402
+from dali_like.data.options import check_before_iteration  # noqa: E402
 from tests.parity.covering import covering_rows  # noqa: E402
 from tests.parity.torch_side import generator  # noqa: E402
 
@@ -253,7 +254,7 @@ def test_the_signature_is_the_same_and_goes_on() -> None:
 
     assert list(ours)[: len(theirs)] == list(theirs)
     assert {name: ours[name] for name in theirs} == theirs
-    assert ours.keys() - theirs.keys() == {*OWN_NAMES}
+    assert ours.keys() - theirs.keys() == {*own_arguments()}
 
 
 @pytest.mark.parametrize(

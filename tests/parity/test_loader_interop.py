@@ -29,7 +29,7 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
-from dali_like.data.options import RANK_NAMES, OwnOptions  # noqa: E402
+from dali_like.data.loader_arguments import own_arguments  # noqa: E402
 from dali_like.data.sample_schema import schema_of  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
@@ -76,8 +76,7 @@ def test_its_signature_is_pytorchs_and_ours() -> None:
         (each.name, each.kind, each.default) for each in theirs.values()
     ]
     assert {name: ours[name].default for name in list(ours)[len(theirs) :]} == {
-        **OwnOptions()._asdict(),
-        **dict.fromkeys(RANK_NAMES),
+        name: argument.default for name, argument in own_arguments().items()
     }
 
 
@@ -203,7 +202,7 @@ def test_an_argument_of_ours_that_is_refused_in_words_of_ours() -> None:
         DataLoader(range(3), on_eror="skip")
 
 
-@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", *OwnOptions()._asdict()])
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", *own_arguments()])
 def test_what_cannot_be_set_later(name: str) -> None:
     loader = DataLoader(range(3))
 

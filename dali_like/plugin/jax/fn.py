@@ -15,6 +15,7 @@ from dali_like.graph.nodes import DataNode
 from dali_like.graph.operator_interface import Array
 from dali_like.operators.description import Description, description_of
 from dali_like.operators.functions import make_function
+from dali_like.operators.parameters import Parameter
 
 __all__ = ["jax_function"]
 
@@ -91,7 +92,7 @@ def jax_function(
 def _description(preserve: bool) -> Description:
     described = description_of("python_function")
     common = described.common
-    return replace(described, common={**common, "preserve": replace(common["preserve"], default=preserve)})
+    return replace(described, common={**common, "preserve": Parameter("preserve", bool, preserve)})
 
 
 class _Call:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from multiprocessing.context import BaseContext
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_like.common.extras import optional
-from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
-from dali_like.data.datasets import Samples
-from dali_like.data.options import OWN_NAMES, OwnOptions, check_composed, check_window, own_context, resolve_auto
+from dali_like.data.loader_arguments import LoaderArguments
+from dali_like.data.options import RANK_NAMES, check_composed, own_context, resolve_auto
 from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -27,13 +25,13 @@ from dali_like.plugin.pytorch.torch_iterators import TorchSerialIterator, TorchW
 T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
+class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
     """``torch.utils.data.DataLoader`` with this library's workers.
 
     It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
-    `dali_like.data.DataLoader` for the last fourteen arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md
-    for the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
-    them.
+    `dali_like.data.DataLoader` for the arguments that PyTorch's loader does not have, from `worker_seeding` on, and
+    docs/migrating-from-pytorch.md for the differences. All arguments are named in the signature and are attributes: some
+    libraries copy a loader by reading them.
 
     With ``pin_memory=True``, the memory of the workers' batches is itself page-locked, and large tensors are views of it. It
     is reused after the last tensor is dropped, and after the work that was then on the default stream and on PyTorch's and
@@ -41,7 +39,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of the last fourteen arguments is wrong.
+        ArgumentError, ArgumentTypeError: an argument that PyTorch's loader does not have is wrong.
         Exception: PyTorch's error about the others.
     """
 
@@ -51,91 +49,23 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
     #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
     _dali_like_excluded: str | None = None
 
-    @suggest_arguments
-    def __init__(
-        self,
-        dataset: Samples[T_co],
-        batch_size: int | None = 1,
-        shuffle: bool | None = None,
-        sampler: Iterable[Any] | None = None,
-        batch_sampler: Iterable[Any] | None = None,
-        num_workers: int | str = 0,
-        collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool | str = False,
-        drop_last: bool = False,
-        timeout: float = 0,
-        worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: str | BaseContext | None = None,
-        generator: Any = None,
-        *,
-        prefetch_factor: int | str | None = None,
-        persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        worker_seeding: str = "tasks",
-        on_error: str | Callable[[Any, Exception], Any] = "raise",
-        worker_restarts: int | None = 3,
-        prefetch_epochs: bool = False,
-        max_held_bytes: int | None = None,
-        worker_threads: int | None = 1,
-        import_main: bool | None = None,
-        share_batches: bool = True,
-        reorder_window: int | None = None,
-        shard_id: int | None = None,
-        num_shards: int | None = None,
-        shard_rest: str | None = None,
-        mesh: Any = None,
-        mesh_dims: str | int | Sequence[str | int] | None = None,
-    ) -> None:
-        given = {
-            "shard_id": shard_id,
-            "num_shards": num_shards,
-            "shard_rest": shard_rest,
-            "mesh": mesh,
-            "mesh_dims": mesh_dims,
-        }
-        is_composed = check_composed(
-            dataset, given, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, in_order=in_order
-        )
-        own = OwnOptions.checked(
-            worker_seeding=worker_seeding,
-            on_error=on_error,
-            worker_restarts=worker_restarts,
-            prefetch_epochs=prefetch_epochs,
-            max_held_bytes=max_held_bytes,
-            worker_threads=worker_threads,
-            import_main=import_main,
-            share_batches=share_batches,
-            reorder_window=reorder_window,
-        )
-        check_window(own.reorder_window, in_order=in_order, is_composed=is_composed)
-        for name, value in {**own._asdict(), **given}.items():
-            setattr(self, name, value)
-        num_workers, prefetch_factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
-        self._dali_like_checked_num_workers = num_workers  # PyTorch's constructor would warn with a line of its own
-        super().__init__(
-            dataset,
-            batch_size,
-            shuffle,
-            sampler,
-            batch_sampler,
-            num_workers,
-            collate_fn,
-            pin_memory,
-            drop_last,
-            timeout,
-            worker_init_fn,
-            multiprocessing_context,
-            generator,
-            prefetch_factor=prefetch_factor,
-            persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
-            in_order=in_order,
-        )
+    if not TYPE_CHECKING:
+        #: Libraries that make a loader anew look for the arguments in each class's own dictionary.
+        __init__ = LoaderArguments.__init__
+
+    def _dali_like_construct(self, own: Mapping[str, Any], *, dataset: Any, batch_size: int | None, **given: Any) -> None:
+        order = {name: given[name] for name in ("shuffle", "sampler", "batch_sampler", "in_order")}
+        is_composed = check_composed(dataset, own, **order)
+        self._dali_like_set_own(own, in_order=given["in_order"], is_composed=is_composed)
+        workers, factor, self._dali_like_auto = resolve_auto(given.pop("num_workers"), given.pop("prefetch_factor"))
+        self._dali_like_checked_num_workers = workers  # PyTorch's constructor would warn with a line of its own
+        constructor = super(LoaderArguments, self).__init__
+        constructor(dataset, batch_size, num_workers=workers, prefetch_factor=factor, **given)
         if is_composed:
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
-            positions = PositionSampler(cast(Any, dataset), batch_size, drop_last, **given)
+            rank = {name: own[name] for name in RANK_NAMES}
+            positions = PositionSampler(dataset, batch_size, given["drop_last"], **rank)
             # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
             attributes: dict[str, Any] = self.__dict__
             attributes.update(
@@ -147,7 +77,7 @@ class DataLoader(BaseDataLoader, TorchDataLoader[T_co]):
         self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in OWN_NAMES and "_iterator" in vars(self):
+        if name in self._dali_like_own_arguments and "_iterator" in vars(self):
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         if name == "multiprocessing_context":
             value = own_context(value) or value

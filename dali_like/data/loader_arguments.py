@@ -1,0 +1,135 @@
+"""The constructor of loaders: the only list of their arguments, for this library's loader and the subclass of PyTorch's.
+
+The annotations of those that PyTorch's loader does not have are their checks; see `dali_like.common.arguments`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing.context import BaseContext
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+
+from dali_like.common.arguments import Argument, arguments_of
+from dali_like.common.checks import error_policy, not_negative, positive
+from dali_like.common.suggestions import suggest_arguments
+from dali_like.data.datasets import Samples
+from dali_like.data.options import check_window
+from dali_like.errors import ArgumentError
+
+__all__ = ["LoaderArguments", "own_arguments"]
+
+_T = TypeVar("_T")
+T_co = TypeVar("T_co", covariant=True)
+
+#: An argument that PyTorch's loader does not have.
+Own = Annotated[_T, "own"]
+
+
+def _worker_seeding(name: str, value: Any) -> str:
+    if value not in ("tasks", "torch"):
+        raise ArgumentError(
+            f'{name} must be "tasks" (random numbers depend on the samples) or "torch" (they depend on the worker), '
+            f"not {value!r}"
+        )
+    return str(value)
+
+
+if TYPE_CHECKING:
+
+    class _Of(Generic[T_co]): ...
+
+else:
+
+    class _Of:
+        """Generic for type checkers, and a plain class otherwise: libraries replace the class of a loader by one with more
+        bases, and Python allows that only if the first bases derive from object alone.
+        """
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            generic = getattr(super(), "__class_getitem__", None)
+            return cls if generic is None else generic(item)
+
+
+def _unchecked(name: str, value: Any) -> Any:
+    """Accept anything: `dali_like.data.position_sampler.PositionSampler` checks it."""
+    return value
+
+
+class LoaderArguments(_Of[T_co]):
+    """A loader with its arguments.
+
+    To add an argument, add it to the constructor, as `Own`, and describe it in `dali_like.data.DataLoader`. It becomes an
+    attribute that cannot be set later, and has its value in ``LoaderOptions.own``.
+    """
+
+    #: The arguments that PyTorch's loader does not have, by name.
+    _dali_like_own_arguments: ClassVar[Mapping[str, Argument]] = {}
+    #: Checks the arguments, and makes the attributes. It gets the own arguments in a dict, and PyTorch's by name.
+    _dali_like_construct: Callable[..., None]
+
+    @suggest_arguments
+    def __init__(
+        self,
+        dataset: Samples[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int | str = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool | str = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | str | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        worker_seeding: Own[Annotated[str, _worker_seeding]] = "tasks",
+        on_error: Own[Annotated[str | Callable[[Any, Exception], Any], error_policy]] = "raise",
+        worker_restarts: Own[Annotated[int, not_negative] | None] = 3,
+        prefetch_epochs: Own[bool] = False,
+        max_held_bytes: Own[Annotated[int, positive] | None] = None,
+        worker_threads: Own[Annotated[int, positive] | None] = 1,
+        import_main: Own[bool | None] = None,
+        share_batches: Own[bool] = True,
+        reorder_window: Own[Annotated[int, positive] | None] = None,
+        shard_id: Own[Annotated[int | None, _unchecked]] = None,
+        num_shards: Own[Annotated[int | None, _unchecked]] = None,
+        shard_rest: Own[Annotated[str | None, _unchecked]] = None,
+        mesh: Own[Annotated[Any, _unchecked]] = None,
+        mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, _unchecked]] = None,
+    ) -> None:
+        given = dict(locals())  # before any other local variable: the signature is the list of arguments
+        del given["self"]
+        own = {name: given.pop(name) for name in self._dali_like_own_arguments}
+        self._dali_like_construct(own, **given)
+
+    def _dali_like_set_own(self, own: Mapping[str, Any], *, in_order: Any, is_composed: bool) -> None:
+        """Check the arguments that PyTorch's loader does not have, and make them attributes.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: an argument has a wrong value, or a wrong type.
+            ArgumentClashError: two of them exclude each other.
+        """
+        checked = {name: argument.convert(own[name]) for name, argument in self._dali_like_own_arguments.items()}
+        check_window(checked["reorder_window"], in_order=in_order, is_composed=is_composed)
+        for name, value in checked.items():
+            setattr(self, name, value)
+
+
+def own_arguments() -> dict[str, Argument]:
+    """Return the arguments that PyTorch's loader does not have, by name."""
+    constructor = inspect.unwrap(LoaderArguments.__init__)
+    # Annotations are texts. Only these are evaluated: each takes ten microseconds of the import.
+    texts = {name: text for name, text in constructor.__annotations__.items() if text.startswith("Own[")}
+    return arguments_of({name: eval(text) for name, text in texts.items()}, constructor.__kwdefaults__)
+
+
+LoaderArguments._dali_like_own_arguments = own_arguments()
+for _name, _argument in LoaderArguments._dali_like_own_arguments.items():
+    setattr(LoaderArguments, _name, _argument.default)  # constructors of subclasses may leave out this one
