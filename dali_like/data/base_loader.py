@@ -20,14 +20,15 @@ from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
-from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
+from dali_like.data.plans import checked_state
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
 from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.kinds import is_composed
+from dali_like.sources.state_format import VERSION
 
 if TYPE_CHECKING:
     from dali_like.data.loader_trace import LoaderTrace
@@ -198,12 +199,12 @@ class BaseDataLoader(LoaderArguments[T_co]):
         state = factory.latest_state
         is_between_epochs = state is None or state.is_over
         return {
-            "version": STATE_VERSION,
+            "version": VERSION,
             "iterable": options.is_iterable,
             "num_workers": options.num_workers,
             "batch_size": options.samples_per_batch,
             "generator": factory.generator_state(options.generator) if is_between_epochs else None,
-            "iterator": None if state is None else state.copied(),
+            "iterator": None if state is None else state.to_dict(),
         }
 
     @unavailable_if(_why_no_state)

@@ -372,7 +372,7 @@ class Fetcher:
             return unplaced
         batch = self.step(walk, wanted, request)
         report = walk.report if wanted.wants_state else walk.report_if_due
-        return BatchAnswer(batch, report(wanted.worker, self.dataset))
+        return BatchAnswer(batch, report(self.dataset))
 
     def step(self, walk: DatasetWalk, wanted: ItemsRequest, request: Request | LocalRequest) -> Any:
         """Return the batch of one step of a walk through an iterable dataset.
@@ -459,7 +459,7 @@ class Fetcher:
         if walk is None or (walk.position > wanted.number and wanted.number not in walk.unplaced):
             self._seed(wanted.seed, wanted.worker)
             reported = None if wanted.state is None else pickle.loads(wanted.state)
-            if reported is not None and reported["steps"] > wanted.number:
+            if reported is not None and reported["position"] > wanted.number:
                 reported = None
             walk = self.open_walk(wanted.iterator, wanted.shared_seed, reported)
         self._walks.move_to_end(wanted.iterator)

@@ -31,18 +31,18 @@ class DatasetWalk(Walk):
     is_silent = False
     _next_report_s = 0.0
 
-    def report_if_due(self, worker: int, dataset: Any) -> dict[str, Any] | None:
+    def report_if_due(self, dataset: Any) -> dict[str, Any] | None:
         """Return the state behind the last step if the reports so far have taken a small part of the time."""
         begin_s = time.monotonic()
         if begin_s < self._next_report_s:
             return None
-        reported = self.report(worker, dataset)
+        reported = self.report(dataset)
         end_s = time.monotonic()
         self._next_report_s = end_s + (end_s - begin_s) / _SHARE_OF_REPORTS
         return reported
 
-    def report(self, worker: int, dataset: Any) -> dict[str, Any] | None:
-        """Return the state behind the last step, with the number of the worker; None without a state."""
+    def report(self, dataset: Any) -> dict[str, Any] | None:
+        """Return the state behind the last step, with the position; None without a state."""
         owner = _owner(dataset)
         if self.is_silent or (owner is None and not is_stateful(self.items)):
             return None
@@ -55,7 +55,7 @@ class DatasetWalk(Walk):
             return None
         if state["state"] is None:
             return None
-        return {"worker": worker, "steps": self.position, "ended": self.end is not None, **state}
+        return {"epoch": None, "position": self.position, "end": self.end, **state}
 
 
 def walk_from(reported: dict[str, Any], begin: Callable[[], Iterator[Any]], dataset: Any) -> DatasetWalk:
@@ -66,8 +66,7 @@ def walk_from(reported: dict[str, Any], begin: Callable[[], Iterator[Any]], data
     """
     saved = {**reported, "state": copy.deepcopy(reported["state"])}
     owner = None if saved["of_iterator"] else _owner_for_state(dataset)
-    steps, ended = saved["steps"], saved["ended"]
-    return DatasetWalk(resume(begin, owner, saved, ended=ended), steps, steps if ended else None)
+    return DatasetWalk(resume(begin, owner, saved, ended=saved["end"] is not None), saved["position"], saved["end"])
 
 
 def restore(dataset: Any, state: Any) -> None:

@@ -16,11 +16,10 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
-from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.loader_workers import LoaderWorkers, start_message
 from dali_like.data.local_workers import LocalWorkers
-from dali_like.data.plans import plan_for
+from dali_like.data.plans import IteratorState, plan_for
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
@@ -31,7 +30,7 @@ from dali_like.sources.kinds import is_composed
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
-    from dali_like.sources.composed.stream import ShardState
+    from dali_like.sources.state_format import ShardState
 
 #: Values of these types are compared; other objects must be identical.
 _PLAIN = (int, float, str, bytes, type(None))
@@ -125,7 +124,7 @@ class IteratorFactory:
         state = self.latest_state
         if state is None:
             return sampler.state(None, 0, True, {})
-        return sampler.state(self._positions, state.yielded, state.is_over, self._shard_states)
+        return sampler.state(self._positions, state.position, state.is_over, self._shard_states)
 
     def forget(self) -> None:
         """Forget the latest iterator: the next one begins elsewhere."""
@@ -150,14 +149,14 @@ class IteratorFactory:
     # Resuming and seeding
 
     def _resume(self, options: LoaderOptions, loaded: dict[str, Any]) -> LoaderIterator:
-        state = None if loaded["iterator"] is None else IteratorState(**loaded["iterator"])
+        state = None if loaded["iterator"] is None else IteratorState.from_dict(loaded["iterator"])
         has_ended = state is None or state.is_over
         if state is not None and has_ended and changes_sampler(state.sampler):
             self._finish_sampler(options, state)
         if state is not None and has_ended and not options.num_workers:
-            for reported in state.reported_states:
-                if not reported["of_iterator"]:
-                    restore(options.dataset, reported["state"])
+            walk = state.walk_of(0)
+            if walk is not None and not walk["of_iterator"]:
+                restore(options.dataset, walk["state"])
         generator_state = loaded["generator"] if state is None or has_ended else state.generator
         if generator_state is not None and options.generator is not None:
             randomness_of(options.generator).restore(generator_state)

@@ -22,11 +22,10 @@ from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.counters import LoaderCounters
-from dali_like.data.iterator_state import IteratorState
 from dali_like.data.local_workers import LOST, LocalResponse, LocalWorkers
 from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
-from dali_like.data.plans import LoaderPlan, SamplesPlan
+from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
@@ -39,7 +38,7 @@ from dali_like.feed.shards import PositionsAnswer
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
     from dali_like.data.position_sampler import PositionIterator
-    from dali_like.sources.composed.stream import ShardState
+    from dali_like.sources.state_format import ShardState
 
 
 #: The types of outcomes that have a batch.
@@ -87,7 +86,7 @@ class LoaderIterator(Iterator[Any]):
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._may_be_empty = True
         self._noted = -1
-        self._num_yielded = self.state.yielded + len(self.state.ahead)
+        self._num_yielded = self.state.position + len(self.state.ahead)
         if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
         self._on_last_batch: Callable[[], None] | None = None
@@ -200,7 +199,7 @@ class LoaderIterator(Iterator[Any]):
     def _note_report(self) -> None:
         """Record the state of an iterable dataset without workers, which is read when somebody asks."""
         if self._loader_workers is not None and not self.state.is_over:
-            self.state.note_reported(self._loader_workers.report())
+            self.state.note_walk(0, self._loader_workers.report())
 
     # The next batch
 
@@ -350,7 +349,7 @@ class LoaderIterator(Iterator[Any]):
         """Return the batch of a response, or `_EMPTY`. Record the states in it."""
         try:
             answers = response.messages()
-            return _batch_of(response, answers, workers) if self._plan.read(answers) else _EMPTY
+            return _batch_of(response, answers, workers) if self._plan.read(key, answers) else _EMPTY
         except Exception as error:
             if self._options.num_workers:
                 add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")

@@ -10,16 +10,18 @@ import itertools
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from dali_like.common.foreign_errors import add_note, with_traceback
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest
-from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import BatchAnswer, SamplesRequest
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.meters import Interval
+
+if TYPE_CHECKING:
+    from dali_like.data.plans import IteratorState
 
 #: Outcome of a batch of an iterable dataset whose computation was interrupted.
 LOST = object()
@@ -68,7 +70,7 @@ class LocalWorkers:
         self.fetcher = fetcher
         self.counters = counters
         self._number = state.number
-        self._walk = fetcher.open_walk(0, state.shared_seed, state.reported_by(0)) if is_iterable else None
+        self._walk = fetcher.open_walk(0, state.shared_seed, state.walk_of(0)) if is_iterable else None
         self._local = LocalRequest()
         #: Excludes other threads.
         self.guard = threading.RLock()
@@ -90,7 +92,7 @@ class LocalWorkers:
 
     def report(self) -> dict[str, Any] | None:
         """Return the state of an iterable dataset behind the last batch."""
-        return None if self._walk is None else self._walk.report(0, self.fetcher.dataset)
+        return None if self._walk is None else self._walk.report(self.fetcher.dataset)
 
     def submit(self, key: BatchKey) -> Batch:
         """Begin a batch. `wait_for` computes it."""

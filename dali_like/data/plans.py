@@ -14,29 +14,115 @@ of a sampler are drawn when their batch begins.
 from __future__ import annotations
 
 import abc
+import copy
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
+from dali_like.data.array_backends import mixed_seed
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import as_sequence
-from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import ItemsRequest, SamplesRequest
-from dali_like.data.sampler_iterators import SamplerIterator
+from dali_like.data.sampler_iterators import SamplerIterator, invalid_state
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.errors import CheckpointError, LostItemError
 from dali_like.feed.shards import PositionsRequest, ShardProgress, packed
 from dali_like.feed.turns import Turns
+from dali_like.sources.state_format import (
+    ENDED,
+    LOADER,
+    ShardState,
+    listed,
+    read_state,
+    state_of_walk,
+    unlisted,
+    walk_of_state,
+)
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.local_workers import LocalWorkers
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
-    from dali_like.sources.composed.stream import ShardState
+
+
+@dataclass(eq=False, repr=False)
+class IteratorState:
+    """The position of a loader's iterator: everything that is needed to resume it.
+
+    Attributes:
+        base_seed: seeds the random numbers of the samples, together with `number`.
+        number: number of earlier iterators with the same base seed.
+        generator: state of the loader's generator at the beginning; None without one.
+        sampler: state of the sampler's iterator at the beginning; None for an iterable dataset.
+        shared_seed: see `ArrayBackend.draw_shared_seed`.
+        position: number of yielded batches without a gap.
+        ahead: numbers of the batches behind a gap that were yielded out of order.
+        turn: for an iterable dataset, the worker of the next batch.
+        states: for an iterable dataset, the state of each worker, whose items are batches.
+        is_over: whether the iterator is at its end.
+    """
+
+    base_seed: int
+    number: int
+    generator: dict[str, Any] | None = None
+    sampler: dict[str, Any] | None = None
+    shared_seed: int | None = None
+    position: int = 0
+    ahead: list[int] = field(default_factory=list)
+    turn: int = 0
+    states: dict[int, ShardState] = field(default_factory=dict)
+    is_over: bool = False
+
+    @property
+    def seed(self) -> int:
+        """The seed of this epoch."""
+        return mixed_seed(self.base_seed, self.number)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a copy that JSON can hold; see `dali_like.sources.state_format`."""
+        described = {**vars(self), "states": listed(self.states)}
+        # Pickling takes a tenth of the time of `copy.deepcopy`.
+        copied: dict[str, Any] = pickle.loads(pickle.dumps(described, pickle.HIGHEST_PROTOCOL))
+        return copied
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> IteratorState:
+        """Return what `to_dict` has described, which has been checked."""
+        return cls(**{**saved, "states": unlisted(saved["states"])})
+
+    def deliver(self, number: int) -> None:
+        """Record that a batch has been yielded."""
+        if number == self.position and not self.ahead:
+            self.position += 1
+            return
+        self.ahead.append(number)
+        while self.position in self.ahead:
+            self.ahead.remove(self.position)
+            self.position += 1
+
+    def passed(self, worker: int) -> int:
+        """Return how many batches of a worker have been taken."""
+        known = self.states.get(worker, _BEGINNING)
+        return max(known.taken, known.passed)
+
+    def note_walk(self, worker: int, saved: dict[str, Any] | None) -> None:
+        """Record the state that a worker has reported, if there is one."""
+        if saved is not None:
+            self.states[worker] = state_of_walk(saved, self.passed(worker))
+
+    def walk_of(self, worker: int) -> dict[str, Any] | None:
+        """Return the last state that a worker has reported; None without, and at its end."""
+        known = self.states.get(worker, _BEGINNING)
+        return None if known.state is None or known.state == ENDED else walk_of_state(known)
+
+
+#: The state of a worker that has not answered yet.
+_BEGINNING = ShardState(0, None)
 
 
 class LoaderPlan(abc.ABC):
@@ -76,7 +162,7 @@ class LoaderPlan(abc.ABC):
         self.indices = indices
         self._counters = counters
         self.number = 0
-        self.num_begun = state.yielded
+        self.num_begun = state.position
         self._seed = state.seed if options.seeds_by_task and options.num_workers else None
         #: A pool in this process takes the request as it is.
         self._pack: Callable[[Any], Any] = _pickled if options.num_workers else _unchanged
@@ -106,12 +192,12 @@ class LoaderPlan(abc.ABC):
     def deliver(self, batch: Batch) -> None:
         """Record that the program gets a batch, or the exception in its place."""
         state, number = self.state, batch.key.iteration
-        if number == state.yielded and not state.ahead:
-            state.yielded += 1
+        if number == state.position and not state.ahead:
+            state.position += 1
         else:
             state.deliver(number)
 
-    def read(self, answers: Mapping[int, Any]) -> bool:
+    def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
         """Record the states that come with the answers of a batch. Return whether it is a batch for the program."""
         return True
 
@@ -135,10 +221,10 @@ class LoaderPlan(abc.ABC):
             return
         self.indices.load_state_dict(self.state.sampler)
         try:
-            self.indices.skip(self.state.yielded)
+            self.indices.skip(self.state.position)
         except StopIteration:
             raise CheckpointError(
-                f"Invalid state_dict: {self.state.yielded} batches had been delivered, and the sampler of this loader has "
+                f"Invalid state_dict: {self.state.position} batches had been delivered, and the sampler of this loader has "
                 "fewer; load the state into a loader with the same dataset and sampler"
             ) from None
 
@@ -186,7 +272,7 @@ class SamplesPlan(LoaderPlan):
         state, number = self.state, self.num_begun
         # Without workers, nothing defers Ctrl-C. A generator that it ends then ends the epoch, as in PyTorch.
         keys = next(self.indices) if self._is_local else self._draw()
-        while number < state.yielded or number in state.ahead:  # delivered before, out of order
+        while number < state.position or number in state.ahead:  # delivered before, out of order
             number = self.num_begun = number + 1  # in case the sampler is interrupted
             keys = self._draw()
         if self._is_local and self._needs_sequences and type(keys) is not list:
@@ -220,11 +306,10 @@ class ItemsPlan(LoaderPlan):
         options, state = self._options, self.state
         self.has_started = True  # there are no indices
         self._packed_states: dict[int, tuple[dict[str, Any], bytes]] = {}
-        if options.num_workers:
-            state.steps = state.steps or [0] * options.num_workers
-        #: Without workers, the state has only `yielded`.
-        self._ended = state.ended if options.num_workers else []
-        self._turns = Turns(state.steps or [state.yielded], state.turn, self._ended)
+        workers_at_end = [worker for worker, known in state.states.items() if known.state == ENDED]
+        passed = [state.passed(worker) for worker in range(options.num_workers or 1)]
+        self._ended = workers_at_end
+        self._turns = Turns(passed, state.turn, workers_at_end)
 
     def begin(self, turn: int) -> BatchKey:
         options, turns = self._options, self._turns
@@ -234,7 +319,7 @@ class ItemsPlan(LoaderPlan):
         worker = waiting[0]
         if not options.in_order and options.num_workers:
             # The worker with the fewest pending requests: otherwise all of them would wait for a slow worker.
-            worker = min(waiting, key=lambda w: turns.steps(w) - self.state.steps[w])
+            worker = min(waiting, key=lambda w: turns.steps(w) - self.state.passed(w))
         request = ItemsRequest(
             seed=self._seed,
             iterator=self.number,
@@ -253,29 +338,34 @@ class ItemsPlan(LoaderPlan):
 
     def note(self, batch: Batch) -> None:
         state, worker = self.state, batch.key.worker
-        if type(batch.outcome) is not StopIteration:
-            state.yielded += 1
-        elif worker not in self._ended:
-            self._ended.append(worker)
+        known = state.states.get(worker, _BEGINNING)
+        passed = max(known.taken, known.passed)
+        if type(batch.outcome) is StopIteration:
+            state.states[worker] = ShardState(passed, ENDED)
+            if worker not in self._ended:
+                self._ended.append(worker)
+        else:
+            state.position += 1
+            state.states[worker] = ShardState(known.taken, known.state, passed + 1)
         if self._options.num_workers:
-            state.steps[worker] += 1
             state.turn = (worker + 1) % self._options.num_workers
 
     def deliver(self, batch: Batch) -> None:
         """The batch has been counted by `note`."""
 
-    def read(self, answers: Mapping[int, Any]) -> bool:
-        self.state.note_reported(answers[0].state)
+    def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
+        self.state.note_walk(key.worker, answers[0].state)
         return True
 
     def _packed_state(self, worker: int) -> bytes | None:
         """Return the last reported state of a worker, pickled once for all requests."""
-        reported = self.state.reported_by(worker)
-        if reported is None:
+        known = self.state.states.get(worker, _BEGINNING)
+        if known.state is None or known.state == ENDED:
             return None
         packed = self._packed_states.get(worker)
-        if packed is None or packed[0] is not reported:
-            packed = self._packed_states[worker] = reported, pickle.dumps(reported, pickle.HIGHEST_PROTOCOL)
+        if packed is None or packed[0] is not known.state:
+            text = pickle.dumps(walk_of_state(known), pickle.HIGHEST_PROTOCOL)
+            packed = self._packed_states[worker] = known.state, text
         return packed[1]
 
 
@@ -339,7 +429,7 @@ class PositionsPlan(LoaderPlan):
             owners=tuple(parts),
         )
 
-    def read(self, answers: Mapping[int, Any]) -> bool:
+    def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
         self._progress.note(answers.values())
         self.has_ended = self._progress.is_at_end
         num_elements = sum(len(answer.found) for answer in answers.values())
@@ -348,6 +438,30 @@ class PositionsPlan(LoaderPlan):
             return False
         self._counters.batches += 1
         return True
+
+
+def checked_state(state: Any, is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
+    """Return a copy of a loader's state.
+
+    Raises:
+        CheckpointError: it is not a state of such a loader.
+    """
+    state = read_state(state, LOADER, "the state", invalid_state)
+    if state["iterable"] != is_iterable:
+        kinds = ("a map-style", "an iterable")
+        raise invalid_state(f"it is of {kinds[not is_iterable]} dataset, and this is {kinds[is_iterable]} one")
+    if is_iterable and state["num_workers"] != num_workers:
+        raise invalid_state(
+            f"{state['num_workers']} workers had divided the iterable dataset among themselves, "
+            f"and this loader has {num_workers}: pass num_workers={state['num_workers']}"
+        )
+    if state["batch_size"] != batch_size:
+        raise invalid_state(f"it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}")
+    workers = range(max(num_workers, 1) if is_iterable else 0)
+    for worker in (state["iterator"] or {"states": ()})["states"]:
+        if int(worker) not in workers:
+            raise invalid_state(f"it has a state of worker {worker}, and only {len(workers)} had divided the dataset")
+    return copy.deepcopy(state)
 
 
 def plan_for(options: LoaderOptions) -> type[LoaderPlan]:

@@ -15,9 +15,9 @@ from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import check_ranks, owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.sharding import Shard
+from dali_like.sources.state_format import ShardState
 
 __all__ = ["PositionIterator", "PositionSampler"]
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.errors import CheckpointError
 from dali_like.feed.source_feed import MergingFeed, SourceFeed
+from dali_like.sources.state_format import SourceProgress
 
 
 class PipelinePosition(NamedTuple):
@@ -188,8 +189,8 @@ class Lockstep:
         """Return how many batches of each source that persists have been delivered, without the last `num_ahead`."""
         return tuple(feed.num_delivered - num_ahead if feed.plan.persists else 0 for feed in self._feeds)
 
-    def state(self, index: int, position: PipelinePosition, *, ended: bool) -> Any:
-        """Return the state of a source before its next batch at a position, for a checkpoint; None: it has none.
+    def state(self, index: int, position: PipelinePosition, *, ended: bool) -> SourceProgress:
+        """Return where a source continues at a position, with its state before its next batch, for a checkpoint.
 
         Args:
             ended: whether the user has seen the end of that epoch. Then a source that starts again is asked for the state
@@ -202,7 +203,7 @@ class Lockstep:
         feed = self._feeds[index]
         plan, state = feed.plan, feed.plan.state
         if state is None:
-            return None
+            return SourceProgress(position.delivered[index] if plan.persists else 0)
         number = None
         if plan.persists:
             number = 0, plan.number(position.delivered[index])
@@ -212,7 +213,8 @@ class Lockstep:
             if not state.knows(number) and (batch := self._upcoming(index)) is not None:
                 feed.compute(batch)
                 number = batch.key.epoch, batch.key.iteration
-        return state.before(number)
+        progress = state.before(number)
+        return progress._replace(position=position.delivered[index]) if plan.persists else progress
 
     def _upcoming(self, index: int) -> Batch | None:
         """Return the next batch of a parallel source, beginning it if necessary; beyond an end, that of the next epoch.

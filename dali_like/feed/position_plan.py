@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
-from dali_like.engine.worker.streams import check_saved
 from dali_like.feed.source_feed import SourcePlan
-from dali_like.feed.source_states import SAVED_POSITION, BatchNumber, SourceState
+from dali_like.feed.source_states import BatchNumber, SourceState, another_kind
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import Steps
 from dali_like.sources.composed.states import make_state
+from dali_like.sources.state_format import SourceProgress
 
 
 class PositionState(SourceState):
@@ -39,19 +39,29 @@ class PositionState(SourceState):
         """Return the position of the rank's first element in a step."""
         return self.steps.first(self.begin(epoch, iteration))
 
-    def before(self, batch: BatchNumber | None) -> dict[str, Any]:
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
         epoch, iteration = batch or (0, 0)
         position = 0 if batch is None else self.begin(epoch, iteration)
         dataset = self._dataset
         state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, {}, self.steps.rank)
-        return {"iteration": iteration, "state": state}
+        return SourceProgress(iteration, dataset=state)
 
-    def restore(self, state: Any) -> None:
+    def restore(self, progress: SourceProgress) -> None:
         self._known = 0, 0, 0
-        if state is not None:
-            check_saved(state, SAVED_POSITION)
-            checked = self._dataset.checked_state(state["state"])
-            self._known = checked["epoch"], state["iteration"], checked["position"]
+        if progress.has_state:
+            checked = dataset_state(progress, self._dataset)
+            self._known = checked["epoch"], progress.position, checked["position"]
+
+
+def dataset_state(progress: SourceProgress, dataset: ComposedDataset) -> dict[str, Any]:
+    """Return the state of a composed dataset.
+
+    Raises:
+        CheckpointError: it is not a state of this dataset.
+    """
+    if progress.dataset is None:
+        raise another_kind("it is not of a composed dataset")
+    return dataset.checked_state(progress.dataset)
 
 
 class PositionPlan(SourcePlan):

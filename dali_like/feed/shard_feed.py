@@ -10,22 +10,22 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.parts import PartReport, pack_parts
-from dali_like.engine.worker.streams import SAVED_STREAM, check_saved
+from dali_like.feed.position_plan import dataset_state
 from dali_like.feed.shards import PositionsAnswer, ShardProgress
 from dali_like.feed.source_feed import MergedEpoch, MergingFeed, SourcePlan
-from dali_like.feed.source_states import SAVED_POSITION, BatchNumber, RecentStates, SourceState
+from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.pipeline_source import pack_part, unpack_message
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.sharding import Shard
+from dali_like.sources.state_format import ShardState, SourceProgress
 
 #: Without checkpoints, states are reported with one of so many steps. After the death of a worker, or after Ctrl-C in a
 #: source of the main process, elements of the others are computed again.
@@ -88,33 +88,22 @@ class ShardsState(SourceState):
         """Keep the point before a batch."""
         self._recent.keep(batch, point)
 
-    def before(self, batch: BatchNumber | None) -> dict[str, Any]:
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
         iteration, point = 0, self._beginning(0)  # of the next epoch, whose number does not matter here
         if batch is not None:
             known: Point | None = self._recent.get(batch)
             iteration, point = self.nearest(*batch) if known is None else (batch[1], known)
         dataset = self._dataset
-        return {
-            "iteration": iteration,
-            "state": make_state(dataset.description, dataset.seed, dataset.shards, *point, self.rank),
-        }
+        state = make_state(dataset.description, dataset.seed, dataset.shards, *point, self.rank)
+        return SourceProgress(iteration, dataset=state)
 
-    def restore(self, state: Any) -> None:
+    def restore(self, progress: SourceProgress) -> None:
         self._recent.clear()
         self._known = None
-        if state is None:
-            return
-        if isinstance(state, dict) and "of_iterator" in state:  # of an earlier version: the dataset was a stream of batches
-            check_saved(state, SAVED_STREAM)
-            if not state["of_iterator"]:  # before the first batch
-                self._dataset.checked_state(state["state"])
-                return
-            iteration = state["position"]
-        else:
-            check_saved(state, SAVED_POSITION)
-            iteration = state["iteration"]
-        checked = self._dataset.checked_state(state["state"])
-        self._known = iteration, Point(checked["epoch"], checked["position"], shard_states(checked, self.owned))
+        if progress.has_state:
+            checked = dataset_state(progress, self._dataset)
+            point = Point(checked["epoch"], checked["position"], shard_states(checked, self.owned))
+            self._known = progress.position, point
 
 
 class ShardsFeed(MergingFeed):

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from dali_like.sources.composed.stream import ShardState
+    from dali_like.sources.state_format import ShardState
 
 
 class PositionsRequest(NamedTuple):
@@ -112,7 +112,8 @@ class ShardProgress:
         is_shared: bool = False,
         is_padded: bool = False,
     ) -> None:
-        from dali_like.sources.composed.stream import ENDED, outputs_ahead  # few programs need it
+        from dali_like.sources.composed.stream import outputs_ahead  # few programs need it
+        from dali_like.sources.state_format import ENDED
 
         self.num_shards = num_shards
         self.states: dict[int, ShardState] = dict(states)

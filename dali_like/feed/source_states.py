@@ -11,13 +11,12 @@ import abc
 import copy
 from typing import Any
 
-from dali_like.common.json_state import ANYTHING, integer, mapping
+from dali_like.common.json_state import Schema, check
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.streams import StatefulCallable, Stream, reporting, request_text, state_text
+from dali_like.errors import CheckpointError
+from dali_like.sources.state_format import CALLABLE, WALK, ShardState, SourceProgress, state_of_walk, walk_of_state
 from dali_like.types import BatchInfo, SampleInfo
-
-#: State of a composed dataset: the number of the next batch in its epoch, and the state of the dataset.
-SAVED_POSITION = mapping(iteration=integer(), state=ANYTHING)
 
 #: Epoch and number of a batch, as its source counts them.
 BatchNumber = tuple[int, int]
@@ -44,8 +43,8 @@ class SourceState(abc.ABC):
         return True
 
     @abc.abstractmethod
-    def before(self, batch: BatchNumber | None) -> Any:
-        """Return the state before the batch that the user takes next; None if the source has no state.
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
+        """Return the state before the batch that the user takes next, if the source has one.
 
         Args:
             batch: that batch; None: the first of the next epoch.
@@ -55,8 +54,8 @@ class SourceState(abc.ABC):
         """
 
     @abc.abstractmethod
-    def restore(self, state: Any) -> None:
-        """Let the source resume from a state at the next batch; None: the checkpoint has no state of it.
+    def restore(self, progress: SourceProgress) -> None:
+        """Let the source resume from its state at the next batch, if the checkpoint has one.
 
         Raises:
             CheckpointError: it is not a state of this source.
@@ -106,21 +105,25 @@ class LocalState(SourceState):
         if limit:
             callback.on_state = self._on_state
 
-    def before(self, batch: BatchNumber | None) -> Any:
-        state = self._recent.get(batch)
-        if state is None:  # the source has not begun that batch
-            state = copy.deepcopy(self._callback.save())
-        if state["state"] is None:
-            return None
-        state_text(self._name, state)
-        return state
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
+        saved = self._recent.get(batch)
+        if saved is None:  # the source has not begun that batch
+            saved = copy.deepcopy(self._callback.save())
+        if saved["state"] is None:
+            return SourceProgress()
+        state_text(self._name, saved)
+        if isinstance(self._callback, StatefulCallable):
+            return SourceProgress(states={0: ShardState(0, saved)})
+        return SourceProgress(states={0: state_of_walk(saved)})
 
-    def restore(self, state: Any) -> None:
+    def restore(self, progress: SourceProgress) -> None:
         self._recent.clear()
-        if state is None:
+        if not progress.has_state:
             self._callback.forget()
+        elif isinstance(self._callback, StatefulCallable):
+            self._callback.restore(only_state(progress, CALLABLE).state)
         else:
-            self._callback.restore(state)
+            self._callback.restore(walk_of_state(only_state(progress, WALK)))
 
     def _on_state(self, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> None:
         self._recent.keep((info.epoch_idx, info.iteration), copy.deepcopy(saved))
@@ -172,19 +175,38 @@ class ReportedState(SourceState):
     def knows(self, batch: BatchNumber | None) -> bool:
         return not self.reports or self._recent.get(batch) is not None
 
-    def before(self, batch: BatchNumber | None) -> Any:
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
         text = self._recent.get(batch)
         if text is None:
-            return None
+            return SourceProgress()
         import json  # few sources are stateful
 
-        state = json.loads(text)
-        return None if state["state"] is None else state
+        saved = json.loads(text)
+        return SourceProgress(states={} if saved["state"] is None else {0: state_of_walk(saved)})
 
-    def restore(self, state: Any) -> None:
+    def restore(self, progress: SourceProgress) -> None:
         self._recent.clear()
         self._generation += 1
         self._latest, self._latest_epoch = b"", None
-        if state is not None:
-            self._stream.check(state)
-            self._latest = state_text(self._name, state)
+        if progress.has_state:
+            saved = walk_of_state(only_state(progress, WALK))
+            self._stream.check(saved)
+            self._latest = state_text(self._name, saved)
+
+
+def only_state(progress: SourceProgress, schema: Schema) -> ShardState:
+    """Return the state of a source that is called in one place.
+
+    Raises:
+        CheckpointError: it is not of this kind of source.
+    """
+    state = progress.states.get(0)
+    if state is None or len(progress.states) > 1 or progress.dataset is not None:
+        raise another_kind("it has no such state")
+    check(state.state, schema, "the state", another_kind)
+    return state
+
+
+def another_kind(problem: str) -> CheckpointError:
+    """Return the exception for the state of another kind of source."""
+    return CheckpointError(f"the checkpoint has a state of another kind of source: {problem}")

@@ -15,29 +15,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
+from dali_like.sources.state_format import PIPELINE, PIPELINE_FORMAT, VERSION, SourceProgress, read_state
 
 if TYPE_CHECKING:
     from dali_like.sources.external_source import ExternalSource
-
-_FORMAT = "dali_like checkpoint"
-_VERSION = 2
-_WHERE = "the checkpoint"
-
-_count = integer(0, (1 << 62) - 1)
-_iterator = mapping(size=_count, first=_count, count=_count, persists=BOOLEAN, ended=BOOLEAN)
-_checkpoint = mapping(
-    batch_size=_count,
-    num_shards=_count,
-    epoch=_count,
-    iteration=_count,
-    ended=BOOLEAN,
-    seed=integer(0, (1 << 128) - 1),
-    passed=list_of(_count),
-    sources=list_of(ANYTHING),
-    iterator=optional(_iterator),
-)
 
 
 @dataclass(frozen=True)
@@ -68,8 +50,7 @@ class Checkpoint(NamedTuple):
         epoch, iteration: position of the next batch.
         ended: whether `run` has raised StopIteration for the epoch.
         seed: seed of `SampleInfo.rng` and of random operators, given or drawn.
-        passed: batches delivered of each source that persists across epochs; 0 for other sources.
-        sources: the state of each source that reports one; None for other sources.
+        sources: where each source continues, and its state.
         iterator: position of an iterator over the pipeline, if it counts samples.
     """
 
@@ -79,16 +60,20 @@ class Checkpoint(NamedTuple):
     iteration: int
     ended: bool
     seed: int
-    passed: tuple[int, ...]
-    sources: tuple[Any, ...]
+    sources: tuple[SourceProgress, ...]
     iterator: IteratorPosition | None = None
 
+    @property
+    def delivered(self) -> tuple[int, ...]:
+        """Batches delivered of each source that persists across epochs; 0 for other sources."""
+        return tuple(source.position if source.dataset is None else 0 for source in self.sources)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the checkpoint as values that JSON can hold."""
+        """Return the checkpoint as values that JSON can hold; see `dali_like.sources.state_format`."""
         fields = self._asdict()
-        fields |= {"passed": list(self.passed), "sources": list(self.sources)}
+        fields["sources"] = [source.to_dict() for source in self.sources]
         fields["iterator"] = None if self.iterator is None else asdict(self.iterator)
-        return {"format": _FORMAT, "version": _VERSION, **fields}
+        return {"format": PIPELINE_FORMAT, "version": VERSION, **fields}
 
     def dumps(self) -> bytes:
         """Return the checkpoint as JSON."""
@@ -136,7 +121,7 @@ class Checkpoint(NamedTuple):
             if len(other.sources) != len(first.sources):
                 raise CheckpointError("the checkpoints are of pipelines with different numbers of sources")
         columns = zip(*(_at_end(checkpoint).sources for checkpoint in (first, *checkpoints)), strict=True)
-        sources = (_merged_source(i, column[1:], column[0], first.epoch) for i, column in enumerate(columns))
+        sources = (_merged_source(i, column[1:], column[0]) for i, column in enumerate(columns))
         return first._replace(sources=tuple(sources))
 
     def with_changes(self, externals: Sequence[ExternalSource], allow_change: Collection[str]) -> Checkpoint:
@@ -151,8 +136,8 @@ class Checkpoint(NamedTuple):
         """
         sources = list(self.sources)
         for i, external in enumerate(externals[: len(sources)]):  # `check` compares their numbers
-            if external.composed is not None and sources[i] is not None:
-                sources[i] = {**sources[i], "state": external.composed.checked_state(sources[i]["state"], allow_change)}
+            if external.composed is not None and (dataset := sources[i].dataset) is not None:
+                sources[i] = sources[i]._replace(dataset=external.composed.checked_state(dataset, allow_change))
         return self._replace(sources=tuple(sources))
 
     @classmethod
@@ -180,17 +165,11 @@ class Checkpoint(NamedTuple):
         Raises:
             CheckpointError: an entry is missing, unknown or out of range; or the version is another one.
         """
-        fields = dict(check(given, MAPPING, _WHERE, CheckpointError))
-        if fields.pop("format", None) != _FORMAT:
-            raise CheckpointError(f'this is not a checkpoint of a pipeline: it has no "format": "{_FORMAT}"')
-        if (version := fields.pop("version", None)) != _VERSION:
-            raise CheckpointError(f"the checkpoint has version {version!r}; this version of dali_like reads {_VERSION}")
-        check(fields, _checkpoint, _WHERE, CheckpointError)
-        passed, sources = tuple(fields["passed"]), tuple(fields["sources"])
-        if len(passed) != len(sources):
-            raise CheckpointError(f"{_WHERE} has positions of {len(passed)} sources and states of {len(sources)}")
+        fields = read_state(given, PIPELINE, "the checkpoint", CheckpointError)
+        del fields["format"], fields["version"]
+        sources = tuple(map(SourceProgress.from_dict, fields["sources"]))
         iterator = None if fields["iterator"] is None else IteratorPosition(**fields["iterator"])
-        return cls(**{**fields, "passed": passed, "sources": sources, "iterator": iterator})
+        return cls(**{**fields, "sources": sources, "iterator": iterator})
 
     def with_iterator(self, position: IteratorPosition | None) -> Checkpoint:
         """Return a checkpoint that includes the position of an iterator."""
@@ -226,9 +205,9 @@ class Checkpoint(NamedTuple):
         Raises:
             CheckpointError: the checkpoint belongs to another pipeline.
         """
-        if len(self.passed) != len(persists):
-            raise CheckpointError(f"the checkpoint is of a pipeline with {len(self.passed)} sources, not {len(persists)}")
-        for i, (count, can_persist) in enumerate(zip(self.passed, persists, strict=True)):
+        if len(self.sources) != len(persists):
+            raise CheckpointError(f"the checkpoint is of a pipeline with {len(self.sources)} sources, not {len(persists)}")
+        for i, (count, can_persist) in enumerate(zip(self.delivered, persists, strict=True)):
             if count and not can_persist:
                 raise CheckpointError(f"source {i} is an iterator in the checkpoint, and not in this pipeline")
 
@@ -240,36 +219,28 @@ def _at_end(checkpoint: Checkpoint) -> Checkpoint:
     place = {"epoch": checkpoint.epoch + 1, "position": 0}
     return checkpoint._replace(
         sources=tuple(
-            {**state, "state": {**state["state"], **place}} if _is_of_composed(state) else state
-            for state in checkpoint.sources
+            source if source.dataset is None else source._replace(dataset={**source.dataset, **place})
+            for source in checkpoint.sources
         )
     )
 
 
-def _is_of_composed(state: Any) -> bool:
-    from dali_like.sources.composed.states import is_state  # few have composed datasets
-
-    return isinstance(state, Mapping) and is_state(state.get("state"))
-
-
-def _merged_source(number: int, states: Sequence[Any], first: Any, epoch: int) -> Any:
+def _merged_source(number: int, states: Sequence[SourceProgress], first: SourceProgress) -> SourceProgress:
     """Return the state of a source, given those of all ranks.
 
     Args:
         first: the state of the rank whose position counts.
-        epoch: of that position.
     """
     if all(state == first for state in states):
         return first
-    if not all(map(_is_of_composed, states)):
+    datasets = [state.dataset for state in states if state.dataset is not None]
+    if len(datasets) < len(states):
         raise CheckpointError(
             f"source {number} has another state on each rank, and is not a composed dataset: load the checkpoint of one rank"
         )
-    if all(state.get("epoch", epoch) != epoch for state in states):
-        return None  # by an earlier version, of an epoch that has ended
     from dali_like.sources.composed.states import merge_states  # few have composed datasets
 
-    return {**first, "state": merge_states([state["state"] for state in states])}
+    return first._replace(dataset=merge_states(datasets))
 
 
 def _team(batch_size: int, num_shards: int) -> str:

@@ -240,7 +240,7 @@ class Runtime:
         position = PipelinePosition(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
         states = tuple(executor.state(i, position, ended=ended) for i in range(len(persists)))
-        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, states)
+        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, states)
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
         """Return whether the running workers can resume from a checkpoint, if it belongs to this pipeline."""
@@ -263,14 +263,16 @@ class Runtime:
             return
         passed = [
             now if node.external.kind is None else then
-            for node, now, then in zip(self.graph.sources, self.executor.position.delivered, checkpoint.passed, strict=True)
+            for node, now, then in zip(
+                self.graph.sources, self.executor.position.delivered, checkpoint.delivered, strict=True
+            )
         ]
         position = PipelinePosition(checkpoint.epoch, checkpoint.iteration, tuple(passed))
         states = zip(self.graph.sources, checkpoint.sources, strict=True)
         restored = {
             i
             for i, (node, state) in enumerate(states)
-            if (state is not None and self._plans[node].state is not None) or node.external.reader is not None
+            if (state.has_state and self._plans[node].state is not None) or node.external.reader is not None
         }
         self.executor.go_to(position, restored, ended=checkpoint.ended)
         for feed in self._merging_feeds:
@@ -400,7 +402,7 @@ class Runtime:
             return None
         if not external.parallel:
             return LocalState(external.name, callback, limit)
-        has_state = checkpoint is not None and checkpoint.sources[self.graph.sources.index(node)] is not None
+        has_state = checkpoint is not None and checkpoint.sources[self.graph.sources.index(node)].has_state
         if not isinstance(callback, Stream) or external.sharded or not (has_state or callback.owner is not None):
             return None
         reports = limit > 0 and callback.owner is not None and external.options["on_error"] == "raise"
@@ -428,13 +430,13 @@ class Runtime:
             return None, False
         for i, node in enumerate(self.graph.sources):
             external = node.external
-            if external.kind is not None and external.kind.ignores_info and checkpoint.sources[i] is None:
+            if external.kind is not None and external.kind.ignores_info and not checkpoint.sources[i].has_state:
                 warn(
                     f"{external.name} takes no argument and has no state, so it cannot resume from the checkpoint; it "
                     "starts at its beginning",
                     UserWarning,
                 )
-        return PipelinePosition(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+        return PipelinePosition(checkpoint.epoch, checkpoint.iteration, checkpoint.delivered), checkpoint.ended
 
     def _check(self, checkpoint: Checkpoint) -> None:
         externals = [node.external for node in self.graph.sources]

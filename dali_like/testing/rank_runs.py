@@ -23,8 +23,9 @@ from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.composed.stream import ENDED, Elements, ShardEndedError, ShardState, outputs_ahead
+from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.sharding import Shard
+from dali_like.sources.state_format import ENDED, ShardState
 from dali_like.testing.differences import first_difference
 
 __all__ = ["LoaderRank", "Mismatch", "Part", "Reference", "SimulatedRank", "first_mismatch"]

@@ -81,7 +81,7 @@ def test_an_interrupt_while_delivered_batches_are_skipped_loses_no_batch() -> No
     loader = DataLoader(range(1000), batch_sampler=sampler)
     next(iter(loader))
     state = loader.state_dict()
-    state["iterator"].update(yielded=1, ahead=[2, 3])  # as a loader leaves it whose batches have overtaken each other
+    state["iterator"].update(position=1, ahead=[2, 3])  # as a loader leaves it whose batches have overtaken each other
 
     def interrupt() -> None:
         raise KeyboardInterrupt

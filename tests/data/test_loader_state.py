@@ -497,16 +497,18 @@ def with_changes(**changes: Any) -> dict[str, Any]:
     return {**state, "iterator": {**state["iterator"], **changes}}
 
 
-#: The reported state of a worker.
-REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
+#: The state of a worker's iterable.
+WALK = {"epoch": None, "end": None, "of_iterator": True, "state": 1}
 
 
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        pytest.param([1], "this is not a state of a DataLoader", id="list"),
-        pytest.param({"epoch": 1}, "this is not a state of a DataLoader", id="foreign"),
-        pytest.param({**state_of(), "version": 99}, "this is not a state of a DataLoader", id="version"),
+        pytest.param([1], "the state is not a state of a DataLoader", id="list"),
+        pytest.param({"epoch": 1}, "the state is not a state of a DataLoader", id="foreign"),
+        pytest.param(
+            {**state_of(), "version": 99}, "the state has version 99; this version of dali_like reads 2 and 3", id="version"
+        ),
         pytest.param(
             {"version": 2}, "the state has no 'batch_size', 'generator', 'iterable', 'iterator', 'num_workers'", id="missing"
         ),
@@ -516,32 +518,34 @@ REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state
         pytest.param({**state_of(), "generator": 5}, "the state: generator should be an object, not 5", id="generator"),
         pytest.param(with_changes(more=1), "iterator has the unknown entries 'more'", id="more"),
         pytest.param(
-            with_changes(yielded=-1),
-            "yielded should be an integer from 0 to 281474976710656, not -1",
+            with_changes(position=-1),
+            "position should be an integer from 0 to 281474976710656, not -1",
             id="negative",
         ),
         pytest.param(with_changes(base_seed="a"), "base_seed should be an integer", id="seed"),
         pytest.param(with_changes(ahead=3), "ahead should be a list", id="ahead"),
         pytest.param(with_changes(ahead=[True]), "ahead should be an integer from 0 to .*, not True", id="truth"),
         pytest.param(with_changes(is_over="no"), "is_over should be true or false", id="over"),
-        pytest.param(with_changes(reported_states=[5]), "reported_states should be an object, not 5", id="reported state"),
         pytest.param(
-            with_changes(reported_states=[{"worker": 0, "steps": -1}]),
-            "reported_states has no 'ended', 'of_iter",
-            id="incomplete reported state",
+            {"version": 3, "sources": []}, "the state is a state of a pipeline, not of a DataLoader", id="of a pipeline"
         ),
         *(
-            pytest.param(
-                with_changes(reported_states=[REPORTED | wrong]),
-                f"reported_states: {next(iter(wrong))} should be",
-                id=f"reported {next(iter(wrong))}",
+            pytest.param(with_changes(states=wrong), f"iterator: states{message}", id=f"states {wrong}")
+            for wrong, message in (
+                ([5], " should be an object, not"),
+                ({"a": [0, None]}, " should have the numbers of workers as keys, not 'a'"),
+                ({"0": 5}, r": 0 should be \[items, state\] or \[items, state, items passed\], not 5"),
+                ({"0": [-1, None]}, r": 0 should be \[items, state\] or"),
+                ({"0": [1, {"end": None}]}, ": 0 has no 'epoch', 'of_iterator', 'state'"),
+                ({"0": [1, {**WALK, "end": -1}]}, ": 0: end should be"),
+                ({"0": [1, {**WALK, "of_iterator": None}]}, ": 0: of_iterator should be"),
             )
-            for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
         ),
+        pytest.param(with_changes(states={"1": [0, None]}), "it has a state of worker 1, and only 0 had", id="worker"),
         *(
             pytest.param(with_changes(**wrong), f"iterator: {next(iter(wrong))} should be", id=next(iter(wrong)))
             for wrong in (
-                *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
+                *({"number": -1}, {"turn": 0.5}, {"shared_seed": "a"}),
                 *({"generator": 5}, {"sampler": [1]}),
             )
         ),

@@ -302,9 +302,11 @@ def test_ranks_at_different_steps_near_the_end_of_an_epoch_resume_together(calls
 def test_a_state_of_another_kind_is_refused() -> None:
     with closing(pipeline_of(numbers(8), 2, "thread")) as pipe:
         state = json.loads(json.dumps(pipe.state_dict()))
-        state["sources"] = [{"iteration": -1, "state": state["sources"][0]["state"]}]
-        with pytest.raises(CheckpointError, match="iteration should be an integer from 0 on, not -1"):
-            pipe.load_state_dict(state)
-        state["sources"] = [{"position": 3}]
-        with pytest.raises(CheckpointError, match="another kind of source"):
-            pipe.load_state_dict(state)
+        source = state["sources"][0]
+        for wrong, message in (
+            ({"position": -1}, "sources: position should be an integer from 0"),
+            ({"dataset": None, "states": {"0": [3, {}]}}, "another kind of source"),
+            ({"dataset": {**source["dataset"], "position": "0"}}, "position should be an integer from 0"),
+        ):
+            with pytest.raises(CheckpointError, match=message):
+                pipe.load_state_dict({**state, "sources": [{**source, **wrong}]})

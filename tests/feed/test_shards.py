@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, packed
-from dali_like.sources.composed.stream import ENDED, ShardState
+from dali_like.sources.state_format import ENDED, ShardState
 
 
 def answer(found: list[int], states: dict[int, ShardState], ended: list[int] | None = None) -> PositionsAnswer:

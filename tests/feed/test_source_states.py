@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dali_like.errors import CheckpointError
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.feed.source_states import LocalState, RecentStates, ReportedState
+from dali_like.sources.state_format import ShardState, SourceProgress, state_of_walk
 from dali_like.types import SampleInfo
 from tests.faults.played import PlayedPool
 
@@ -56,7 +58,7 @@ class ReportingPool:
 
     def wait(self, batch: Batch) -> Sequence[Output]:
         batch.outcome = StopIteration() if batch.key.iteration >= LENGTH else []
-        batch.state = json.dumps({"state": [batch.key.epoch, batch.key.iteration]}).encode()
+        batch.state = json.dumps(saved(batch.key.epoch, batch.key.iteration)).encode()
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
@@ -64,6 +66,16 @@ class ReportingPool:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def saved(epoch: int, position: int) -> dict[str, Any]:
+    """Return the state of a stream before a batch."""
+    return {"epoch": epoch, "end": None, "of_iterator": False, "state": [epoch, position], "position": position}
+
+
+def progress(epoch: int, position: int) -> SourceProgress:
+    """Return the same, as a checkpoint has it."""
+    return SourceProgress(states={0: state_of_walk(saved(epoch, position))})
 
 
 def reported_state(*, reports: bool = True) -> ReportedState:
@@ -98,7 +110,7 @@ def test_local_state_is_noted_where_a_batch_begins_and_does_not_change_later() -
         stream(info)
 
     states = [local.before((0, iteration)) for iteration in (1, 2, 3)]  # the last one has not begun
-    assert [state["state"] for state in states] == [{"number": 0}, {"number": 6}, {"number": 7}]
+    assert [state.states[0].state["state"] for state in states] == [{"number": 0}, {"number": 6}, {"number": 7}]
 
 
 def test_state_before_a_batch_that_no_one_has_waited_for_comes_with_that_batch() -> None:
@@ -106,7 +118,7 @@ def test_state_before_a_batch_that_no_one_has_waited_for_comes_with_that_batch()
     lockstep = lockstep_of(pool, reported_state())
     take(lockstep, 2)
 
-    assert lockstep.state(0, PipelinePosition(0, 2, (0,)), ended=False) == {"state": [0, 2]}
+    assert lockstep.state(0, PipelinePosition(0, 2, (0,)), ended=False) == progress(0, 2)
     take(lockstep, 1)
     assert len({(key.epoch, key.iteration) for key in pool.keys}) == len(pool.keys)
 
@@ -115,14 +127,14 @@ def test_state_before_the_end_of_an_epoch_is_that_of_the_next_epoch() -> None:
     lockstep = lockstep_of(ReportingPool(), reported_state())
     take(lockstep, LENGTH)
 
-    assert lockstep.state(0, PipelinePosition(0, LENGTH, (0,)), ended=False) == {"state": [1, 0]}
+    assert lockstep.state(0, PipelinePosition(0, LENGTH, (0,)), ended=False) == progress(1, 0)
 
 
-def test_state_of_a_source_that_reports_none_is_none_and_computes_nothing() -> None:
+def test_source_that_reports_no_state_has_none_and_computes_nothing() -> None:
     pool = ReportingPool()
     lockstep = lockstep_of(pool, reported_state(reports=False))
 
-    assert lockstep.state(0, PipelinePosition(0, 0, (0,)), ended=False) is None
+    assert lockstep.state(0, PipelinePosition(0, 0, (0,)), ended=False) == SourceProgress()
     assert not pool.keys
 
 
@@ -135,7 +147,7 @@ def test_requests_carry_the_latest_state_of_their_epoch_only() -> None:
         lockstep.next()
 
     states = {(key.epoch, key.iteration): key.request for key in pool.keys}
-    assert states[0, 3] == request_text(0, b'{"state": [0, 0]}', reports=True)
+    assert states[0, 3] == request_text(0, json.dumps(saved(0, 0)).encode(), reports=True)
     assert states[1, 0] == request_text(0, b"", reports=True)
 
 
@@ -158,14 +170,13 @@ def test_answer_carries_a_state_if_its_request_asks_for_one() -> None:
 
 def test_restored_state_goes_with_requests_of_a_new_generation() -> None:
     state = reported_state()
-    saved = {"epoch": 0, "position": 5, "end": None, "of_iterator": False, "state": {"number": 5}}
 
-    state.restore(saved)
+    state.restore(progress(0, 5))
 
-    assert state.request(3) == request_text(1, json.dumps(saved).encode(), reports=True)
+    assert state.request(3) == request_text(1, json.dumps(saved(0, 5)).encode(), reports=True)
     assert state.request(4) == request_text(1, b"", reports=True)
 
 
 def test_restoring_another_kind_of_state_is_an_error() -> None:
     with pytest.raises(CheckpointError, match="a state of another kind of source"):
-        reported_state().restore({"state": 5})
+        reported_state().restore(SourceProgress(states={0: ShardState(0, {"state": 5})}))

@@ -187,7 +187,7 @@ def test_state_names_the_replaced_part(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("state_dict", "load_state_dict"):
         with pytest.raises(AttributeError, match=r"the position is not known.* replaces _BaseDataLoaderIter\.__init__"):
             getattr(loader, name)
-    assert state["iterator"]["yielded"] == 1
+    assert state["iterator"]["position"] == 1
 
 
 def test_loaded_state_is_not_lost_when_a_part_is_replaced_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +492,7 @@ def test_iterator_can_be_reset_for_the_next_epoch(num_workers: int) -> None:
 
     assert next(iterator).tolist() == [0]
     state = loader.state_dict()
-    assert state["iterator"]["yielded"] == 1
+    assert state["iterator"]["position"] == 1
     assert numbers(iterator) == [[1], [2], [3]]
     del iterator
     loader._iterator = None

@@ -112,11 +112,18 @@ def valid() -> dict[str, Any]:
         {"ended": 1},
         {"seed": None},
         {"seed": 1 << 128},
-        {"passed": 0},
-        {"passed": [[]]},
-        {"passed": [-1]},
-        {"sources": []},
         {"sources": None},
+        {"sources": [None]},
+        *(
+            {"sources": [{"position": 0, "states": {}, "dataset": None, **wrong}]}
+            for wrong in (
+                *({"position": -1}, {"position": [[]]}, {"states": None}, {"states": {"a": [0, None]}}, {"dataset": 0}),
+                *(
+                    {"states": {"0": entry}}
+                    for entry in (0, [], [0], [-1, None], [True, None], [0, None, -1], [0, None, 0, 0])
+                ),
+            )
+        ),
         {"num_shards": 1.0},
         {"batch_size": None},
         {"another": 1},
@@ -144,8 +151,11 @@ def test_garbage_is_refused(data: Any) -> None:
     ("change", "words"),
     [
         ({"batch_size": 5}, "batch_size=5, not batch_size=4$"),
-        ({"passed": [], "sources": []}, "0 sources, not 1"),
-        ({"passed": [3]}, "source 0 is an iterator in the checkpoint, and not in this pipeline"),
+        ({"sources": []}, "0 sources, not 1"),
+        (
+            {"sources": [{"position": 3, "states": {}, "dataset": None}]},
+            "source 0 is an iterator in the checkpoint, and not in this pipeline",
+        ),
     ],
 )
 def test_checkpoint_of_another_pipeline_is_refused(change: dict[str, Any], words: str) -> None:

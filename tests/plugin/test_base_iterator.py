@@ -96,7 +96,7 @@ class ScriptedPipeline(Pipeline):
             self._position = (self._position[0] + 1, 0)
 
     def _take_checkpoint(self) -> Checkpoint:
-        return Checkpoint(4, 1, *self._position, False, 0, (), ())
+        return Checkpoint(4, 1, *self._position, False, 0, ())
 
 
 def plain(batch: Any) -> Any:

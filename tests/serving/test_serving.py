@@ -232,7 +232,7 @@ def test_a_state_is_that_of_the_last_batch_that_all_have_taken(path: str) -> Non
             ahead = [labels_of(next(one)) for _ in range(3)]
             second = labels_of(next(two))
             state = wait_until(
-                lambda: (found := server.state_dict()) and (found["iterator"] or {}).get("yielded") == 2 and found,
+                lambda: (found := server.state_dict()) and (found["iterator"] or {}).get("position") == 2 and found,
                 "the state",
             )
     assert second == ahead[0]

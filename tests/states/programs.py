@@ -1,7 +1,7 @@
 """Programs whose states are kept in files: each kind of loader and pipeline that can resume.
 
 A program takes steps; a step is a batch as plain values, or `END` at the end of an epoch, after which the next one begins.
-No operator draws random numbers. `python -m tests.states.programs` writes the missing files.
+No operator draws random numbers. `python -m tests.states.programs` writes the missing files of the newest version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from dali_like.data import (
 )
 from dali_like.types import SampleInfo
 
-FOLDER = Path(__file__).parent / "saved"
+#: The states of each version of the format.
+FOLDERS = {"before version 3": Path(__file__).parent / "saved", "version 3": Path(__file__).parent / "saved_3"}
 END = "end"
 #: Steps after a state that its file has: they reach into the next epoch, or the one after it.
 FOLLOWING = 9
@@ -410,9 +411,9 @@ _KINDS: dict[str, dict[str, Program]] = {
 PROGRAMS = {f"{kind}, {how}": program for kind, programs in _KINDS.items() for how, program in programs.items()}
 
 
-def file_of(name: str) -> Path:
+def file_of(name: str, version: str) -> Path:
     """Return the file with the states of a program."""
-    return FOLDER / f"{name.replace(', ', '-').replace(' ', '_')}.json"
+    return FOLDERS[version] / f"{name.replace(', ', '-').replace(' ', '_')}.json"
 
 
 def saved(program: Program) -> list[dict[str, Any]]:
@@ -432,7 +433,8 @@ def saved(program: Program) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    *_, newest = FOLDERS
+    FOLDERS[newest].mkdir(exist_ok=True)
     for name, program in PROGRAMS.items():
-        if not file_of(name).exists():
-            file_of(name).write_text(json.dumps(saved(program)) + "\n")
+        if not file_of(name, newest).exists():
+            file_of(name, newest).write_text(json.dumps(saved(program)) + "\n")

@@ -29,33 +29,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dali_like.common.foreign_errors import is_a
-from dali_like.common.json_state import ANYTHING, BOOLEAN, Schema, check, integer, mapping, optional
 from dali_like.common.user_objects import is_stateful
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
-#: What `Stream.save` returns. `position` is that of `state`: resuming at a later one skips the items since.
-SAVED_STREAM = mapping(
-    epoch=optional(integer()), position=integer(), end=optional(integer()), of_iterator=BOOLEAN, state=ANYTHING
-)
-_SAVED_BY_CALLABLE = mapping(state=ANYTHING)
-
 #: A request begins with its generation, see `Stream.heed`, and whether the answer carries a state. The JSON text of a state
 #: may follow.
 _REQUEST = struct.Struct("<q?")
-
-
-def check_saved(saved: Any, schema: Schema) -> None:
-    """Check that the saved state of a source has the form of its kind.
-
-    Raises:
-        CheckpointError: it has another one.
-    """
-
-    def refusal(problem: str) -> CheckpointError:
-        return CheckpointError(f"the checkpoint has a state of another kind of source: {problem}")
-
-    check(saved, schema, "the state", refusal)
 
 
 class Walk:
@@ -243,7 +223,6 @@ class Stream:
         Raises:
             CheckpointError: it cannot.
         """
-        check_saved(saved, SAVED_STREAM)
         if not saved["of_iterator"] and self.owner is None:
             raise CheckpointError(
                 "the checkpoint has the state of an iterable; in this pipeline the iterable has no load_state_dict()"
@@ -352,12 +331,7 @@ class StatefulCallable:
         return {"state": self._owner.state_dict()}
 
     def restore(self, saved: Any) -> None:
-        """Load a state that `save` has returned.
-
-        Raises:
-            CheckpointError: it is not a state of a callable.
-        """
-        check_saved(saved, _SAVED_BY_CALLABLE)
+        """Load a state that `save` has returned."""
         self._owner.load_state_dict(saved["state"])
 
     def forget(self) -> None:

@@ -19,7 +19,7 @@ from dali_like.data.sampler_iterators import resumable
 from dali_like.errors import UnavailableAttributeError
 
 if TYPE_CHECKING:
-    from dali_like.data.iterator_state import IteratorState
+    from dali_like.data.plans import IteratorState
 
 __all__ = ["TorchParts", "TorchSerialIterator", "TorchWorkerIterator", "is_advanced"]
 

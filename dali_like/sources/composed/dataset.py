@@ -25,8 +25,9 @@ from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState, outputs_ahead
+from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.composed.yielding import Filter, FlatMap
+from dali_like.sources.state_format import ShardState
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.draws import MixtureReport

@@ -18,7 +18,7 @@ from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
 from dali_like.sources.composed.selection import Concat, Repeat
 from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleInputStage, Stage, in_shards, no_reach
 from dali_like.sources.composed.states import shard_states
-from dali_like.sources.composed.stream import ENDED
+from dali_like.sources.state_format import ENDED
 
 __all__ = ["InputReport", "MixtureReport", "MixtureReports", "PieceReport", "check_weights", "report"]
 

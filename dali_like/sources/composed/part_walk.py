@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.stream import Elements, ShardEndedError
+from dali_like.sources.state_format import ShardState
 
 __all__ = ["PartWalk"]
 

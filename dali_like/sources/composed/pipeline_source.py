@@ -19,7 +19,8 @@ from dali_like.engine.worker.parts import AbsentSampleError
 from dali_like.errors import SampleTypeError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.part_walk import PartWalk
-from dali_like.sources.composed.stream import Elements, ShardEndedError, ShardState
+from dali_like.sources.composed.stream import Elements, ShardEndedError
+from dali_like.sources.state_format import ShardState
 from dali_like.types import SampleInfo
 
 __all__ = ["ElementCallback", "ShardElements", "pack_part", "unpack_message"]

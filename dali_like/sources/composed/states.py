@@ -1,8 +1,8 @@
-"""States of composed datasets: saved, merged from all ranks, and checked against a description.
+"""States of composed datasets: made, merged from all ranks, and compared with a description.
 
-A state is a small mapping of numbers and text::
+A state is a small mapping of numbers and text; see `dali_like.sources.state_format`::
 
-    {"version": 1, "epoch": 0, "position": 1440, "seed": 7, "shards": 60, "description": [...],
+    {"version": 3, "epoch": 0, "position": 1440, "seed": 7, "shards": 60, "description": [...],
      "rank": 0, "num_ranks": 2, "states": {"0": [24, ...], "2": [24, ...], ...}}
 
 ``position`` counts the positions that all ranks together have passed. ``states`` has the number of outputs and the state of
@@ -15,31 +15,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dali_like.common.json_state import MAPPING, MOST, TEXT, check, integer, list_of, mapping, optional
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stage import is_anything, is_count, is_list_of
-from dali_like.sources.composed.stream import ENDED, ShardState
 from dali_like.sources.sharding import ALONE, Shard
+from dali_like.sources.state_format import DATASET, ENDED, VERSION, ShardState, fits_entry, listed, read_state
 
-__all__ = ["VERSION", "checked_state", "is_state", "make_state", "merge_states", "shard_states"]
+__all__ = ["checked_state", "make_state", "merge_states", "shard_states"]
 
-VERSION = 1
 #: Outputs between the state of a shard and the position: exceptions in a row. More of them would be skipped for hours.
 _MOST_BEHIND = 1 << 20
-
-_STATE = mapping(
-    version=integer(),
-    epoch=integer(0, MOST),
-    position=integer(0, MOST),
-    seed=integer(),
-    shards=optional(integer(1)),
-    description=list_of(TEXT),
-    rank=integer(),
-    num_ranks=integer(1, MOST),
-    states=MAPPING,
-)
-_COUNTED_STATE = list_of(integer())
 
 
 def make_state(
@@ -67,12 +51,8 @@ def make_state(
         "description": list(description),
         "rank": rank.id,
         "num_ranks": rank.count,
-        "states": {str(shard): _listed(state) for shard, state in sorted(states.items())},
+        "states": listed(states),
     }
-
-
-def _listed(state: ShardState) -> list[Any]:
-    return list(state if state.passed > state.taken and state.state != ENDED else state[:2])
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -91,7 +71,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     if not states:
         raise _invalid("there are no states to merge")
-    checked = [_checked(state, f"state {i}") for i, state in enumerate(states)]
+    checked = [read_state(state, DATASET, f"state {i}", _invalid) for i, state in enumerate(states)]
     checked = _at_one_position(checked)
     first = checked[0]
     for state in checked:
@@ -127,8 +107,8 @@ def _moved(state: dict[str, Any], epoch: int, position: int) -> dict[str, Any]:
     states = {}
     for shard, known in shard_states(state, [int(shard) for shard in state["states"]]).items():
         passed = num_delivered(state["position"], shard, num_shards)
-        states[str(shard)] = _listed(known._replace(passed=max(known.passed, passed)))
-    return {**moved, "states": states}
+        states[shard] = known._replace(passed=max(known.passed, passed))
+    return {**moved, "states": listed(states)}
 
 
 def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None) -> dict[int, ShardState]:
@@ -154,7 +134,7 @@ def shard_states(state: Mapping[str, Any], owned: Collection[int] | None = None)
             )
         expected = num_delivered(state["position"], shard, state["shards"])
         # It may lie before the position: an exception was delivered since, or the shard has ended. It may also be ahead.
-        if not (is_list_of(saved, is_count, is_anything) or is_list_of(saved, is_count, is_anything, is_count)):
+        if not fits_entry(saved):
             raise _invalid(f"logical shard {shard} should be at output {expected}, but its state is {saved!r:.200}")
         if saved[1] != ENDED and expected - saved[0] > _MOST_BEHIND:
             raise _invalid(
@@ -177,7 +157,7 @@ def checked_state(
     Raises:
         CheckpointError: it is not a state of this stream. The message names the first difference.
     """
-    checked = merge_states(state) if isinstance(state, (list, tuple)) else _checked(state, "the state")
+    checked = merge_states(state) if isinstance(state, (list, tuple)) else read_state(state, DATASET, "the state", _invalid)
     for name, here in (("seed", seed), ("shards", num_shards)):
         if checked[name] != here:
             raise _invalid(f"it was saved with {name}={checked[name]}, and this dataset has {name}={here}")
@@ -196,28 +176,11 @@ def checked_state(
     return checked
 
 
-def is_state(value: Any) -> bool:
-    """Return whether a value looks like a state of a composed dataset."""
-    return isinstance(value, Mapping) and {"version", "description", "states"} <= set(value)
-
-
 def _comparable(description: Sequence[str], allow_change: Collection[str]) -> list[str]:
     """Return the lines of a description without the parts that may change, which follow a semicolon: ``; weights=...``."""
     return [
         "; ".join(part for part in line.split("; ") if part.partition("=")[0] not in allow_change) for line in description
     ]
-
-
-def _checked(state: Any, where: str) -> dict[str, Any]:
-    if not isinstance(state, Mapping) or state.get("version") != VERSION:
-        raise _invalid(f"{where} is not a state of a composed dataset: {state!r:.200}")
-    without_counts = {name: value for name, value in state.items() if name != "counts"}
-    check(without_counts, _STATE, where, _invalid)
-    if "counts" in state:
-        check(state["counts"], _COUNTED_STATE, f"{where}: counts", _invalid)
-        if len(state["counts"]) != state["shards"]:
-            raise _invalid(f"{where}: {len(state['counts'])} counts, but {state['shards']} logical shards")
-    return dict(state)
 
 
 def _invalid(problem: str) -> CheckpointError:

@@ -9,39 +9,22 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage
+from dali_like.sources.state_format import ENDED, ShardState
 
-__all__ = ["ENDED", "Elements", "ShardEndedError", "ShardState", "outputs_ahead"]
+__all__ = ["Elements", "ShardEndedError", "outputs_ahead"]
 
 
 #: A walk that is at most this many outputs behind a known state goes on: opening another one may replay a block.
 _MOST_SKIPPED = 64
 
-#: In place of the state of a walk: the shard has ended.
-ENDED = "ended"
-
 
 class ShardEndedError(Exception):
     """The shard of a position has ended before it: the position is empty."""
-
-
-class ShardState(NamedTuple):
-    """The state of a shard before one of its outputs.
-
-    Attributes:
-        taken: the number of outputs before it.
-        state: of the walk; None at the beginning; `ENDED` behind the last output.
-        passed: the number of outputs that must not be delivered again, if it is greater than `taken`. Exceptions among them
-            have brought no state.
-    """
-
-    taken: int
-    state: Any
-    passed: int = 0
 
 
 class _EndedWalk(ShardWalk):

@@ -12,8 +12,8 @@ from dali_like.data import ComposedDataset, merge_states
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.positions import owned_shards
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
-from dali_like.sources.composed.stream import ShardState
 from dali_like.sources.sharding import Shard
+from dali_like.sources.state_format import ShardState
 
 DATASET = ComposedDataset.source(list(range(40))).filter(bool).with_options(shards=4)
 
