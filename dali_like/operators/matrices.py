@@ -6,7 +6,7 @@ sequence. All functions compute with a leading axis for the frames, if there are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ _MOST_DIMENSIONS = 6
 _Numbers = NDArray[np.float64]
 
 
-@operator(module="transforms", output_layout=_LAYOUT)
+@operator(module="transforms", output_layout=_LAYOUT, stacks=())
 def translation(
     call: OperatorCall, matrix: Array | None = None, *, offset: PerFrame[FloatArray], reverse_order: bool = False
 ) -> Array:
@@ -35,11 +35,15 @@ def translation(
         offset: the translation, with one number for each dimension, or for each dimension of each frame.
         reverse_order: whether the translation comes before the transform of the input.
     """
+    return _combined(call, _once(_translation, call, offset), matrix, reverse_order)
+
+
+def _translation(call: OperatorCall, offset: FloatArray) -> _Numbers:
     vector = _vectors(call, "offset", offset)
-    return _combined(_moved(np.eye(_rank_of(vector)), vector), matrix, reverse_order)
+    return _moved(np.eye(_rank_of(vector)), vector)
 
 
-@operator(module="transforms", output_layout=_LAYOUT)
+@operator(module="transforms", output_layout=_LAYOUT, stacks=())
 def scale(
     call: OperatorCall,
     matrix: Array | None = None,
@@ -58,12 +62,20 @@ def scale(
         ndim: number of dimensions, if `scale` is one number and there is no input. Default: 1.
         reverse_order: whether the scaling comes before the transform of the input.
     """
+    rank = ndim or 1 if matrix is None else _rank_of_matrix(call, matrix)
+    return _combined(call, _once(_scale, call, scale, center, rank), matrix, reverse_order)
+
+
+def _scale(call: OperatorCall, scale: FloatArray, center: FloatArray | None, rank: int) -> _Numbers:
+    """Return scalings.
+
+    Args:
+        rank: the number of dimensions if `scale` is one number.
+    """
     factors = _vectors(call, "scale", scale)
-    rank = _rank_of(factors)
-    if rank == 1:
-        rank = ndim or 1 if matrix is None else _rank_of_matrix(matrix)
+    rank = rank if (own_rank := _rank_of(factors)) == 1 else own_rank
     own = factors[..., np.newaxis] * np.eye(rank)
-    return _combined(_about(own, _spread(call, "center", center, rank)), matrix, reverse_order)
+    return _about(own, _spread(call, "center", center, rank))
 
 
 def _check_axis(given: Mapping[str, Any]) -> None:
@@ -72,7 +84,7 @@ def _check_axis(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"axis must have 3 elements, not all of them zero, not {axis.tolist()}")
 
 
-@operator(module="transforms", output_layout=_LAYOUT, check=_check_axis)
+@operator(module="transforms", output_layout=_LAYOUT, check=_check_axis, stacks=())
 def rotation(
     call: OperatorCall,
     matrix: Array | None = None,
@@ -93,6 +105,10 @@ def rotation(
     """
     if angle.size != 1 and "angle" not in call.framed:
         raise SampleError(f"the argument angle must be a single number, not of shape {angle.shape}")
+    return _combined(call, _once(_rotation, call, angle, axis, center), matrix, reverse_order)
+
+
+def _rotation(call: OperatorCall, angle: FloatArray, axis: FloatArray | None, center: FloatArray | None) -> _Numbers:
     radians = np.radians(angle.astype(np.float64)).reshape(-1 if "angle" in call.framed else ())[..., np.newaxis, np.newaxis]
     cosine, sine = np.cos(radians), np.sin(radians)
     if axis is None:
@@ -103,7 +119,7 @@ def rotation(
             raise SampleError(f"the argument axis must have 3 elements, not all of them zero, not {axis.tolist()}")
         unit = unit / length
         own = cosine * np.eye(3) + sine * _cross(unit) + (1 - cosine) * unit[..., np.newaxis] * unit[..., np.newaxis, :]
-    return _combined(_about(own, _spread(call, "center", center, own.shape[-1])), matrix, reverse_order)
+    return _about(own, _spread(call, "center", center, own.shape[-1]))
 
 
 def _cross(vector: _Numbers) -> _Numbers:
@@ -119,7 +135,7 @@ def _check_shear(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("pass either shear or angles")
 
 
-@operator(module="transforms", output_layout=_LAYOUT, check=_check_shear)
+@operator(module="transforms", output_layout=_LAYOUT, check=_check_shear, stacks=())
 def shear(
     call: OperatorCall,
     matrix: Array | None = None,
@@ -139,6 +155,10 @@ def shear(
         center: point that stays in place. Default: the origin.
         reverse_order: whether the shear mapping comes before the transform of the input.
     """
+    return _combined(call, _once(_shear, call, shear, angles, center), matrix, reverse_order)
+
+
+def _shear(call: OperatorCall, shear: FloatArray | None, angles: FloatArray | None, center: FloatArray | None) -> _Numbers:
     name, given = ("shear", shear) if shear is not None else ("angles", angles)
     assert given is not None
     factors = _vectors(call, name, given)
@@ -151,10 +171,10 @@ def shear(
     rank = 2 if factors.shape[-1] == 2 else 3
     own = np.broadcast_to(np.eye(rank), (*factors.shape[:-1], rank, rank)).copy()
     own[..., ~np.eye(rank, dtype=bool)] = factors
-    return _combined(_about(own, _spread(call, "center", center, rank)), matrix, reverse_order)
+    return _about(own, _spread(call, "center", center, rank))
 
 
-@operator(module="transforms", output_layout=_LAYOUT)
+@operator(module="transforms", output_layout=_LAYOUT, stacks=())
 def crop(
     call: OperatorCall,
     matrix: Array | None = None,
@@ -180,6 +200,19 @@ def crop(
         absolute: whether to exchange bounds where the lower one is greater.
         reverse_order: whether the mapping comes before the transform of the input.
     """
+    own = _once(_crop, call, from_start, from_end, to_start, to_end, absolute)
+    with np.errstate(invalid="ignore"):
+        return _combined(call, own, matrix, reverse_order)
+
+
+def _crop(
+    call: OperatorCall,
+    from_start: FloatArray | None,
+    from_end: FloatArray | None,
+    to_start: FloatArray | None,
+    to_end: FloatArray | None,
+    absolute: bool,
+) -> _Numbers:
     given = {"from_start": (from_start, 0), "from_end": (from_end, 1), "to_start": (to_start, 0), "to_end": (to_end, 1)}
     named = {name: np.full(1, other, np.float32) if value is None else value for name, (value, other) in given.items()}
     rank = max(_rank_of(_vectors(call, name, value)) for name, value in named.items())
@@ -190,10 +223,10 @@ def crop(
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = (to_ends - to_starts) / (ends - starts)
         own = np.where(np.eye(rank, dtype=bool), factors[..., np.newaxis], 0.0)
-        return _combined(_moved(own, to_starts - factors * starts), matrix, reverse_order)
+        return _moved(own, to_starts - factors * starts)
 
 
-@operator(module="transforms", output_layout=_LAYOUT, min_inputs=2)
+@operator(module="transforms", output_layout=_LAYOUT, min_inputs=2, stacks=())
 def combine(call: OperatorCall, *matrices: Array, reverse_order: bool = False) -> Array:
     """Combine transforms.
 
@@ -201,14 +234,36 @@ def combine(call: OperatorCall, *matrices: Array, reverse_order: bool = False) -
         matrices: transforms of the same number of dimensions, FLOAT, in the order of application.
         reverse_order: whether the last transform applies first.
     """
+    if call.lead:  # samples line up from the first axis on, whether or not they have frames
+        most = max([matrix.ndim for matrix in matrices])
+        matrices = tuple(
+            [matrix.reshape(len(matrix), *(1,) * (most - matrix.ndim), *matrix.shape[1:]) for matrix in matrices]
+        )
     first, *others = matrices
-    combined = _checked_matrix(first)
+    combined = _checked_matrix(call, first)
     for matrix in others:
-        combined = _combined(_checked_matrix(matrix).astype(np.float64), combined, reverse_order)
+        combined = _combined(call, _checked_matrix(call, matrix).astype(np.float64), combined, reverse_order)
     return combined
 
 
 # Matrices
+
+#: Transforms that have been made of constants, by the function that makes them and its arguments.
+_made: dict[Any, _Numbers] = {}
+_MOST_MADE = 256
+
+
+def _once(make: Callable[..., _Numbers], call: OperatorCall, *given: Any) -> _Numbers:
+    """Return a transform that depends on arguments alone. Those of stacks are constants: they are computed once."""
+    if not call.lead:
+        return make(call, *given)
+    key = (make, *[(value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in given])
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= _MOST_MADE:
+            _made.clear()
+        found = _made[key] = make(call, *given)
+    return found
 
 
 def _rank_of(vector: _Numbers) -> int:
@@ -218,16 +273,16 @@ def _rank_of(vector: _Numbers) -> int:
     return rank
 
 
-def _checked_matrix(matrix: Array) -> Array:
+def _checked_matrix(call: OperatorCall, matrix: Array) -> Array:
     if matrix.dtype != np.float32:
         raise SampleError(f"a transform must be of dtype float32, not {matrix.dtype}; use fn.cast(..., dtype=types.FLOAT)")
-    if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1:
-        raise SampleError(f"a transform must have the shape (n, n + 1), not {matrix.shape}")
+    if matrix.ndim - call.lead not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1:
+        raise SampleError(f"a transform must have the shape (n, n + 1), not {matrix.shape[call.lead :]}")
     return matrix
 
 
-def _rank_of_matrix(matrix: Array) -> int:
-    rank: int = _checked_matrix(matrix).shape[-2]
+def _rank_of_matrix(call: OperatorCall, matrix: Array) -> int:
+    rank: int = _checked_matrix(call, matrix).shape[-2]
     return rank
 
 
@@ -262,17 +317,19 @@ def _about(own: _Numbers, center: _Numbers) -> _Numbers:
     return _moved(own, center - (own @ center[..., np.newaxis])[..., 0])
 
 
-def _combined(own: _Numbers, matrix: Array | None, reverse_order: bool) -> Array:
+def _combined(call: OperatorCall, own: _Numbers, matrix: Array | None, reverse_order: bool) -> Array:
     """Apply the transform after that of the input, or before."""
     if matrix is None:
-        return own.astype(np.float32)
-    given = _checked_matrix(matrix).astype(np.float64)
+        alone = own.astype(np.float32)
+        return np.broadcast_to(alone, (call.count, *alone.shape)) if call.lead else alone
+    given = _checked_matrix(call, matrix).astype(np.float64)
     if own.shape[-1] != given.shape[-1]:
         raise SampleError(
             f"transforms of {own.shape[-2]} and {given.shape[-2]} dimensions do not combine; the input must have the shape "
             f"{own.shape[-2:]}, not {given.shape[-2:]}"
         )
-    _frames(own.shape[:-2], given.shape[:-2])
+    if not call.lead:
+        _frames(own.shape[:-2], given.shape[:-2])
     first, last = (own, given) if reverse_order else (given, own)
     result = last[..., :-1] @ first
     result[..., -1] += last[..., -1]

@@ -206,6 +206,33 @@ class Chain:
         ]
         return self.draw.choice(choices)()
 
+    def matrices(self, one: DataNode, other: DataNode) -> DataNode:
+        frames = self.draw.choice([[], [2]])
+        numbers = [fn.reshape(fn.cast(each, dtype=types.FLOAT), shape=[-1]) for each in (one, other)]
+        matrix, alone = (
+            fn.reshape(
+                fn.slice(data, start=[0], end=[6 * size], axes=[0], out_of_bounds_policy="pad", fill_values=[0.5]),
+                shape=[size, 2, 3] if size > 1 else [2, 3],
+            )
+            for data, size in zip(numbers, ([*frames, 1][0], 1), strict=True)
+        )
+        center: Any = self.draw.choice([{}, {"center": [3.5, -1]}])
+        order = self.draw.random() < 0.5
+        inputs = self.draw.choice([[], [matrix]])
+        choices: list[Callable[[], DataNode]] = [
+            lambda: fn.transforms.translation(*inputs, offset=[1.5, 20], reverse_order=order),
+            lambda: (
+                fn.transforms.scale(*inputs, scale=self.draw.choice([[2, 0.3], [1.7]]), reverse_order=order, **center)
+                if inputs
+                else fn.transforms.scale(scale=[2, 0.3])
+            ),
+            lambda: fn.transforms.rotation(*inputs, angle=33.0, reverse_order=order, **center),
+            lambda: fn.transforms.shear(*inputs, angles=[10, 0.3], reverse_order=order, **center),
+            lambda: fn.transforms.crop(*inputs, from_start=[1, 2], from_end=[4, 5], to_end=[0.3], reverse_order=order),
+            lambda: fn.transforms.combine(matrix, alone, alone, reverse_order=order),
+        ]
+        return self.draw.choice(choices)()
+
     def sound(self, one: DataNode, other: DataNode) -> DataNode:
         signal = fn.reshape(fn.cast(one, dtype=types.FLOAT), shape=[-1])
         spectrum = fn.spectrogram(
@@ -246,7 +273,7 @@ class Chain:
     def _in_branch(self, one: DataNode, other: DataNode) -> DataNode:
         return self.draw.choice((*self.steps, Chain.branches))(self, one, other) if self.draw.random() < 0.7 else one
 
-    steps = (arithmetic, arithmetic, conversion, shape, shape, reduction, image, picture, picture, points, sound)
+    steps = (arithmetic, arithmetic, conversion, shape, shape, reduction, image, picture, picture, points, matrices, sound)
 
 
 def make_program(draw: random.Random) -> tuple[Program, list[np.ndarray]]:
