@@ -96,8 +96,12 @@ def run_program(
     if not program.per_sample:
         _run_on_batch(program, inputs, size, batch_id, results, note_times)
         return
-    local = threading.local()  # of each thread: times_ns, and the functions that compute samples
     count = _stack_size(inputs, size, views=program.views) if program.stacks else 1
+    if count >= size > 1:
+        if _run_as_one(program, inputs, size, batch_id, results, note_times):
+            return
+        count = 1
+    local = threading.local()  # of each thread: times_ns, and the functions that compute samples
 
     def run_stack(number: int) -> None:
         begin, stop = number * count, min((number + 1) * count, size)
@@ -136,13 +140,14 @@ def run_program(
         return runner
 
     def measured(work: Callable[[], None]) -> None:
-        if note_times is None:
-            local.times_ns = None
+        times_ns = local.times_ns = None if note_times is None else [0] * len(program.steps)
+        begin_ns = monotonic_ns()
+        try:
             work()
-            return
-        local.times_ns, begin_ns = [0] * len(program.steps), monotonic_ns()
-        work()
-        note_times(local.times_ns, begin_ns)
+        finally:
+            local.__dict__.clear()  # ends a cycle of references, which would keep the memory of the batch
+        if note_times is not None and times_ns is not None:
+            note_times(times_ns, begin_ns)
 
     if program.packs and count == 1 and _run_packed(program, inputs, batch_id, results, for_each, measured, local):
         return
@@ -150,6 +155,38 @@ def run_program(
         for_each(-(-size // count), run_stack, measured)
     else:
         for_each(size, run, measured)
+
+
+def _run_as_one(
+    program: Program,
+    inputs: Sequence[Any],
+    size: int,
+    batch_id: BatchId,
+    results: Sequence[Results],
+    note_times: NoteTimes | None,
+) -> bool:
+    """Run a program over all samples of a batch as one stack; see `run_program`.
+
+    Returns:
+        Whether there are results. Otherwise each sample must be computed alone.
+    """
+    times_ns, begin_ns = (None, 0) if note_times is None else ([0] * len(program.steps), monotonic_ns())
+    try:
+        stacks = program.run_stack(
+            inputs,
+            batch_id.info(0),
+            count=size,
+            stride=batch_id.stride,
+            empty=None if program.views else lambda output, shape, dtype: results[output].rows_of(0, shape, dtype),
+            times_ns=times_ns,
+        )
+    except Exception:  # the sample is not known
+        return False
+    for output, stack in zip(results, stacks, strict=True):
+        output.put_all(0, stack)
+    if note_times is not None and times_ns is not None:
+        note_times(times_ns, begin_ns)
+    return True
 
 
 def _run_packed(

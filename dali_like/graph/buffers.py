@@ -300,14 +300,15 @@ class BatchMemory:
         Raises:
             OutOfMemoryError: memory is short.
         """
-        count, *extents = shape
-        with self._lock:
-            if self._rows is None and not self._previous.mean_bytes:
-                self._rows = self._buffers.rows(SampleShape(tuple(extents), dtype), len(self._samples))
-            rows = self._rows
-        if rows is None or rows.shape[1:] != tuple(extents) or rows.dtype != dtype:
+        rows = self._rows
+        if rows is None:
+            with self._lock:
+                if self._rows is None and not self._previous.mean_bytes:
+                    self._rows = self._buffers.rows(SampleShape(shape[1:], dtype), len(self._samples))
+                rows = self._rows
+        if rows is None or rows.shape[1:] != shape[1:] or rows.dtype != dtype:
             return None
-        return rows[begin : begin + count]
+        return rows if shape[0] == len(rows) else rows[begin : begin + shape[0]]
 
     def put_all(self, begin: int, samples: Array) -> None:
         """Store a stack of samples, from sample `begin` on, copying it unless it lies in its place already.
@@ -315,18 +316,20 @@ class BatchMemory:
         Raises:
             OutOfMemoryError: memory is short.
         """
-        if self._views and len(samples) == len(self._samples):
-            self._rows, self._num_in_stacks = samples, len(samples)
+        count, size = len(samples), len(self._samples)
+        if count == size and (self._views or samples is self._rows):
+            self._rows, self._num_in_stacks = samples, size
             return
         rows = self.rows_of(begin, samples.shape, samples.dtype)
         if rows is None:
-            for i in range(len(samples)):
+            for i in range(count):
                 self.put(begin + i, samples[i, ...])
             return
         rows[...] = samples  # NumPy skips the copy if both are the same memory
-        self._samples[begin : begin + len(samples)] = [rows[i, ...] for i in range(len(rows))]
+        if count < size:
+            self._samples[begin : begin + count] = [rows[i, ...] for i in range(count)]
         with self._lock:
-            self._num_in_stacks += len(samples)
+            self._num_in_stacks += count
 
     def elements(self, count: int, dtype: np.dtype[Any]) -> Array:
         """Return uninitialized memory for the elements of all samples, in one dimension.

@@ -53,7 +53,7 @@ _Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
 
 #: Operators that take less for a batch run in the calling thread, alone. Passing a batch to another thread and waiting for
 #: it takes as long; and where two threads take turns with the interpreter's lock, the same work takes about twice the time.
-SHORT_NS = 200_000
+SHORT_NS = 300_000
 
 
 class Computation:
@@ -218,6 +218,8 @@ class Computation:
         return data
 
     def _refuse_gpu_arrays(self, data: Mapping[Key, _Samples]) -> None:
+        if not self._for_operators:
+            return
         from dali_like.device.device_array import lies_on_gpu  # most graphs are on the CPU
 
         for output, (operator, name) in self._for_operators.items():
@@ -438,6 +440,8 @@ def _length(samples: Any) -> int:
 
 def _on_host(samples: _Samples) -> Any:
     """Return samples in host memory, after copying them from the GPU if necessary."""
+    if samples.__class__ is np.ndarray or samples.__class__ is SampleList:
+        return samples
     from dali_like.device.device_array import DeviceArray, arrays_to_host
 
     if isinstance(samples, DeviceArray):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, types
+from dali_like.engine.memory.ring import Lease
 from dali_like.errors import SampleError
 from dali_like.graph import computation
 from dali_like.graph.computation import Computation
@@ -59,6 +61,24 @@ def test_other_batches_are_computed_in_threads(threads: list[bool], monkeypatch:
             pipe.run()
 
     assert not any(threads)
+
+
+@pytest.mark.parametrize("limit_ns", [0, FOREVER_NS], ids=["in threads", "in the calling thread"])
+@pytest.mark.parametrize("define", [fn.flip, fn.copy, fn.random.uniform], ids=["alone", "packed", "random"])
+def test_the_memory_of_a_batch_is_free_without_a_garbage_collection(
+    define: Callable[[Any], Any], limit_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(computation, "SHORT_NS", limit_ns)
+    ragged = [np.zeros((2 + i, 3, 3), np.uint8) for i in range(3)]
+    gc.disable()
+    try:
+        with running(lambda x: [define(x)], ragged) as pipe:
+            for _ in range(30):
+                pipe.run()
+            leases = [each for each in gc.get_objects() if isinstance(each, Lease)]
+            assert len(leases) < 20  # of the batches in progress
+    finally:
+        gc.enable()
 
 
 def test_functions_that_see_batches_in_order_stay_in_their_thread(
