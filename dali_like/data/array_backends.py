@@ -134,6 +134,10 @@ class ArrayBackend:
         return None
 
 
+#: The backend of all loaders of NumPy arrays.
+NUMPY_BACKEND = ArrayBackend()
+
+
 def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:
     """Return PyTorch's seed for NumPy's global generator in a worker."""
     entropy = [worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]

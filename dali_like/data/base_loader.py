@@ -1,6 +1,8 @@
 """Iteration, states and statistics of data loaders, for this library's loader and for the subclass of PyTorch's.
 
 All of it runs in the main process. The options are attributes of the loader; see `dali_like.data.options.LoaderOptions`.
+
+Many programs import a loader's class and make no loader, so the engine is imported when the first iterator is made.
 """
 
 from __future__ import annotations
@@ -18,21 +20,20 @@ from dali_like.common.conditional_methods import unavailable_if
 from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
-from dali_like.data.array_backends import ArrayBackend
-from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.loader_arguments import LoaderArguments
-from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
-from dali_like.data.plans import checked_state
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
-from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.kinds import is_composed
 from dali_like.sources.state_format import VERSION
 
 if TYPE_CHECKING:
+    from dali_like.data.array_backends import ArrayBackend
+    from dali_like.data.iterator_factory import IteratorFactory
+    from dali_like.data.loader_iterator import LoaderIterator
     from dali_like.data.loader_trace import LoaderTrace
     from dali_like.data.position_sampler import PositionSampler
+    from dali_like.monitor.monitoring import Monitor
     from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
     from dali_like.serving.batch_server import Policy, Server
@@ -59,15 +60,25 @@ class BaseDataLoader(LoaderArguments[T_co]):
     own. Constructors of subclasses may leave out that of the base class; then the class attributes count.
     """
 
-    _dali_like_array_backend = ArrayBackend()
-    _dali_like_serial_iterator_type: type[LoaderIterator] = LoaderIterator
-    _dali_like_worker_iterator_type: type[LoaderIterator] = LoaderIterator
     _dali_like_loaded_state: dict[str, Any] | None = None
     _dali_like_checked_num_workers: Any = 0
     _dali_like_auto: Mapping[str, int] = {}
     _dali_like_foreign_iterator: str | None = None
     num_workers: int
     persistent_workers: bool
+
+    @property
+    def _dali_like_array_backend(self) -> ArrayBackend:
+        from dali_like.data.array_backends import NUMPY_BACKEND
+
+        return NUMPY_BACKEND
+
+    @property
+    def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
+        """The classes of iterators without workers, and with workers."""
+        from dali_like.data.loader_iterator import LoaderIterator
+
+        return LoaderIterator, LoaderIterator
 
     def check_worker_number_rationality(self) -> None:
         """Warn, once for each number of workers, if there are more than CPUs that this process may use."""
@@ -92,6 +103,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
     @user_frames_first
     def __iter__(self) -> LoaderIterator:
+        from dali_like.data.loader_iterator import LoaderIterator
+
         check_before_iteration(self)
         self._dali_like_monitor.publish_if_requested(self)
         factory = self._dali_like_factory
@@ -101,7 +114,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
             kept: Any = self._iterator
             if keeps_iterator and kept is not None and not isinstance(kept, LoaderIterator):
                 kept._reset(self)
-                return cast(LoaderIterator, kept)
+                return cast("LoaderIterator", kept)
             kept = vars(self)["_iterator"] = None  # an unfinished iterator must not get more batches
             latest = factory.latest_state
             iterator = self._get_iterator()
@@ -219,6 +232,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Raises:
             CheckpointError: this is not the state of such a loader.
         """
+        from dali_like.data.plans import checked_state
+
         if not state_dict:
             return
         if (positions := self._dali_like_positions) is not None:
@@ -357,7 +372,9 @@ class BaseDataLoader(LoaderArguments[T_co]):
         """Made on first use: copies, and instances whose class was changed, have none."""
         factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
         if factory is None:
-            made = IteratorFactory(self._dali_like_serial_iterator_type, self._dali_like_worker_iterator_type)
+            from dali_like.data.iterator_factory import IteratorFactory
+
+            made = IteratorFactory(*self._dali_like_iterator_types)
             factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory
 

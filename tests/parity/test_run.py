@@ -283,6 +283,30 @@ def test_class_has_pytorchs_name_signature_and_place(tmp_path: Path) -> None:
     assert json.loads(out) == [True, "DataLoader", ["dataset", "batch_size", "shuffle"], [[0, 1, 2]], "torch"], err
 
 
+def test_program_that_makes_no_loader_imports_no_engine(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        "show.py",
+        """
+        import sys
+        from torch.utils.data import DataLoader
+
+        class Own(DataLoader):
+            pass
+
+        heavy = ("data.iterator_factory", "data.loader_iterator", "engine.pool.pool", "monitor.monitoring")
+        print([name for name in heavy if f"dali_like.{name}" in sys.modules])
+        for batch in Own([1]):
+            pass
+        print("dali_like.data.iterator_factory" in sys.modules)
+        """,
+    )
+
+    _, out, err = run("show.py", folder=tmp_path)
+
+    assert out == "[]\nTrue\n", err
+
+
 def test_late_autoload_replaces_the_class_in_modules_of_the_program(tmp_path: Path) -> None:
     written(tmp_path, "early.py", "from torch.utils.data import DataLoader")
     script = written(tmp_path, "late.py", "import early, dali_like.autoload; print(early.DataLoader.__module__)")

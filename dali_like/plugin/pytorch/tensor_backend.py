@@ -159,6 +159,10 @@ class TorchBackend(ArrayBackend):
         return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
 
 
+#: The backend of all loaders of tensors.
+TORCH_BACKEND = TorchBackend()
+
+
 def _seeder_keeping_initial_seed(generator: torch.Generator) -> Callable[[int], Any]:
     """Return a function that seeds a generator without changing its ``initial_seed()``, which the user may have set."""
     shown = generator.get_state()[:_SEED_BYTES].clone()

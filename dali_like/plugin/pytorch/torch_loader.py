@@ -12,6 +12,7 @@ from dali_like.data.options import RANK_NAMES, check_composed, own_context, reso
 from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from dali_like.data.array_backends import ArrayBackend
     from dali_like.data.loader_iterator import LoaderIterator
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
@@ -19,8 +20,6 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
 from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader, is_original, reason_of, replaced_part, warn_of_part  # noqa: E402
-from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
-from dali_like.plugin.pytorch.torch_iterators import TorchSerialIterator, TorchWorkerIterator, is_advanced  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -43,9 +42,6 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         Exception: PyTorch's error about the others.
     """
 
-    _dali_like_array_backend = TorchBackend()
-    _dali_like_serial_iterator_type = TorchSerialIterator
-    _dali_like_worker_iterator_type = TorchWorkerIterator
     #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
     _dali_like_excluded: str | None = None
 
@@ -75,6 +71,18 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
             )
         self._dali_like_checked_num_workers = 0
         self.check_worker_number_rationality()
+
+    @property
+    def _dali_like_array_backend(self) -> ArrayBackend:
+        from dali_like.plugin.pytorch.tensor_backend import TORCH_BACKEND
+
+        return TORCH_BACKEND
+
+    @property
+    def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
+        from dali_like.plugin.pytorch.torch_iterators import TorchSerialIterator, TorchWorkerIterator
+
+        return TorchSerialIterator, TorchWorkerIterator
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._dali_like_own_arguments and "_iterator" in vars(self):
@@ -111,6 +119,9 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         if (part := replaced_part(self)) is not None:
             return reason_of(part)
         factory = vars(self).get("_dali_like_iterator_factory")
-        if factory is not None and factory.latest_state is not None and is_advanced(factory.latest_state):
-            return "the program advances _sampler_iter of the iterator"
+        if factory is not None and factory.latest_state is not None:
+            from dali_like.plugin.pytorch.torch_iterators import is_advanced
+
+            if is_advanced(factory.latest_state):
+                return "the program advances _sampler_iter of the iterator"
         return super()._dali_like_why_foreign
