@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dali_like.pipeline.definition import pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
     from dali_like.serving.consumer import connect
+    from dali_like.showing.pictures import show
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "ops",
     "pickling",
     "pipeline_def",
+    "show",
     "tensors",
     "tfrecord",
     "types",
@@ -130,6 +132,7 @@ _PLACES = {
     "dali_like.plugin": (),
     "dali_like.remote": (),
     "dali_like.serving.consumer": ("connect",),
+    "dali_like.showing.pictures": ("show",),
     "dali_like.tensors": (),
     "dali_like.types": (),
 }

@@ -1,7 +1,7 @@
 """Draw the pictures of docs/gallery.md from batches of the examples: ``python -m tools.gallery [folder]``.
 
 Each picture shows the first batch of a pipeline or dataset in `examples`, made by two workers. The program needs OpenCV,
-scikit-image, scikit-learn and soundfile, as the examples do.
+Pillow, scikit-image, scikit-learn and soundfile, as the examples do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dali_like.data import DataLoader
 from examples import (
     detection_pipeline,
     imagenet_pipeline,
+    look_at_batches,
     pretraining,
     resnet_pipeline,
     speech_pipeline,
@@ -166,6 +167,15 @@ def pairs(folder: Path) -> Image:
     return picture
 
 
+def looks(folder: Path) -> Image:
+    """Draw batches as `dali_like.show` does, below each other."""
+    drawn = [np.asarray(draw().image) for draw in look_at_batches.DRAWN.values()]
+    width = max(picture.shape[1] for picture in drawn)
+    return np.concatenate(
+        [np.pad(each, ((0, 0), (0, width - each.shape[1]), (0, 0)), constant_values=255) for each in drawn]
+    )
+
+
 #: The picture of each example, by the name of its module.
 PICTURES: Mapping[str, Callable[[Path], Image]] = {
     "resnet_pipeline": resnet,
@@ -176,6 +186,7 @@ PICTURES: Mapping[str, Callable[[Path], Image]] = {
     "digit_source": handwriting,
     "pretraining": packs,
     "vision_language": pairs,
+    "look_at_batches": looks,
 }
 
 

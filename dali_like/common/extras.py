@@ -50,6 +50,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "lz4": ("lz4>=4.3",),
         "numba": ("numba>=0.60",),
         "segmentation": ("scipy>=1.11.1",),
+        "pictures": ("pillow>=10.1",),
     }
 )
 

@@ -317,6 +317,12 @@ class BaseDataLoader(LoaderArguments[T_co]):
         """
         return self._dali_like_monitor.report(BaseDataLoader.statistics(self), since)
 
+    def _repr_html_(self) -> str:
+        """Show the loader and its report in a notebook."""
+        from dali_like.showing.notebook import text_html  # only notebooks ask
+
+        return text_html(f"{self!r}\n\n{BaseDataLoader.report(self)}")
+
     @user_frames_first
     def on_statistics(
         self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None

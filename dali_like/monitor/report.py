@@ -50,6 +50,12 @@ class Report:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Show the report in a notebook."""
+        from dali_like.showing.notebook import text_html  # only notebooks ask
+
+        return text_html(str(self))
+
     def _head(self) -> Iterator[str]:
         now = self.statistics
         made_bytes = sum(source.made_bytes for source in now.sources) / max(sum(s.batches for s in now.sources), 1)

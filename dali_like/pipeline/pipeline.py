@@ -892,6 +892,12 @@ class Pipeline:
         """
         return self._monitor.report(self.statistics(), since)
 
+    def _repr_html_(self) -> str:
+        """Show the pipeline and its report in a notebook."""
+        from dali_like.showing.notebook import text_html  # only notebooks ask
+
+        return text_html(f"{self!r}\n\n{self.report()}")
+
     @user_frames_first
     def on_statistics(
         self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None

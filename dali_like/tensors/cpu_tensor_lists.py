@@ -261,6 +261,12 @@ class TensorListCPU:
         """Pickle by value. DALI refuses to pickle batches."""
         return TensorListCPU, (self._dense if self._dense is not None else list(self._samples), self._layout)
 
+    def _repr_html_(self) -> str:
+        """Show the batch in a notebook."""
+        from dali_like.showing.notebook import batch_html  # only notebooks ask
+
+        return batch_html(self)
+
     def __repr__(self) -> str:
         return text_of("TensorListCPU", self._property_lines())
 

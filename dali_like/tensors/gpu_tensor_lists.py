@@ -277,6 +277,12 @@ class TensorListGPU:
     def __reduce__(self) -> tuple[Any, ...]:
         raise ArgumentTypeError("a batch on a GPU cannot be pickled; pickle its as_cpu()")
 
+    def _repr_html_(self) -> str:
+        """Show the batch in a notebook."""
+        from dali_like.showing.notebook import batch_html  # only notebooks ask
+
+        return batch_html(self)
+
     def __repr__(self) -> str:
         layout = f', layout="{self._layout}"' if self._layout else ""
         return f"TensorListGPU(dtype={self.dtype}{layout}, num_samples={len(self)}, shape={self.shape()})"

@@ -75,6 +75,7 @@ PUBLIC = {
             "ops",
             "pickling",
             "pipeline_def",
+            "show",
             "tensors",
             "tfrecord",
             "types",

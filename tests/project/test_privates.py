@@ -17,8 +17,8 @@ TESTS = Path(__file__).parents[1]
 FACADE = TESTS / "internals.py"
 #: Lines of all other modules; may only fall.
 MOST_LINES = 48
-#: Private names of Python, and of iterators and loaders of PyTorch, which programs use.
-PYTHON = {"_replace", "_asdict", "_fields", "_make", "_exit", "_current_frames"}
+#: Private names of Python, of notebooks, and of iterators and loaders of PyTorch, which programs use.
+PYTHON = {"_replace", "_asdict", "_fields", "_make", "_exit", "_current_frames", "_repr_html_", "_repr_png_"}
 PYTORCH = {
     "_IterableDataset_len_called", "_auto_collation", "_base_seed", "_dataset", "_dataset_kind", "_index_sampler",
     "_iterator", "_next_data", "_next_index", "_reset", "_sampler_iter", "_shutdown_workers", "_workers",

@@ -160,6 +160,12 @@ def pipeline():
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().shape == (2, 4)
 """,
+    "pictures": """
+import numpy as np
+from dali_like import show
+
+show(np.zeros((4, 8, 8, 3), np.uint8)).save("batch.png")
+""",
     "pytorch": """
 import torch
 from dali_like.plugin.pytorch import DataLoader

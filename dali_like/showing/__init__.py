@@ -1,0 +1,1 @@
+"""Pictures of batches, for people: `dali_like.show`."""
