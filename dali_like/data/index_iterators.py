@@ -196,10 +196,11 @@ class BatchIterator(SamplerIterator[list[T_co]]):
 
     @functools.cached_property
     def _indices(self) -> SamplerIterator[T_co]:
-        self._has_failed = True  # until it has begun
-        indices = self._begin()
-        self._has_failed = False
-        return indices
+        try:
+            return self._begin()
+        except Exception:  # after Ctrl-C, the next request begins it
+            self._has_failed = True
+            raise
 
     def __next__(self) -> list[T_co]:
         if self._has_failed:  # as the generator of PyTorch's sampler, which an error ends

@@ -241,6 +241,14 @@ class TestAnInterruptAtEachPoint:
 
         assert seen == sorted(set(seen))
 
+    def test_of_the_first_next_without_workers_loses_a_batch_at_worst(self) -> None:
+        for point in itertools.count():
+            batches = iter(make("serial"))
+            has_come, batch = interrupt_at(point, lambda batches=batches: next(batches))
+            assert number_of(next(batches) if batch is None else batch) <= has_come
+            if not has_come:
+                break
+
     @pytest.mark.parametrize("persistent", [False, True])
     def test_of_iter_leaves_a_loader_that_can_be_used(self, persistent: bool) -> None:
         for point in itertools.count(step=7 * STRIDE):
