@@ -129,8 +129,12 @@ class ArrayBackend:
         """Copy the parts of a batch that are not in page-locked memory to such memory. Arrays stay where they are."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
-    def recording(self, name: str) -> AbstractContextManager[Any] | None:
-        """Return a context that the library's profiler records under a name; None if it is not running."""
+    @property
+    def recording(self) -> Callable[[str], AbstractContextManager[Any] | None] | None:
+        """A function that returns a context that the library's profiler records under a name, or None if it is not running.
+
+        None: the library has no profiler.
+        """
         return None
 
 

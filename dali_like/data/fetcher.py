@@ -79,6 +79,7 @@ class Fetcher:
         as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema, or need no rows.
         has_workers: whether the loader has workers.
         is_columnar: whether to gather batches from the arrays of the dataset; see `dali_like.data.columns`.
+        num_whole: how many of the next batches a worker makes as a whole in any case.
     """
 
     dataset: Any
@@ -91,9 +92,9 @@ class Fetcher:
     as_batches: bool
     has_workers: bool
     is_columnar: bool
+    num_whole: int = 0
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
-    _num_whole: int = 0
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
@@ -164,12 +165,12 @@ class Fetcher:
         return schema if reference() is self.dataset and backend is type(self.array_backend) else None
 
     def make_whole(self, count: int) -> None:
-        self._num_whole = count
+        self.num_whole = count
 
     def takes_whole(self, size: int, capacity: int) -> bool:
         """Return whether a worker makes the next batch as a whole, given its size and that of the largest in rows."""
-        if self._num_whole:
-            self._num_whole -= 1
+        if self.num_whole:
+            self.num_whole -= 1
             return True
         return self.as_batches or not 0 < size <= capacity
 

@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
-from dali_like.common.tracebacks import user_frames_first
+from dali_like.common.tracebacks import collapse
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.local_workers import LOST, LocalResponse, LocalWorkers
 from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
 from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.batch import Batch
-from dali_like.engine.pool.request_assembler import Response
+from dali_like.engine.pool.batch import Batch, Response
 from dali_like.engine.worker.exceptions import with_traceback_as_text
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import ClosedError, IteratorPicklingError, LoaderTimeoutError, SampleTypeError
@@ -83,6 +82,7 @@ class LoaderIterator(Iterator[Any]):
         self._loop = counters.loop
         self._pins_memory = options.pins_memory
         self._announced = options.announced_length if options.is_iterable else None
+        self._recording = options.array_backend.recording
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._may_be_empty = True
         self._noted = -1
@@ -111,31 +111,34 @@ class LoaderIterator(Iterator[Any]):
     def __iter__(self) -> Self:
         return self
 
-    @user_frames_first
     def __next__(self) -> Any:
-        self._loop.begin()
         try:
-            take = self._next if self.on_next is None else functools.partial(self.on_next, self._next)
-            recording = self._options.array_backend.recording(self._recorded_as)
-            if recording is None:
-                batch = take()
-            else:
-                with recording:
+            self._loop.begin()
+            try:
+                take = self._next if self.on_next is None else functools.partial(self.on_next, self._next)
+                recording = None if self._recording is None else self._recording(self._recorded_as)
+                if recording is None:
                     batch = take()
-            self._num_yielded += 1
-            if self._announced is not None and self._num_yielded > self._announced:
-                self._warn_about_length()
-            if self._pins_memory:
-                batch = self._options.array_backend.pin(batch)
-        except StopIteration as end:
-            self._loop.fail(end)
-            self._warn_of_empty_epoch()
+                else:
+                    with recording:
+                        batch = take()
+                self._num_yielded += 1
+                if self._announced is not None and self._num_yielded > self._announced:
+                    self._warn_about_length()
+                if self._pins_memory:
+                    batch = self._options.array_backend.pin(batch)
+            except StopIteration as end:
+                self._loop.fail(end)
+                self._warn_of_empty_epoch()
+                raise
+            except BaseException as error:
+                self._may_be_empty = False  # there was a batch, or a sampler that could not say whether there is one
+                self._loop.fail(error)
+                raise
+            self._loop.end()
+        except Exception as error:  # as `user_frames_first`, without a call
+            collapse(error)
             raise
-        except BaseException as error:
-            self._may_be_empty = False  # there was a batch, or a sampler that could not say whether there is one
-            self._loop.fail(error)
-            raise
-        self._loop.end()
         return batch
 
     def __len__(self) -> int:

@@ -13,30 +13,25 @@ import math
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dali_like.common.foreign_errors import with_traceback
-from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.loader_iterator import ENDED
 from dali_like.engine.backends.owned_pool import OwnedPool, Terms
 from dali_like.engine.backends.pools import make_space
-from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import read_file
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER
+from dali_like.engine.pool.assembler import RequestAssembler
 from dali_like.engine.pool.batch import Batch
-from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
-from dali_like.errors import WorkerDiedError, WorkerStartError
+from dali_like.errors import WorkerDiedError, WorkerError, WorkerStartError
 from dali_like.sources.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
@@ -66,7 +61,6 @@ class LoaderWorkers(OwnedPool):
         is_bound: whether each batch must come from one particular worker.
         turns: workers compute batches in the order of their requests.
         capacity: samples in the largest batch that is made sample by sample.
-        failure: the error that has ended the workers; every batch that they still owe raises it.
     """
 
     def __init__(
@@ -77,13 +71,11 @@ class LoaderWorkers(OwnedPool):
         self.is_bound = options.binds_batches
         self.turns = itertools.count()
         self.capacity = _capacity(options, fetcher)
-        self.failure: BaseException | None = None
         self._is_sharded = options.is_sharded
         self._size_of_tasks = _task_size if options.own["share_batches"] else _whole_batch
         self._has_pids = options.backend.has_pids
         self._is_counted = False
         self._has_warned = False
-        self._starts = _Starts()
         pins = options.pins_memory and options.pin_memory != "copy"
         pinning = fetcher.array_backend.pinning() if pins else None
         with enough_descriptors("a loader"):
@@ -100,6 +92,11 @@ class LoaderWorkers(OwnedPool):
                 tuner=tuner,
             )
             self.pool.closed_text = ENDED
+            assembler = self.pool.assemblers[0]
+            assert isinstance(assembler, RequestAssembler)
+            self._assembler = assembler
+            #: Records that the samples of a batch had the expected schema.
+            self.note_fit = assembler.note_fit
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory
 
@@ -166,51 +163,10 @@ class LoaderWorkers(OwnedPool):
         """Return None: states come with answers."""
         return None
 
-    def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
-        """Wait until one of several batches is ready; return None after a timeout (0: no timeout).
-
-        The caller holds the lock, and waiting can be interrupted.
-
-        Raises:
-            Exception: the error of the user's code that runs when workers start.
-            WorkerError: workers have died, or cannot start.
-        """
-        deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
-        try:
-            self.pool.poll()  # a batch that is ready counts, however short the timeout
-            batch = self.pool.wait_for(batches, deadline_s)
-            if batch is None or not self._starts.unseen:
-                return batch
-            return batch if self._starts.wait_for_one(self.pool, deadline_s) else None
-        except WorkerStartError as error:
-            self.failure = error if error.__cause__ is None else error.__cause__
-        except WorkerDiedError as error:
-            self.failure = _with_torch_text(error)
-        self.close()  # now: a program that keeps the error would keep the workers by its traceback
-        raise self.failure
-
-    def take(self, batch: Batch) -> Any:
-        """Return the outcome of a batch that is ready: a response, or an exception. The caller holds the lock."""
-        try:
-            return self.pool.take(batch)
-        except Exception as error:
-            if error is not batch.outcome:
-                raise
-            with_traceback(error, None)  # its frames would keep the iterator
-            return _with_torch_text(error) if type(error) is WorkerDiedError else error
-
-    def note_fit(self) -> None:
-        """Record that the samples of a batch had the expected schema."""
-        assembler = self.pool.assemblers[0]
-        assert isinstance(assembler, RequestAssembler)
-        assembler.note_fit()
-
     def note_different(self, schema: Any, messages: Mapping[int, Any]) -> None:
         """Record that the samples of a batch had another schema than the expected one."""
-        assembler = self.pool.assemblers[0]
-        assert isinstance(assembler, RequestAssembler)
         with self:
-            assembler.note_different(schema, next(message for message in messages.values() if message.others))
+            self._assembler.note_different(schema, next(message for message in messages.values() if message.others))
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """Describe the workers that compute a batch, or else all busy ones: their samples and their Python stacks."""
@@ -242,8 +198,15 @@ class LoaderWorkers(OwnedPool):
             self.counters.add(counts)
 
     def _note_starts(self) -> None:
+        # PyTorch's workers compute one batch each in turn, so the batch of a worker that cannot start is missed. Here, the
+        # first workers to start may compute all of a short epoch, and the error of a `worker_init_fn` would not be seen.
         if self.fetcher.worker_init_fn is not None:
-            self._starts.expect(self.pool.num_workers)
+            self.unseen_starts.extend(range(self.pool.num_workers))
+
+    def explain(self, error: WorkerError) -> BaseException:
+        if isinstance(error, WorkerStartError):
+            return error if error.__cause__ is None else error.__cause__
+        return _with_torch_text(error) if isinstance(error, WorkerDiedError) else error
 
     def _source(self, fetcher: Fetcher) -> Source:
         return Source(
@@ -254,42 +217,6 @@ class LoaderWorkers(OwnedPool):
             in_order=self.is_bound,
             caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )
-
-
-#: Dummy batch, never completed. Waiting for it processes worker events.
-_NEVER = Batch(BatchKey(0, 0, 0, 0, 1))
-
-
-class _Starts:
-    """Waits for the starts of workers whose ``worker_init_fn`` may raise. Requires the lock of the workers.
-
-    PyTorch's workers compute one batch each in turn, so the batch of a worker that cannot start is missed. Here, any free
-    worker computes a batch, and the first to start may compute all of a short epoch. So with each batch, the iterator also
-    waits for the start of one more worker.
-    """
-
-    def __init__(self) -> None:
-        self.unseen: deque[int] = deque()
-
-    def expect(self, num_workers: int) -> None:
-        """Wait for the starts of all workers from now on."""
-        self.unseen = deque(range(num_workers))
-
-    def wait_for_one(self, pool: WorkerPool, deadline_s: float) -> bool:
-        """Wait for the start of one more worker, if any has not been seen. Return False at the deadline.
-
-        Raises:
-            WorkerStartError: a worker cannot start.
-        """
-        interval_s = 0.001
-        while self.unseen and not pool.pid_of_each[self.unseen[0]]:
-            if (now_s := time.monotonic()) >= deadline_s:
-                return False
-            pool.wait_for((_NEVER,), min(deadline_s, now_s + interval_s))  # a failure wakes it, a start does not
-            interval_s = min(2 * interval_s, POLL_INTERVAL_S)
-        if self.unseen:
-            self.unseen.popleft()
-        return True
 
 
 class WorkerHandle:

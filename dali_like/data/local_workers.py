@@ -28,7 +28,7 @@ LOST = object()
 
 
 class LocalResponse:
-    """A batch made in this process, in place of a `dali_like.engine.pool.request_assembler.Response`."""
+    """A batch made in this process, in place of a `dali_like.engine.pool.batch.Response`."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer

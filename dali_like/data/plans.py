@@ -284,9 +284,12 @@ class SamplesPlan(LoaderPlan):
             return BatchKey(0, self.number, number, 0, 1, request=SamplesRequest(None, number, keys, True))  # type: ignore[arg-type]
         worker = number % self._num_bound if self._num_bound else ANY_WORKER
         is_whole = not self._is_batched or self._passes_keys
-        parts = 1
-        if not is_whole and self._fetcher.takes_whole(num_samples, self._capacity):
-            is_whole, parts = True, num_samples + 1  # the last part is the collation
+        parts, fetcher = 1, self._fetcher
+        if not is_whole and (  # `Fetcher.takes_whole`, mostly without a call
+            fetcher.as_batches or fetcher.num_whole or not 0 < num_samples <= self._capacity
+        ):
+            is_whole = fetcher.takes_whole(num_samples, self._capacity)
+            parts = num_samples + 1  # the last part is the collation
         request = pickle.dumps(SamplesRequest(self._seed, number, keys, is_whole), pickle.HIGHEST_PROTOCOL)
         return BatchKey(0, self.number, number, 0, 1 if is_whole else num_samples, worker, turn, request, parts)
 

@@ -362,7 +362,7 @@ def outcome_of(batches: Iterator[Any]) -> Any:
 
 
 def test_schema_that_has_changed_for_good_is_learned_after_some_whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dali_like.engine.pool.request_assembler._FIRST_WHOLE", 2)
+    monkeypatch.setattr("dali_like.engine.pool.assembler._FIRST_WHOLE", 2)
     dataset = Made(lambda i: (image(i), i) if i < 4 else (np.full(9, i, np.float64), str(i)), 60)
     batches = iter(loader_of(dataset, 1, batch_size=4, prefetch_factor=1))
     stage = loader_workers_of(batches).pool.assemblers[0]

@@ -106,8 +106,8 @@ def test_steady_next_of_a_loader_makes_few_calls_in_few_files() -> None:
     calls, files = least(lambda: next(batches), pairs)
 
     assert len(list(batches)) == 8
-    assert calls <= 110
-    assert files <= 24
+    assert calls <= 96
+    assert files <= 15
 
 
 def test_next_of_a_loader_without_workers_makes_few_calls() -> None:

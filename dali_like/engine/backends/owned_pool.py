@@ -33,21 +33,28 @@ Invariants
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dali_like.common.interrupts import InterruptSafeLock
+from dali_like.common.foreign_errors import with_traceback
+from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
 from dali_like.engine.backends.pools import make_pool
+from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
-from dali_like.errors import ForkedError
+from dali_like.errors import ForkedError, WorkerDiedError, WorkerError, WorkerStartError
+
+#: A batch that is never submitted. Waiting for it processes events of workers.
+_NEVER = Batch(BatchKey(0, 0, 0, 0, 1))
 
 
 class Terms(NamedTuple):
@@ -82,6 +89,8 @@ class OwnedPool:
         terms: of the latest user.
         is_resting: whether the workers have ended, but not their forkserver.
         lock: held by the thread that uses the pool.
+        unseen_starts: workers whose starts must be seen, so that their errors are.
+        failure: the error that has ended the workers; every batch that they still owe raises it.
 
     Raises:
         Exception: see `dali_like.engine.backends.pools.make_pool`.
@@ -104,6 +113,8 @@ class OwnedPool:
         self.pid = os.getpid()
         self.is_resting = False
         self.lock = InterruptSafeLock()
+        self.unseen_starts: deque[int] = deque()
+        self.failure: BaseException | None = None
         self._can_rest = options.backend.can_rest
         self._start_message = start_message
         self._renewed: Sequence[Source] | None = None
@@ -121,6 +132,10 @@ class OwnedPool:
 
     def _note_starts(self) -> None:
         """Called when all workers are about to start."""
+
+    def explain(self, error: WorkerError) -> BaseException:
+        """Return the error to raise in place of an error of the workers."""
+        return error
 
     @property
     def is_in_use(self) -> bool:
@@ -149,6 +164,50 @@ class OwnedPool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         self.lock.__exit__(kind)
+
+    # Batches. The caller holds the lock
+
+    def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
+        """Wait until one of several batches is ready; return None after a timeout (0: no timeout). It can be interrupted.
+
+        With each batch, it also waits for the start of one more worker of `unseen_starts`.
+
+        Raises:
+            BaseException: workers have died or cannot start; see `explain`.
+        """
+        deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
+        try:
+            self.pool.poll()  # a batch that is ready counts, however short the timeout
+            batch = self.pool.wait_for(batches, deadline_s)
+            if batch is None or not self.unseen_starts:
+                return batch
+            return batch if self._see_start(deadline_s) else None
+        except (WorkerStartError, WorkerDiedError) as error:
+            self.failure = self.explain(error)
+        self.close()  # now: a program that keeps the error would keep the workers by its traceback
+        raise self.failure
+
+    def _see_start(self, deadline_s: float) -> bool:
+        """Wait for the start of one more worker, if any has not been seen. Return False at the deadline."""
+        unseen, interval_s = self.unseen_starts, 0.001
+        while unseen and not self.pool.pid_of_each[unseen[0]]:
+            if (now_s := time.monotonic()) >= deadline_s:
+                return False
+            self.pool.wait_for((_NEVER,), min(deadline_s, now_s + interval_s))  # a failure wakes it, a start does not
+            interval_s = min(2 * interval_s, POLL_INTERVAL_S)
+        if unseen:
+            unseen.popleft()
+        return True
+
+    def take(self, batch: Batch) -> Any:
+        """Return the outcome of a batch that is ready: a response, or an exception."""
+        try:
+            return self.pool.take(batch)
+        except Exception as error:
+            if error is not batch.outcome:
+                raise
+            with_traceback(error, None)  # its frames would keep the user
+            return self.explain(error) if type(error) is WorkerDiedError else error
 
     # The next user
 
@@ -184,6 +243,7 @@ class OwnedPool:
             with self.lock:
                 self.pool.wake(start_message, self._renewed)
                 self._start_message, self._renewed, self.is_resting = start_message, None, False
+                self.unseen_starts.clear()
                 self._note_starts()
         return True
 

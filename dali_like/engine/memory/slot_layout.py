@@ -68,6 +68,7 @@ class SlotLayout:
             their rows at the same offsets.
 
     Attributes:
+        marks_offset, request_offset: offsets of the marks and of the request.
         rows: offset of each output's rows; UNKNOWN without rows.
         resident_bytes: size of everything before the regions. It has memory from the creation of the slot on.
         slot_bytes: address space of the slot.
@@ -94,6 +95,7 @@ class SlotLayout:
         num_tasks = self.num_tasks(capacity)
         self.most_tasks = max(most_tasks, num_tasks)
         self.marks_offset = (HEADER_WORDS + DESCRIPTOR_WORDS * len(outputs)) * WORD_BYTES
+        self.request_offset = self.marks_offset + 2 * self.most_tasks * WORD_BYTES
         request_end = self.request_offset + align(request_bytes, WORD_BYTES)
         self.descriptors_offset = align(request_end, DESCRIPTOR_WORDS * WORD_BYTES)
         end = self.descriptors_offset + capacity * len(outputs) * DESCRIPTOR_WORDS * WORD_BYTES
@@ -128,11 +130,6 @@ class SlotLayout:
     def counts_offset(self) -> int:
         """Offset of the counts."""
         return self.marks_offset + self.num_tasks(self.capacity) * WORD_BYTES
-
-    @property
-    def request_offset(self) -> int:
-        """Offset of the request."""
-        return self.marks_offset + 2 * self.most_tasks * WORD_BYTES
 
     def region_offset(self, task: int) -> int:
         """Return the offset of the region of a task."""

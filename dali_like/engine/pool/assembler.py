@@ -8,19 +8,21 @@ from __future__ import annotations
 import abc
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import NUM_KEY_WORDS, BatchKey
 from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
-from dali_like.engine.memory.ring import Ring, Slot
+from dali_like.engine.memory.ring import Lease, Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import (
     Batch,
     Outcome,
     Output,
+    Response,
     assemble,
     assemble_places,
     describe_sample,
@@ -29,7 +31,9 @@ from dali_like.engine.pool.batch import (
     schemas_at,
 )
 from dali_like.engine.worker.exceptions import read_message
+from dali_like.engine.worker.out_of_band import OutOfBandPickle
 from dali_like.engine.worker.parts import PartReport
+from dali_like.engine.worker.requests import SCHEMA_BYTES, RequestHandler, Schema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, dtype_text, ndim_text
 from dali_like.engine.worker.streams import asks_for_state
 from dali_like.engine.worker.task import most_committed
@@ -54,6 +58,14 @@ _LONG_TASK_NS = 16_000_000
 #: if `ulimit -v` leaves so little that samples would not fit otherwise.
 _MAX_SLOT_SHARE = 64
 _MAX_LARGE_SLOT_SHARE = 8
+
+#: Room for the first request of a request source.
+_FIRST_REQUEST_BYTES = 1 << 11
+#: Workers collate whole batches for a while after two batches in a row with another schema than expected, or after some
+#: among others. A batch of another schema costs about as much as several that fit, and one among many does not matter.
+_COST_OF_DIFFERENT, _MOST_COSTS = 4, 8
+#: How many batches that are at first. The number doubles each time, so that few batches are tried in vain.
+_FIRST_WHOLE, _MOST_WHOLE = 64, 4096
 
 #: Writes the first words of a slot's header, which identify the batch.
 _pack_batch = struct.Struct(f"={Header.BATCH_SIZE + 1}q").pack_into
@@ -519,6 +531,114 @@ class PartAssembler(ArrayAssembler):
             raise _invalid_report(self.source)
         in_rows = [place for report in batch.reports if report.in_rows for place in report.places]
         return assemble_places(batch, slot, self.ring, self.source, places, in_rows)
+
+
+class RequestAssembler(Assembler):
+    """Assembler of a request source. It sends the request and the expected schema with each batch.
+
+    `dali_like.engine.worker.requests` is its counterpart in workers.
+    """
+
+    def __init__(self, space: SharedSpace, source: Source, capacity: int, num_workers: int) -> None:
+        assert source.task_size is not None
+        super().__init__(
+            space, source, capacity, source.task_size(num_workers), outputs=(), request_bytes=_FIRST_REQUEST_BYTES
+        )
+        self._schema = self._fetcher.recall()
+        if self._schema is not None:
+            self.known = True
+            self._use(outputs=self._schema.layouts)
+        self._costs = 0
+        self._num_whole = _FIRST_WHOLE
+
+    @property
+    def _fetcher(self) -> RequestHandler:
+        return self.source.handler
+
+    def renew(self, source: Source) -> None:
+        super().renew(source)
+        self.known = False
+        self._schema = None
+        self._use(outputs=())
+
+    def begin(self, batch: Batch, ticket: int) -> Slot:
+        packed = b"" if self._schema is None else self._schema.packed
+        text = SCHEMA_BYTES.pack(len(packed)) + packed + batch.key.request
+        slot = self._begin_with(batch, ticket, text)
+        batch.schema = self._schema
+        return slot
+
+    @property
+    def needs_first_batch(self) -> bool:
+        return False  # until the schema is known, samples go into pickles
+
+    def task_size_for(self, num_workers: int) -> int:
+        assert self.source.task_size is not None
+        return self.source.task_size(num_workers)
+
+    def learn_early(self, batch: Batch, slot: Slot) -> None:
+        try:
+            message = OutOfBandPickle.of_task(slot, 0).load(copies=True)
+        except (Exception, SystemExit):  # raised again when the batch is delivered
+            return
+        self._learn(message)
+
+    def end_of(self, batch: Batch, slot: Slot) -> int:
+        return max(batch.key.size, batch.key.parts)  # `BatchKey.stop`, without a call
+
+    def finish(self, batch: Batch, slot: Slot) -> Outcome:
+        if not self.known:
+            self.learn_early(batch, slot)
+            self.known = True
+        try:
+            response = Response(batch, slot, Lease(self.ring, slot), batch.schema)
+        except CorruptionError as error:
+            return error
+        self._note_made(batch, slot, max(batch.key.size, batch.key.parts - 1))
+        if batch.described:
+            self._note_regions(batch, slot.slot_layout.task_size)
+            self._use(region_bytes=self._fitting_region_bytes())
+        return response
+
+    def check(self, batch: Batch) -> None:
+        pass
+
+    def describe(self, key: BatchKey, sample: int) -> str:
+        try:
+            return self._fetcher.describe(key, sample)
+        except Exception:  # keys of a sampler may be any objects, and raise when they are unpickled
+            return super().describe(key, sample)
+
+    describe_unfinished = describe
+
+    def note_fit(self) -> None:
+        """Record that all samples of a batch had the expected schema."""
+        self._costs = max(0, self._costs - 1)
+
+    def note_different(self, schema: Schema | None, message: Any) -> None:
+        """Learn a schema, or count batches with another one: where schemas change, workers collate better.
+
+        Args:
+            schema: that was expected of the samples of a batch, which had another one.
+            message: the pickle of one of its tasks.
+        """
+        if schema is not self._schema:
+            return  # the batch was begun before the expectation changed
+        if schema is None:
+            self._learn(message)
+            return
+        self._costs += _COST_OF_DIFFERENT
+        if self._costs >= _MOST_COSTS:
+            self._costs = 0
+            self._schema = None
+            self._use(outputs=())
+            self._fetcher.make_whole(self._num_whole)
+            self._num_whole = min(2 * self._num_whole, _MOST_WHOLE)
+
+    def _learn(self, message: Any) -> None:
+        self.known = True
+        self._schema = self._fetcher.learn(message)
+        self._use(outputs=() if self._schema is None else self._schema.layouts)
 
 
 def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartReport:

@@ -15,6 +15,7 @@ from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WO
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_places, describe_rows
 from dali_like.engine.worker.exceptions import unpack_exception
+from dali_like.engine.worker.out_of_band import OutOfBandPickle
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
@@ -22,6 +23,7 @@ from dali_like.types import SampleInfo
 if TYPE_CHECKING:
     from dali_like.engine.memory.sample_cache import Grant
     from dali_like.engine.worker.parts import PartReport
+    from dali_like.engine.worker.requests import Schema
 
 #: An output of a batch: one array if all samples lie in rows, else a sequence of samples.
 Output = NDArray[Any] | Sequence[NDArray[Any]]
@@ -187,12 +189,49 @@ class Batch:
         self.first_unmade = min(self.first_unmade, first)
 
 
+class Response:
+    """Results of the tasks of a batch of a request source.
+
+    Attributes:
+        schema: the expected schema of the samples; None: none was expected, and all samples are in pickles.
+        size: number of samples of the batch.
+        task_size: number of samples in each task.
+        rows: for each output of the schema, an array of all samples; undefined where the message of a task has the samples.
+    """
+
+    def __init__(self, batch: Batch, slot: Slot, lease: Lease[Any], schema: Schema | None) -> None:
+        slot_layout = slot.slot_layout
+        self.schema = schema
+        self.size = batch.key.size
+        self.task_size = slot_layout.task_size
+        address = slot.space.address + slot.offset
+        self.rows: list[NDArray[Any]] = [
+            leased_array(lease, address + offset, (self.size, *(output.shape or ())), DTYPES[output.dtype])
+            for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True)
+        ]
+        described = (task for task in range(batch.num_tasks) if batch.described >> task & 1)
+        self._pickles = {task: OutOfBandPickle.of_task(slot, task, lease) for task in described}
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether all samples are in rows."""
+        return not self._pickles
+
+    def messages(self) -> dict[int, Any]:
+        """Load the pickles of tasks, by number of the task."""
+        return {task: pickled.load() for task, pickled in self._pickles.items()}
+
+
+#: Types of most outcomes, which are no exceptions: checked first, because `is_a` costs a call.
+RESULTS = (list, Response)
+
+
 def result_of(batch: Batch) -> Sequence[Output]:
     """Return the outputs of a batch whose outcome is known, or raise its exception, which then is the outcome."""
     outcome = batch.outcome
     if type(outcome) is Failure:
         outcome = batch.outcome = outcome.rebuild()
-    if type(outcome) is not list and is_a(outcome, Exception):  # most outcomes are lists
+    if type(outcome) not in RESULTS and is_a(outcome, Exception):
         try:
             raise outcome
         finally:

@@ -23,7 +23,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.assignments import Assignments
-from dali_like.engine.pool.batch import Batch, Failure, Outcome
+from dali_like.engine.pool.batch import RESULTS, Batch, Failure, Outcome
 from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
 from dali_like.engine.pool.workers import WorkerOptions
@@ -329,7 +329,7 @@ class Dispatcher:
         except Exception as error:  # such as MemoryError: it belongs to this batch, and not to the caller's
             batch.outcome = error
         outcome = batch.outcome
-        if type(outcome) is list or not (outcome is None or is_a(outcome, Exception, Failure)):  # most outcomes are lists
+        if type(outcome) in RESULTS or not (outcome is None or is_a(outcome, Exception, Failure)):
             self._ready.add(batch)
 
     def _outcome_of(self, batch: Batch, slot: Slot, assembler: Assembler) -> Outcome:

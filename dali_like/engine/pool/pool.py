@@ -43,12 +43,11 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, control_bytes, start_message_offset
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.assembler import Assembler, assembler_type
+from dali_like.engine.pool.assembler import Assembler, RequestAssembler, assembler_type
 from dali_like.engine.pool.batch import Batch, Output, result_of
 from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
-from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.scaling import Scale
 from dali_like.engine.pool.shortage import explain_shortage
 from dali_like.engine.pool.tuner import Tuner
@@ -269,6 +268,9 @@ class WorkerPool:
             deadline_s: the end of the wait on the clock of `time.monotonic`. Then None is returned.
         """
         if self._tuner is None:
+            for batch in batches:  # nothing else is due then, as in `wait`
+                if batch.outcome is not None:
+                    return batch
             return self._wait_for(batches, deadline_s)
         self._check()
         self._tuner.begin_wait(self.scale, batches[0].key.source)

@@ -154,9 +154,14 @@ class TorchBackend(ArrayBackend):
         """Pin as PyTorch does. It copies only tensors that are not page-locked: small ones, and those without a row."""
         return pin_memory(batch)
 
-    def recording(self, name: str) -> AbstractContextManager[Any] | None:
-        """Return a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
-        return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
+    @property
+    def recording(self) -> Callable[[str], AbstractContextManager[Any] | None]:
+        """Returns a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
+        return _record
+
+
+def _record(name: str) -> AbstractContextManager[Any] | None:
+    return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
 
 
 #: The backend of all loaders of tensors.
