@@ -222,7 +222,7 @@ class Response:
         return {task: pickled.load() for task, pickled in self._pickles.items()}
 
 
-#: Types of most outcomes, which are no exceptions: checked first, because `is_a` costs a call.
+#: Types of outcomes without an error. They are checked first, because `is_a` costs a call.
 RESULTS = (list, Response)
 
 
