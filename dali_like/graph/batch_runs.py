@@ -294,12 +294,13 @@ def _stack_of(made: Any, output: Results) -> Array | None:
     if isinstance(made, np.ndarray):
         return made
     first = made[0]
-    if any(each.__class__ is not np.ndarray or each.shape != first.shape or each.dtype != first.dtype for each in made):
+    if {*map(type, made)} != {np.ndarray} or len({(each.shape, each.dtype) for each in made}) > 1:
         return None
     rows = output.rows_of(0, (len(made), *first.shape), first.dtype)
-    if rows is not None:
-        for i, each in enumerate(made):
-            rows[i] = each
+    if rows is not None and first.ndim and rows.flags.c_contiguous:
+        np.concatenate(made, out=rows.reshape(len(made) * len(first), *first.shape[1:]))
+    elif rows is not None:
+        rows[...] = made
     return rows
 
 

@@ -6,6 +6,7 @@ They run in the main process, one call at a time and in the order of the samples
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -164,16 +165,14 @@ def _call_with_batch(function: Callable[..., Any], inputs: _Batches, count: int,
 
 
 def _call_with_samples(function: Callable[..., Any], inputs: _Batches, count: int, num_outputs: int) -> _Batches:
-    outputs: _Batches = [[] for _ in range(num_outputs)]
-    for i in range(count):
+    results: list[tuple[Any, ...]] = []
+    for arguments in zip(*inputs, strict=True) if inputs else itertools.repeat((), count):
         try:
-            results = _as_outputs(_called(function, [batch[i] for batch in inputs]), num_outputs)
+            results.append(_as_outputs(_called(function, arguments), num_outputs))
         except Exception as error:
-            add_note(error, f"raised for sample {i} of the batch")
+            add_note(error, f"raised for sample {len(results)} of the batch")
             raise
-        for output, result in zip(outputs, results, strict=True):
-            output.append(result)
-    return outputs
+    return [*map(list, zip(*results, strict=True))]
 
 
 def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -194,16 +193,18 @@ def _as_outputs(result: Any, count: int) -> tuple[Any, ...]:
 
 
 def _results(outputs: _Batches, count: int, to_array: Callable[[Any], Array]) -> Any:
-    batches = [[_checked(result, to_array) for result in output] for output in outputs]
+    batches = [_checked(output, to_array) for output in outputs]
     return batches if count > 1 else batches[0]
 
 
-def _checked(result: Any, to_array: Callable[[Any], Array]) -> Array:
-    array = to_array(result)
-    try:
-        to_dali_type(array.dtype)
-    except ValueError as error:
-        raise SampleTypeError(
-            f"the function must return arrays of numbers, not a {type(result).__qualname__} ({array.dtype})"
-        ) from error
-    return array
+def _checked(results: Sequence[Any], to_array: Callable[[Any], Array]) -> list[Array]:
+    arrays = [*map(to_array, results)]
+    for dtype in dict.fromkeys([array.dtype for array in arrays]):
+        try:
+            to_dali_type(dtype)
+        except ValueError as error:
+            kind = next(type(result) for result, array in zip(results, arrays, strict=True) if array.dtype == dtype)
+            raise SampleTypeError(
+                f"the function must return arrays of numbers, not a {kind.__qualname__} ({dtype})"
+            ) from error
+    return arrays

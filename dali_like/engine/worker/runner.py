@@ -646,6 +646,9 @@ def _returning_arrays(callback: Callable[[Any], Any], kind: Any) -> Callable[[An
     def call(info: Any) -> Any:
         sample = callback(info)
         try:
+            if sample.__class__ is tuple and len(sample) == 2:  # the usual case, in the fewest steps
+                a, b = sample
+                return a.numpy() if a.__class__ is kind else a, b.numpy() if b.__class__ is kind else b
             if sample.__class__ is tuple or sample.__class__ is list:
                 return tuple([value.numpy() if value.__class__ is kind else value for value in sample])
             return sample.numpy() if sample.__class__ is kind else sample

@@ -119,11 +119,11 @@ class SlotView:
     Attributes:
         expected: for each output, its descriptor in the header: dtype, ndim, and the offset of the rows.
         kinds: for each output, the code of its dtype and its ndim, as far as they are known.
-        forms: for each output, the same as a dtype and a number.
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        row_dtypes, row_shapes: of the rows of each output.
+        plans: for each output, what `Task.put_arrays` needs: dtype, its code, ndim, shape and begin of the rows, and the
+            function that writes a descriptor. Until a batch has shown dtype and ndim, no array agrees with the plan.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
 
@@ -148,7 +148,6 @@ class SlotView:
             offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
         ).tolist()
         self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
-        self.forms = [(DTYPES[dtype] if dtype != UNKNOWN else None, ndim) for dtype, ndim in self.kinds]
         self.offsets = [expected[Word.OFFSET] for expected in self.expected]
         self.has_rows = UNKNOWN not in self.offsets
         self._keys: dict[int, list[Sequence[Any]]] = {}
@@ -156,8 +155,12 @@ class SlotView:
         self.rows: list[Any] = [self._rows_of(space, expected) for expected in self.expected]
         self._map = space.map
         self._set_targets(MOST_PLAIN_BYTES)
-        self.row_dtypes = [target.dtype for target in self.targets]
-        self.row_shapes = [target.shape for target in self.targets]
+        self.plans: list[tuple[Any, ...]] = [
+            (DTYPES[code], code, ndim, target.shape, offset + rows, _DESCRIPTORS[ndim])
+            if UNKNOWN not in (code, ndim)
+            else (NO_TARGET.dtype, UNKNOWN, UNKNOWN, None, 0, None)
+            for (code, ndim), target, rows in zip(self.kinds, self.targets, self.offsets, strict=True)
+        ]
 
     @property
     def num_keys(self) -> int:
@@ -336,51 +339,40 @@ class Task:
         _DESCRIPTORS[1](self._space.map, place, offset - self.view.offset, nbytes, *_OBJECT_KIND, nbytes)
 
     def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """Put all outputs of sample `i` if they are plain arrays of the expected kinds; else write nothing and return False.
+        """Put all outputs of sample `i` if they are plain arrays of the expected kinds; else return False.
 
         This is the hot path for samples without rows, so it calls few functions.
 
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
+        ndarray = np.ndarray
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                return False
         view, memory, region = self.view, self._space.map, self.region or self.describe_all()
-        kinds, ndarray = view.kinds, np.ndarray
-        for array, (dtype, ndim) in zip(arrays, view.forms):  # noqa: B905  # `strict=` takes longer, here and below
-            if array.__class__ is not ndarray or array.dtype is not dtype or array.ndim != ndim:
-                kinds = self._kinds_of(arrays)
-                if not kinds:
-                    return False
-                break
-        base = view.offset
-        place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
-        for array, (code, ndim), row_shape, row_dtype, rows_offset in zip(  # noqa: B905
-            arrays, kinds, view.row_shapes, view.row_dtypes, view.offsets
-        ):
+        base, plans = view.offset, view.plans
+        place = view.descriptors_offset + i * len(plans) * _DESCRIPTOR_BYTES
+        for array, (dtype, code, ndim, row_shape, rows_begin, describe) in zip(arrays, plans):  # noqa: B905  # `strict=` takes longer
+            if array.dtype is not dtype and array.dtype != dtype:
+                return False
             shape, nbytes = array.shape, array.nbytes
-            if shape == row_shape and array.dtype == row_dtype:
-                begin = base + rows_offset + i * nbytes  # it is described already: see `describe_all`
+            if shape == row_shape:
+                begin = rows_begin + i * nbytes  # it is described already: see `describe_all`
             else:
+                if len(shape) != ndim:
+                    return False
                 begin = region.take(nbytes)
-                _DESCRIPTORS[ndim](memory, place, begin - base, nbytes, code, ndim, *shape)
+                describe(memory, place, begin - base, nbytes, code, ndim, *shape)
             place += _DESCRIPTOR_BYTES
             try:
                 if nbytes > MOST_PLAIN_BYTES:
-                    np.ndarray(shape, array.dtype, memory, begin)[...] = array
+                    ndarray(shape, dtype, memory, begin)[...] = array
                 else:
                     memory[begin : begin + nbytes] = array
             except (ValueError, BufferError):  # not contiguous
-                np.ndarray(shape, array.dtype, memory, begin)[...] = array
+                ndarray(shape, dtype, memory, begin)[...] = array
         return True
-
-    def _kinds_of(self, arrays: Sequence[Any]) -> list[tuple[int, int]]:
-        """Return the kinds of the outputs of a sample; nothing if one is not a plain array of the expected kind."""
-        kinds = []
-        for array, wanted in zip(arrays, self.view.kinds, strict=True):
-            kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
-            if kind is None or (kind != wanted and not self.provisional and not _agrees(kind, wanted)):
-                return []
-            kinds.append(kind)
-        return kinds
 
     def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
@@ -541,11 +533,6 @@ class Region:
             raise NoMemoryError(missing, end) from None  # the main process may free memory, and words the error
         self._committed = target
         self._marks[self._task] = target
-
-
-def _agrees(kind: tuple[int, int], wanted: tuple[int, int]) -> bool:
-    """Whether a kind of array is the expected one, as far as that is known."""
-    return all(word in (UNKNOWN, known) for known, word in zip(kind, wanted, strict=True))
 
 
 def _address(array: NDArray[Any]) -> int:
