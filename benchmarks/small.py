@@ -1,23 +1,34 @@
-"""Small samples with an operator or two behind the source, in dali_like and in NVIDIA DALI.
+"""Small samples with an operator or two behind the source: dali_like, NVIDIA DALI, and a PyTorch dataset that uses NumPy.
 
-    python -m benchmarks.small [--rows plain,cast] [--systems dali_like] [--repeats 3] [--seconds 1]
+    python -m benchmarks.small [--rows plain,cast] [--systems dali_like] [--repeats 3] [--seconds 1] [--report FILE]
 
-Each row is a pipeline over two forked workers, with batches of 256 and two threads. Hand-over costs dali_like microseconds a
-sample, so these rows show what an operator costs. Prints medians of samples per second, and for dali_like the share of its
-row `plain`. Each run is a process of its own, and the systems take turns. DALI is left out if it is not installed.
+Each row is a pipeline, or a `DataLoader` of PyTorch, over two forked workers, with batches of 256; pipelines have two
+threads. The dataset computes in its ``__getitem__`` with NumPy what the operators compute, and the default collation makes
+the batch. Hand-over costs dali_like microseconds a sample, so these rows show what an operator costs.
+
+Prints medians: the samples per second; for dali_like the share of its row `plain`; and how many times the rate of the others
+that is. The same ratio of CPU time, of all processes together, changes less with the other load of a machine. Each run is a
+process of its own, and the systems take turns. Systems that are not installed are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib
+import json
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import processes
 from benchmarks.adapters import is_installed
 from benchmarks.turns import last_line_of, names
 
@@ -136,32 +147,204 @@ def _stacked(lib: Any, digits: Any, labels: Any) -> tuple[Any, ...]:
     return lib.fn.stack(digits, digits), lib.fn.cat(labels, labels)
 
 
-#: The source of each row, the layout of its first output, and its operators.
-ROWS: Mapping[str, tuple[Callable[[Any], tuple[Any, ...]], str | None, Callable[..., tuple[Any, ...]]]] = {
-    "plain": (digit, "HWC", _plain),
-    "cast": (digit, "HWC", _cast),
-    "normalized": (digit, "HWC", _normalized),
-    "arithmetic": (digit, "HWC", _arithmetic),
-    "padded": (tokens, None, _padded),
-    "cropped": (digit, "HWC", _cropped),
-    "mirrored": (digit, "HWC", _mirrored),
-    "boxes": (boxes, None, _flipped_boxes),
-    "audio": (command, None, _spectrogram),
-    "series": (series, None, _standardized),
-    "points": (points, None, _moved_points),
-    "table": (digit, "HWC", _looked_up),
-    "reductions": (digit, "HWC", _reduced),
-    "reshaped": (digit, "HWC", _reshaped),
-    "stacked": (digit, "HWC", _stacked),
+# The same in NumPy
+
+
+def _as_they_are(data: Any, label: Any) -> tuple[Any, ...]:
+    return data, label
+
+
+def _numpy_cast(digit: Any, label: Any) -> tuple[Any, ...]:
+    classes = np.zeros(10, np.float32)
+    classes[label[0]] = 1
+    return digit.astype(np.float32), classes
+
+
+def _numpy_normalized(digit: Any, label: Any) -> tuple[Any, ...]:
+    return (digit.transpose(2, 0, 1).astype(np.float32) - 127.5) * np.float32(1 / 127.5), label
+
+
+def _numpy_arithmetic(digit: Any, label: Any) -> tuple[Any, ...]:
+    return (digit.astype(np.float32) - np.float32(127.5)) / np.float32(127.5), label
+
+
+def _numpy_cropped(digit: Any, label: Any) -> tuple[Any, ...]:
+    return np.ascontiguousarray(digit[2:26, 25:1:-1]), label
+
+
+def _numpy_mirrored(digit: Any, label: Any) -> tuple[Any, ...]:
+    mirrored = digit[:, ::-1] if np.random.random() < 0.5 else digit  # PyTorch seeds it in workers
+    return _numpy_normalized(mirrored, label)
+
+
+def _numpy_flipped_boxes(found: Any, label: Any) -> tuple[Any, ...]:
+    flipped = found.copy()
+    flipped[:, 0] = 1 - found[:, 2]
+    flipped[:, 2] = 1 - found[:, 0]
+    return flipped, label
+
+
+@functools.cache
+def _window() -> Any:
+    window = np.zeros(512, np.float32)
+    window[56:456] = np.sin((np.arange(400) + 0.5) * np.pi / 400) ** 2
+    return window
+
+
+@functools.cache
+def _mel_weights() -> Any:
+    """Return the matrix of Slaney's mel filters: 64 filters for the 257 bins of a window of 512 samples at 16 kHz."""
+
+    def mel(hz: float) -> float:
+        return 3 * hz / 200 if hz < 1000 else 15 + 27 * float(np.log(hz / 1000) / np.log(6.4))
+
+    mels = np.linspace(0, mel(8000), 66)
+    edges = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp((mels - 15) * np.log(6.4) / 27))
+    bins = np.arange(257) * 16_000 / 512
+    low, middle, high = edges[:-2, np.newaxis], edges[1:-1, np.newaxis], edges[2:, np.newaxis]
+    triangles = np.minimum((bins - low) / (middle - low), (high - bins) / (high - middle))
+    return (np.maximum(triangles, 0) * 2 / (high - low)).astype(np.float32)
+
+
+def _numpy_spectrogram(audio: Any, label: Any) -> tuple[Any, ...]:
+    padded = np.pad(audio, 256, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, 512)[::160] * _window()
+    spectrum = np.fft.rfft(frames)
+    mel = _mel_weights() @ (spectrum.real**2 + spectrum.imag**2).T.astype(np.float32)
+    return 10 * np.log10(np.maximum(mel / mel.max(), np.float32(1e-20))), label
+
+
+def _numpy_standardized(measured: Any, label: Any) -> tuple[Any, ...]:
+    return (measured - measured.mean(axis=0)) / measured.std(axis=0), label
+
+
+_TURN, _SHIFT = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 1]], np.float32), np.array([1, 2, 3], np.float32)
+_TABLE = (np.arange(256) / 255).astype(np.float32)
+
+
+def _numpy_moved_points(cloud: Any, label: Any) -> tuple[Any, ...]:
+    return cloud @ _TURN.T + _SHIFT, label
+
+
+def _numpy_looked_up(digit: Any, label: Any) -> tuple[Any, ...]:
+    return _TABLE[digit], label
+
+
+def _numpy_reduced(digit: Any, label: Any) -> tuple[Any, ...]:
+    return digit.mean(dtype=np.float32), digit.max(), label
+
+
+def _numpy_reshaped(digit: Any, label: Any) -> tuple[Any, ...]:
+    return digit.reshape(784), label
+
+
+def _numpy_stacked(digit: Any, label: Any) -> tuple[Any, ...]:
+    return np.stack((digit, digit)), np.concatenate((label, label))
+
+
+def _pad_batch(samples: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Collate texts of several lengths."""
+    import torch  # type: ignore[import-not-found, unused-ignore]  # an optional library
+
+    padded = np.zeros((len(samples), max(len(ids) for ids, _ in samples)), np.int32)
+    for row, (ids, _) in zip(padded, samples, strict=True):
+        row[: len(ids)] = ids
+    return torch.from_numpy(padded), torch.from_numpy(np.stack([label for _, label in samples]))
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        text: what the row does, in the table.
+        source: returns data and label of a sample.
+        layout: of the data.
+        operators: of the pipeline.
+        in_numpy: the same for one sample.
+        collate: of the `DataLoader`; None: the default.
+    """
+
+    text: str
+    source: Callable[[Any], tuple[Any, ...]]
+    layout: str | None
+    operators: Callable[..., tuple[Any, ...]]
+    in_numpy: Callable[[Any, Any], tuple[Any, ...]]
+    collate: Callable[[Any], Any] | None = None
+
+
+ROWS: Mapping[str, Row] = {
+    "plain": Row("28x28 bytes and a label", digit, "HWC", _plain, _as_they_are),
+    "cast": Row("`cast`, `one_hot`", digit, "HWC", _cast, _numpy_cast),
+    "normalized": Row("`crop_mirror_normalize`", digit, "HWC", _normalized, _numpy_normalized),
+    "arithmetic": Row("`(x - 127.5) / 127.5`", digit, "HWC", _arithmetic, _numpy_arithmetic),
+    "padded": Row("texts of 20 to 80 tokens, `pad`", tokens, None, _padded, _as_they_are, _pad_batch),
+    "cropped": Row("`crop`, `flip`", digit, "HWC", _cropped, _numpy_cropped),
+    "mirrored": Row("`crop_mirror_normalize`, mirrored by chance", digit, "HWC", _mirrored, _numpy_mirrored),
+    "boxes": Row("eight boxes, `bb_flip`", boxes, None, _flipped_boxes, _numpy_flipped_boxes),
+    "audio": Row("a second of speech, mel spectrogram in decibels", command, None, _spectrogram, _numpy_spectrogram),
+    "series": Row("128 values of six sensors, `normalize`", series, None, _standardized, _numpy_standardized),
+    "points": Row("256 points, `coord_transform`", points, None, _moved_points, _numpy_moved_points),
+    "table": Row("`lookup_table`", digit, "HWC", _looked_up, _numpy_looked_up),
+    "reductions": Row("`reductions.mean`, `reductions.max`", digit, "HWC", _reduced, _numpy_reduced),
+    "reshaped": Row("`reshape`", digit, "HWC", _reshaped, _numpy_reshaped),
+    "stacked": Row("`stack`, `cat`", digit, "HWC", _stacked, _numpy_stacked),
 }
-SYSTEMS = {"dali_like": "dali_like", "dali": "nvidia.dali"}
+SYSTEMS = {"dali_like": "dali_like", "dali": "nvidia.dali", "torch": "torch"}
+TITLES = {"dali_like": "dali_like", "dali": "DALI", "torch": "PyTorch"}
 
 
-def samples_per_s(system: str, row: str, seconds: float) -> float:
-    """Return the rate of a row's pipeline."""
-    lib: Any = importlib.import_module(SYSTEMS[system])
-    importlib.import_module(f"{SYSTEMS[system]}.fn")
-    source, layout, operators = ROWS[row]
+class Measured(NamedTuple):
+    """What a run has measured: samples per second, and microseconds of CPU time for each sample, of all processes."""
+
+    samples_per_s: float
+    cpu_us: float
+
+
+class _Position:
+    """What sources read of a SampleInfo."""
+
+    idx_in_epoch = 0
+
+
+class Dataset:
+    """A dataset for PyTorch's `DataLoader` that does what a row does."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._position = _Position()
+
+    def __len__(self) -> int:
+        return 1 << 24
+
+    def __getitem__(self, i: int) -> tuple[Any, ...]:
+        self._position.idx_in_epoch = i
+        return self._row.in_numpy(*self._row.source(self._position))
+
+
+@contextlib.contextmanager
+def running(system: str, row: str) -> Iterator[Callable[[], Any]]:
+    """Start the pipeline or loader of a row. Yield a function that returns the next batch."""
+    starts = _loader if system == "torch" else functools.partial(_pipeline, SYSTEMS[system])
+    with starts(ROWS[row]) as take:
+        yield take
+
+
+@contextlib.contextmanager
+def _loader(row: Row) -> Iterator[Callable[[], Any]]:
+    from torch.utils.data import DataLoader  # type: ignore[import-not-found, unused-ignore]  # an optional library
+
+    options = {"num_workers": NUM_WORKERS, "multiprocessing_context": "fork", "collate_fn": row.collate}
+    batches = iter(DataLoader(Dataset(row), BATCH_SIZE, **options))  # type: ignore[arg-type, unused-ignore]
+    try:
+        yield functools.partial(next, batches)
+    finally:
+        del batches
+
+
+@contextlib.contextmanager
+def _pipeline(module: str, row: Row) -> Iterator[Callable[[], Any]]:
+    lib: Any = importlib.import_module(module)
+    importlib.import_module(f"{module}.fn")
 
     @lib.pipeline_def(  # type: ignore[untyped-decorator]
         batch_size=BATCH_SIZE,
@@ -172,31 +355,70 @@ def samples_per_s(system: str, row: str, seconds: float) -> float:
         prefetch_queue_depth=2,
     )
     def pipeline() -> tuple[Any, ...]:
-        layouts = None if layout is None else [layout, ""]
+        layouts = None if row.layout is None else [row.layout, ""]
         data, labels = lib.fn.external_source(
-            source, num_outputs=2, batch=False, parallel=True, layout=layouts, prefetch_queue_depth=2
+            row.source, num_outputs=2, batch=False, parallel=True, layout=layouts, prefetch_queue_depth=2
         )
-        return operators(lib, data, labels)
+        return row.operators(lib, data, labels)
 
     pipe: Any = pipeline()
     pipe.build()
     try:
-        return BATCH_SIZE * _batches_per_s(pipe.run, seconds)
+        yield pipe.run
     finally:
         if hasattr(pipe, "close"):
             pipe.close()
 
 
-def _batches_per_s(take: Callable[[], Any], seconds: float) -> float:
+def measure(system: str, row: str, seconds: float) -> Measured:
+    """Measure a row."""
+    with running(system, row) as take:
+        _take_for(take, WARM_UP_S)
+        tree = [os.getpid(), *processes.descendants(os.getpid())]
+        before_s, began = processes.cpu_s(tree), time.perf_counter()
+        count = BATCH_SIZE * _take_for(take, seconds)
+        took = time.perf_counter() - began
+        return Measured(count / took, 1e6 * (processes.cpu_s(tree) - before_s) / count)
+
+
+def _take_for(take: Callable[[], Any], seconds: float) -> int:
+    """Take batches for some seconds, and at least two; return how many."""
     count, began = 0, time.perf_counter()
-    while time.perf_counter() - began < WARM_UP_S or count < 2:
+    while time.perf_counter() - began < seconds or count < 2:
         take()
         count += 1
-    count, began = 0, time.perf_counter()
-    while (took := time.perf_counter() - began) < seconds or count < 2:
-        take()
-        count += 1
-    return count / took
+    return count
+
+
+def report_of(measured: Mapping[tuple[str, str], Sequence[Measured]]) -> str:
+    """Return the table of the documentation.
+
+    Args:
+        measured: the repeats, by row and system.
+    """
+    rows, systems = list(dict.fromkeys(row for row, _ in measured)), list(dict.fromkeys(system for _, system in measured))
+    others = [system for system in systems if system != "dali_like"]
+    head = ["row", *(f"{TITLES[system]}, samples/s" for system in systems)]
+    if "dali_like" in systems:
+        head += [
+            "share of the first row",
+            *(f"{text} of {TITLES[other]}" for other in others for text in ("rate", "CPU time")),
+        ]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)]]
+    for row in rows:
+        rates = {system: statistics.median(run.samples_per_s for run in measured[row, system]) for system in systems}
+        cells = [ROWS[row].text, *(f"{rates[system]:,.0f}" for system in systems)]
+        if "dali_like" in systems:
+            mine, first = measured[row, "dali_like"], measured[rows[0], "dali_like"]
+            share = statistics.median(run.cpu_us for run in first) / statistics.median(run.cpu_us for run in mine)
+            cells.append(f"{share:.2f}")
+            for other in others:
+                pairs = [*zip(mine, measured[row, other], strict=True)]
+                rate = statistics.median(run.samples_per_s / theirs.samples_per_s for run, theirs in pairs)
+                cpu = statistics.median(run.cpu_us / theirs.cpu_us for run, theirs in pairs)
+                cells += [f"{rate:.1f}", f"{cpu:.3f}"]
+        lines.append(cells)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def main() -> None:
@@ -205,28 +427,27 @@ def main() -> None:
     parser.add_argument("--systems", type=names(SYSTEMS), default=[*SYSTEMS], metavar="A,B", help=", ".join(SYSTEMS))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--report", type=Path, help="write the table to this file")
     parser.add_argument("--one", action="store_true", help="measure one row of one system in this process")
     options = parser.parse_args()
     if options.one:
-        print(samples_per_s(options.systems[0], options.rows[0], options.seconds))
+        print(json.dumps(measure(options.systems[0], options.rows[0], options.seconds)))
         return
     systems = [system for system in options.systems if is_installed(SYSTEMS[system])]
-    rates: dict[tuple[str, str], list[float]] = {}
-    for _ in range(options.repeats):
+    measured: dict[tuple[str, str], list[Measured]] = {(row, system): [] for row in options.rows for system in systems}
+    for repeat in range(options.repeats):
         for row in options.rows:
-            for system in systems:
+            turn = repeat % len(systems)
+            for system in systems[turn:] + systems[:turn]:
+                print(f"[{repeat + 1}/{options.repeats}] {row} {system}", file=sys.stderr, flush=True)
                 arguments = ["--one", "--rows", row, "--systems", system, "--seconds", str(options.seconds)]
-                rate = float(last_line_of("benchmarks.small", arguments, deadline_s=DEADLINE_S))
-                rates.setdefault((row, system), []).append(rate)
-    medians = {key: statistics.median(measured) for key, measured in rates.items()}
-    plain = medians.get(("plain", "dali_like"))
-    for row in options.rows:
-        shown = [f"{system} {medians[row, system]:9,.0f}" for system in systems]
-        if plain and "dali_like" in systems:
-            shown.append(f"share {medians[row, 'dali_like'] / plain:.2f}")
-        if len(systems) > 1:
-            shown.append(f"{medians[row, 'dali_like'] / medians[row, 'dali']:6.1f} times DALI")
-        print(f"{row:12} {'   '.join(shown)}", flush=True)
+                line = last_line_of("benchmarks.small", arguments, deadline_s=DEADLINE_S)
+                measured[row, system].append(Measured(*json.loads(line)))
+    report = report_of(measured)
+    print(report)
+    if options.report:
+        options.report.parent.mkdir(parents=True, exist_ok=True)
+        options.report.write_text(report + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

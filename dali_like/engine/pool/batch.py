@@ -395,7 +395,9 @@ def _schemas(
         DtypeMismatchError, NdimMismatchError: the samples differ in dtype or ndim.
     """
     # The minimum and maximum of each word decide nearly everything, in a few steps for any size of the batch.
-    words = np.ascontiguousarray(descriptors.transpose(1, 2, 0))
+    # Unused words of shapes are left out: copying all of them would take longer than the rest.
+    width = Word.SHAPE + min(max(int(descriptors[:, :, Word.NDIM].max()), 0), MAX_NDIM)
+    words = np.ascontiguousarray(descriptors[:, :, :width].transpose(1, 2, 0))
     schemas = []
     limits = np.minimum.reduce(words, axis=2).tolist(), np.maximum.reduce(words, axis=2).tolist()
     for output, (least, most) in enumerate(zip(*limits, strict=True)):
