@@ -57,9 +57,11 @@ def test_other_bit_generators_take_the_seed() -> None:
 
 
 def test_neighboring_positions_share_a_hash() -> None:
-    position_seeds._states.cache_clear()
+    # Private: the number of hashes shows in no result
+    hashes = position_seeds._states
+    hashes.cache_clear()
 
     for index in range(160):
         generator_for(1, 2, 3, index)
 
-    assert position_seeds._states.cache_info().misses == 10
+    assert hashes.cache_info().misses == 10
