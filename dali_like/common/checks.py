@@ -13,6 +13,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [
     "Check",
+    "auto_or_flag",
     "byte_size",
     "error_policy",
     "flag",
@@ -81,6 +82,16 @@ def flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)) and not (is_int(value) and value in (0, 1)):
         raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
+
+
+def auto_or_flag(name: str, value: Any) -> bool | str:
+    """Accept "auto", True, False, 1 and 0."""
+    if isinstance(value, str) and value == "auto":
+        return value
+    try:
+        return flag(name, value)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(f'{name} must be True, False or "auto", not {value!r}') from None
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> str:

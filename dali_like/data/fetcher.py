@@ -164,6 +164,17 @@ class Fetcher:
         reference, backend, schema = last_schemas.get(id(self.dataset), (lambda: None, None, None))
         return schema if reference() is self.dataset and backend is type(self.array_backend) else None
 
+    def recalls_whole(self) -> bool:
+        return last_whole.get(id(self.dataset), _no_dataset)() is self.dataset
+
+    def note_whole(self, is_whole: bool) -> None:
+        number = id(self.dataset)
+        if not is_whole:
+            last_whole.pop(number, None)
+        elif number not in last_whole:
+            with contextlib.suppress(TypeError):  # a list, or an object with slots
+                last_whole[number] = weakref.ref(self.dataset, lambda _: last_whole.pop(number, None))
+
     def make_whole(self, count: int) -> None:
         self.num_whole = count
 
@@ -532,6 +543,13 @@ class Fetcher:
 
 #: The last schema of the samples of each dataset, by its id: the next workers need not learn it from a batch again.
 last_schemas: dict[int, tuple[Callable[[], Any], type[ArrayBackend] | None, SampleSchema | None]] = {}
+
+#: The datasets whose batches one worker each computed in the end, by id; see `dali_like.engine.pool.sharing`.
+last_whole: dict[int, Callable[[], Any]] = {}
+
+
+def _no_dataset() -> None:
+    return None
 
 
 def _remember(dataset: Any, backend: type[ArrayBackend], schema: SampleSchema | None) -> None:

@@ -98,7 +98,7 @@ class DataLoader(BaseDataLoader[T_co]):
         share_batches: whether several workers compute a batch together: its first samples come sooner, and one slow sample
             delays only its own task. False: one worker computes all samples of a batch, as in PyTorch. That is better where
             neighbors are cheap to read together, such as samples of one chunk or of one file: each worker then reads other
-            chunks. Batches and random numbers are the same.
+            chunks. "auto": True, or False where measurements show such neighbors. Batches and random numbers are the same.
         reorder_window: with workers, a batch that is ready may overtake up to this number of batches minus one, so that a
             slow batch does not stop the loop. None: no batch does, or with ``in_order=False`` any. A resumed loader
             continues with the batches that are missing.

@@ -11,7 +11,7 @@ from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from dali_like.common.arguments import Argument, arguments_of
-from dali_like.common.checks import error_policy, not_negative, positive
+from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
 from dali_like.data.options import check_window
@@ -96,7 +96,7 @@ class LoaderArguments(_Of[T_co]):
         max_held_bytes: Own[Annotated[int, positive] | None] = None,
         worker_threads: Own[Annotated[int, positive] | None] = 1,
         import_main: Own[bool | None] = None,
-        share_batches: Own[bool] = True,
+        share_batches: Own[Annotated[bool | str, auto_or_flag]] = "auto",
         reorder_window: Own[Annotated[int, positive] | None] = None,
         shard_id: Own[Annotated[int | None, _unchecked]] = None,
         num_shards: Own[Annotated[int | None, _unchecked]] = None,

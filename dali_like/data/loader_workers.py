@@ -27,6 +27,7 @@ from dali_like.engine.memory.limits import read_file
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER
 from dali_like.engine.pool.assembler import RequestAssembler
 from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
@@ -73,6 +74,8 @@ class LoaderWorkers(OwnedPool):
         self.capacity = _capacity(options, fetcher)
         self._is_sharded = options.is_sharded
         self._size_of_tasks = _task_size if options.own["share_batches"] else _whole_batch
+        can_share = not (self.is_bound or fetcher.is_columnar)
+        self._measures_sharing = options.own["share_batches"] == AUTO and can_share
         self._has_pids = options.backend.has_pids
         self._is_counted = False
         self._has_warned = False
@@ -214,6 +217,7 @@ class LoaderWorkers(OwnedPool):
             fetcher,  # type: ignore[arg-type]
             type=SourceType.REQUEST,
             task_size=functools.partial(_part_size if self._is_sharded else self._size_of_tasks, self.capacity),
+            measures_sharing=self._measures_sharing,
             in_order=self.is_bound,
             caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )

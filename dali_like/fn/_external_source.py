@@ -111,7 +111,7 @@ def external_source(
             same for the same position in each epoch. Of a composed dataset, the elements are stored.
         share_batches: whether several workers compute a batch together. False: one worker computes all of its samples, in
             order. That is better where neighbors are cheap to read together, such as samples of one chunk or of one file.
-            The batches are the same.
+            "auto": True, or False where measurements show such neighbors. The batches are the same.
         concurrency: samples that a coroutine function computes at once in each worker. Default: all samples of its task,
             its share of a batch.
 

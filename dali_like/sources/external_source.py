@@ -53,7 +53,7 @@ class SourceOptions(TypedDict, total=False):
     last_batch_policy: str | LastBatch | None
     sharded: bool
     concurrency: int | None
-    share_batches: bool
+    share_batches: bool | str
     shard: str | None
     shard_id: int | None
     num_shards: int | None
@@ -71,7 +71,7 @@ _DEFAULTS: SourceOptions = {
     "preserve": False,
     "on_error": "raise",
     "sharded": False,
-    "share_batches": True,
+    "share_batches": "auto",
 }
 
 
@@ -277,6 +277,9 @@ class ExternalSource(NamedTuple):
             batch=batch,
             type=type_,
             task_size=task_size,
+            measures_sharing=options["share_batches"] == "auto"
+            and type_ is SourceType.CALLABLE
+            and not (batch or kind.is_async),
             stride=1 if batch or kind.composed is None or self.shard is None else self.shard.count,
             in_order=kind.in_order,
             concurrency=(options["concurrency"] or batch_size) if kind.is_async else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.common.checks import error_policy, flag, positive, queue_depth
+from dali_like.common.checks import auto_or_flag, error_policy, flag, positive, queue_depth
 from dali_like.common.suggestions import list_unknown
 from dali_like.engine.memory.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -132,10 +132,11 @@ def _value(options: Mapping[str, Any], name: str) -> Any:
 
 
 def _check_flags(options: SourceOptions) -> None:
-    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy", "share_batches"):
+    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"):
         value = _value(options, name)
         if value is not None:
             flag(name, value)
+    auto_or_flag("share_batches", options["share_batches"])
     if options["name"] is not None and not isinstance(options["name"], str):
         raise ArgumentTypeError(f"name must be a string, not {options['name']!r}")
     if options["device"] not in ("cpu", "gpu"):

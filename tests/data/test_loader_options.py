@@ -58,7 +58,7 @@ def test_own_arguments_have_defaults() -> None:
         "max_held_bytes": None,
         "worker_threads": 1,
         "import_main": None,
-        "share_batches": True,
+        "share_batches": "auto",
         "reorder_window": None,
     }
 
@@ -115,7 +115,7 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
         ("worker_threads", 0, ArgumentError, "must be a positive integer, not 0"),
         ("worker_threads", 1.5, ArgumentTypeError, "must be a positive integer, not 1.5"),
         ("import_main", 2, ArgumentTypeError, "must be True or False, not 2"),
-        ("share_batches", None, ArgumentTypeError, "must be True or False, not None"),
+        ("share_batches", None, ArgumentTypeError, 'must be True, False or "auto", not None'),
         ("reorder_window", 0, ArgumentError, "must be a positive integer, not 0"),
     ],
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import multiprocessing
 import os
 import random
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_like.data import DataLoader
+from dali_like.data.fetcher import Fetcher, last_whole
+from dali_like.data.options import LoaderOptions
 from dali_like.errors import ArgumentTypeError
+from tests.conftest import DEADLINE_S
 
 
 class Drawn:
@@ -46,7 +51,7 @@ class Chunks:
     """Samples of chunks, of which the last one is kept. Counts how often a chunk is read, in memory that workers share."""
 
     def __init__(self) -> None:
-        self._read = mmap.mmap(-1, 4 * 64)
+        self._read = np.frombuffer(mmap.mmap(-1, 8 * 256), np.int64)
         self._kept = -1
 
     def __len__(self) -> int:
@@ -56,12 +61,12 @@ class Chunks:
         chunk = index // 16
         if chunk != self._kept:
             self._kept = chunk
-            self._read[os.getpid() % 64 * 4 + chunk] += 1
+            self._read[os.getpid() % 256] += 1
         return index
 
     @property
     def num_read(self) -> int:
-        return sum(self._read[:])
+        return int(self._read.sum())
 
 
 def test_each_chunk_is_read_once_where_batches_are_chunks_and_not_shared() -> None:
@@ -71,6 +76,51 @@ def test_each_chunk_is_read_once_where_batches_are_chunks_and_not_shared() -> No
 
     assert len(batches) == 4
     assert dataset.num_read == 4
+
+
+class SlowChunks(Chunks):
+    """Chunks of a slow store."""
+
+    def __len__(self) -> int:
+        return 16 * 64
+
+    def __getitem__(self, index: int) -> int:
+        if index // 16 != self._kept:
+            time.sleep(0.002)
+            self._kept = index // 16
+            self._read[os.getpid() % 256] += 1
+        return index
+
+
+def test_workers_stop_sharing_by_themselves_where_neighbors_are_cheap() -> None:
+    dataset = SlowChunks()
+    loader = DataLoader(dataset, 16, num_workers=2, multiprocessing_context="fork")
+    deadline_s, num_read = time.monotonic() + DEADLINE_S, 128
+
+    while num_read > 70 and time.monotonic() < deadline_s:  # a worker that gets no CPU may miss a trial
+        before = dataset.num_read
+        batches = [batch.tolist() for batch in loader]
+        num_read = dataset.num_read - before
+
+    assert num_read <= 70, "64 chunks"
+    assert batches == [list(range(16 * i, 16 * i + 16)) for i in range(64)]
+    assert last_whole[id(dataset)]() is dataset, "later workers begin so"
+
+
+def test_nothing_is_remembered_of_a_dataset_that_is_gone() -> None:
+    dataset = SlowChunks()
+    fetcher = Fetcher.of(LoaderOptions.of(DataLoader(dataset)))
+    number = id(dataset)
+    fetcher.note_whole(True)
+    assert fetcher.recalls_whole()
+
+    fetcher.note_whole(False)
+    assert not fetcher.recalls_whole()
+    fetcher.note_whole(True)
+    del dataset, fetcher
+    gc.collect()
+
+    assert number not in last_whole
 
 
 def test_batches_and_random_numbers_do_not_depend_on_sharing() -> None:

@@ -30,7 +30,9 @@ from dali_like.engine.pool.batch import (
     position_note,
     schemas_at,
 )
+from dali_like.engine.pool.sharing import LEAST_SAMPLES, Sharing, Size
 from dali_like.engine.worker.exceptions import read_message
+from dali_like.engine.worker.neighbors import NeighborCounts
 from dali_like.engine.worker.out_of_band import OutOfBandPickle
 from dali_like.engine.worker.parts import PartReport
 from dali_like.engine.worker.requests import SCHEMA_BYTES, RequestHandler, Schema
@@ -87,7 +89,10 @@ class Assembler(abc.ABC):
         known: whether a batch has shown the schema of the samples.
         usual_region_bytes: usual memory of all regions of a batch together; decays slowly.
         num_batches, num_samples, made_bytes: totals of finished batches.
+        sharing: decides whether workers share batches; None: that is fixed.
     """
+
+    sharing: Sharing | None = None
 
     def __init__(
         self,
@@ -230,8 +235,8 @@ class Assembler(abc.ABC):
             num_ahead: number of batches in flight.
         """
         now = self.ring.slot_layout
-        if self.source.in_order:
-            return False  # each task has its worker
+        if self.source.in_order or not (self.sharing is None or self.sharing.size is Size.USUAL):
+            return False  # each task has its worker, or its size is being tried
         usual = self.task_size_for(num_workers)
         usual_ns = task_ns * usual / now.task_size
         if now.task_size == usual and usual_ns < _SHORT_TASK_NS:
@@ -244,9 +249,26 @@ class Assembler(abc.ABC):
         self.cut(size)
         return size != now.task_size
 
-    @abc.abstractmethod
+    def fit_sharing(self, parts: NeighborCounts, wholes: NeighborCounts, num_workers: int, num_ahead: int) -> bool:
+        """Decide whether workers share batches. Return whether the decision has changed; see `Sharing.look`."""
+        if self.sharing is None or num_workers < 2:
+            return False
+        are_single = self._usual_task_size(num_workers) == 1
+        changes = self.sharing.look(parts, wholes, are_single=are_single, num_workers=num_workers, num_ahead=num_ahead)
+        if changes:
+            self.cut(self.task_size_for(num_workers))
+        return changes
+
     def task_size_for(self, num_workers: int) -> int:
         """Return the number of samples in a task for a number of workers, without joining."""
+        usual = self._usual_task_size(num_workers)
+        if self.sharing is None or self.sharing.size is Size.USUAL:
+            return usual
+        return max(usual, 2) if self.sharing.size is Size.PAIRS else self.ring.slot_layout.capacity
+
+    @abc.abstractmethod
+    def _usual_task_size(self, num_workers: int) -> int:
+        """Return the number of samples in a task if workers share batches."""
 
     def give_up_memory(self, batch: Batch, slot: Slot) -> None:
         """Record the memory that a batch lacked, and release its slot with all its memory."""
@@ -367,12 +389,14 @@ class ArrayAssembler(Assembler):
         super().__init__(space, source, capacity, size, outputs=declared)
         self._tasks_per_worker = tasks_per_worker
         self._capacity = capacity
+        if source.measures_sharing and capacity >= LEAST_SAMPLES:
+            self.sharing = Sharing()
         self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
         self._expected = list(declared)
         #: The schemas of the last delivered batch. Dense batches share one tuple, so `check` compares identities.
         self._fixed: tuple[OutputSchema, ...] = ()
 
-    def task_size_for(self, num_workers: int) -> int:
+    def _usual_task_size(self, num_workers: int) -> int:
         return _task_size(self.source, self._capacity, num_workers, self._tasks_per_worker)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
@@ -544,6 +568,9 @@ class RequestAssembler(Assembler):
         super().__init__(
             space, source, capacity, source.task_size(num_workers), outputs=(), request_bytes=_FIRST_REQUEST_BYTES
         )
+        if source.measures_sharing and capacity >= LEAST_SAMPLES:
+            self.sharing = Sharing(is_whole=self._fetcher.recalls_whole())
+            self.cut(self.task_size_for(num_workers))
         self._schema = self._fetcher.recall()
         if self._schema is not None:
             self.known = True
@@ -572,7 +599,13 @@ class RequestAssembler(Assembler):
     def needs_first_batch(self) -> bool:
         return False  # until the schema is known, samples go into pickles
 
-    def task_size_for(self, num_workers: int) -> int:
+    def fit_sharing(self, parts: NeighborCounts, wholes: NeighborCounts, num_workers: int, num_ahead: int) -> bool:
+        changes = super().fit_sharing(parts, wholes, num_workers, num_ahead)
+        if self.sharing is not None and self.sharing.is_settled:
+            self._fetcher.note_whole(self.sharing.size is Size.WHOLE)
+        return changes
+
+    def _usual_task_size(self, num_workers: int) -> int:
         assert self.source.task_size is not None
         return self.source.task_size(num_workers)
 

@@ -135,7 +135,7 @@ class WorkerPool:
             space=space,
             options=options,
         )
-        self._until_fit = self.scale.fit_every
+        self._until_adapt = self.scale.interval
 
     @property
     def hooks(self) -> PoolHooks:
@@ -329,11 +329,11 @@ class WorkerPool:
         """Return the outcome of a completed batch, or raise its exception."""
         self._dispatcher.deliver(batch)
         self._assemblers[batch.key.source].check(batch)
-        self._until_fit -= 1
-        if not self._until_fit:
+        self._until_adapt -= 1
+        if not self._until_adapt:
             self._workers.read_news()  # a loop that never waits would miss the ends of workers
             self._recovery.look()
-            self._until_fit = self.scale.fit()
+            self._until_adapt = self.scale.adapt()
         if self._dispatcher.backlog:
             self._post()
         return result_of(batch)

@@ -1,7 +1,8 @@
 """The size of a pool: the number of its workers, and the size of tasks. Runs in the main process.
 
-Task sizes follow the running workers, not the maximum. Every `_FIT_EVERY` batches, `Scale.fit` compares the times of tasks
-and joins short ones; see `dali_like.engine.pool.assembler.Assembler.fit`.
+Task sizes follow the running workers, not the maximum. Every `_FIT_EVERY` batches, `Scale.adapt` compares the times of tasks
+and joins short ones; see `dali_like.engine.pool.assembler.Assembler.fit`. At first more often, it decides whether workers
+share batches; see `dali_like.engine.pool.sharing`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,20 @@ from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.engine.pool.tuner import Totals
 from dali_like.engine.pool.workers import WorkerOptions, Workers
-from dali_like.engine.worker.meters import meter_words
+from dali_like.engine.worker.meters import meter_words, neighbor_counts
 
-#: Delivered batches of each source between two calls of `Scale.fit`.
+#: Delivered batches of each source between two joins of tasks.
 _FIT_EVERY = 32
+#: The same for the first looks at the sharing of batches. The number doubles up to that of the joins.
+_FIRST_LOOK = 2
 
 
 class Scale:
     """The size of a pool. Implements `dali_like.engine.pool.tuner.Tunable`.
 
     Attributes:
-        fit_every: batches between two calls of `fit`.
+        fit_every: batches between two joins of tasks.
+        interval: batches until the first call of `adapt`.
     """
 
     def __init__(
@@ -48,6 +52,10 @@ class Scale:
         self._meters = meter_words(space, len(assemblers), options.num_workers)
         self._measured = self._meters[..., :2].sum(axis=1)
         self.fit_every = _FIT_EVERY * len(assemblers)
+        looks = any(assembler.sharing is not None for assembler in assemblers)
+        self._first_look = _FIRST_LOOK * len(assemblers) if looks else self.fit_every
+        self._until_fit = self.fit_every
+        self._look_every = self.interval = self._first_look
         self._cut_for = options.num_workers
         self.grow(options.num_first)
 
@@ -114,13 +122,32 @@ class Scale:
             for assembler in self._assemblers:
                 assembler.cut(assembler.task_size_for(self._cut_for))
 
-    def fit(self) -> int:
-        """Adapt the size of tasks to the times since the last call. Return the new `fit_every`."""
+    def adapt(self) -> int:
+        """Adapt the size of tasks to the times since the last call. Return the number of batches until the next call."""
+        self._until_fit -= self.interval
+        self._look_every = self._first_look if self._fit_sharing() else min(2 * self._look_every, self.fit_every)
+        if self._until_fit <= 0:
+            self._join()
+            self._until_fit = self.fit_every
+        self.interval = min(self._look_every, self._until_fit)
+        return self.interval
+
+    def _fit_sharing(self) -> bool:
+        changes = False
+        for source, assembler in enumerate(self._assemblers):
+            if assembler.sharing is not None:
+                parts, wholes = neighbor_counts(self._meters[source])
+                changes |= assembler.fit_sharing(parts, wholes, self._recovery.num_workers, self._num_ahead(source))
+        return changes
+
+    def _join(self) -> None:
         measured = self._meters[..., :2].sum(axis=1)
         for source, (tasks, busy_ns) in enumerate((measured - self._measured).tolist()):
-            num_ahead = self._dispatcher.num_begun(source) + 1  # the batch that is being delivered counts
-            if tasks and self._assemblers[source].fit(busy_ns / tasks, self._recovery.num_workers, num_ahead):
+            num_workers = self._recovery.num_workers
+            if tasks and self._assemblers[source].fit(busy_ns / tasks, num_workers, self._num_ahead(source)):
                 # Each change makes new slots: change more rarely, even if the load of the machine varies.
                 self.fit_every *= 2
         self._measured = measured
-        return self.fit_every
+
+    def _num_ahead(self, source: int) -> int:
+        return self._dispatcher.num_begun(source) + 1  # the batch that is being delivered counts

@@ -51,6 +51,8 @@ from dali_like.engine.memory.protocol import (
     meter_offset,
 )
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.worker.neighbors import NUM_WORDS as NUM_NEIGHBOR_WORDS
+from dali_like.engine.worker.neighbors import NeighborCounts, count_neighbors, counts_of
 from dali_like.types import BatchInfo, SampleInfo
 
 #: If calls take this long on average, all are measured. Measuring one takes half a microsecond.
@@ -76,7 +78,9 @@ NUM_BINS = 128
 #: Nanoseconds of each operator, weighted as the sums above. The last word has those of all further operators.
 _OPERATORS = _BINS + NUM_BINS
 NUM_OPERATORS = 64
-assert _OPERATORS + NUM_OPERATORS <= METER_WORDS
+#: Whether samples are cheaper next to their neighbors.
+_NEIGHBORS = _OPERATORS + NUM_OPERATORS
+assert _NEIGHBORS + NUM_NEIGHBOR_WORDS <= METER_WORDS
 
 #: How often the kernel is asked for the delay of the thread, which takes some 20 us.
 ASK_EVERY_NS = 50_000_000
@@ -217,12 +221,14 @@ class Interval(NamedTuple):
         epoch, iteration: of the batch.
         first: idx_in_epoch of the first sample; -1 for request sources.
         num_samples: the number of samples.
+        batch_size: samples in its batch; 0 where nothing depends on it.
     """
 
     epoch: int
     iteration: int
     first: int
     num_samples: int
+    batch_size: int = 0
 
     def span(self) -> Interval:
         """Return itself: code that computes samples without a slot measures them by their interval."""
@@ -361,6 +367,9 @@ class Meter:
             words[_OPERATORS_NS] += sum(watch.operators) * weight
             for i, ns in enumerate(watch.operators):
                 words[_OPERATORS + min(i, NUM_OPERATORS - 1)] += ns * weight
+        if calls and self._tasks > 1:  # the first task imports modules, and all of its pages are new
+            is_whole = span.num_samples == span.batch_size
+            count_neighbors(words, _NEIGHBORS, [ns for ns, _ in calls], is_whole=is_whole)
         if calls:
             self._calls, self._mean_ns = len(calls), total_ns // len(calls)
             self._slow_task_ns = len(calls) * _SLOW_NS
@@ -669,6 +678,11 @@ class Reading:
 def meter_words(space: SharedSpace, num_sources: int, num_workers: int) -> NDArray[np.int64]:
     """Return a view of all meters, by source, worker and word. The first two words are `Reading.tasks` and `busy_ns`."""
     return space.array(meter_offset(0, 0, num_workers), (num_sources, num_workers, METER_WORDS), np.dtype(np.int64))
+
+
+def neighbor_counts(words: NDArray[np.int64]) -> tuple[NeighborCounts, NeighborCounts]:
+    """Return the counts of `dali_like.engine.worker.neighbors` of all workers, given the words of their meters."""
+    return counts_of(words[:, _NEIGHBORS : _NEIGHBORS + NUM_NEIGHBOR_WORDS].sum(axis=0).tolist())
 
 
 def read_meters(space: SharedSpace, overdue: NDArray[np.int64], num_read: int) -> list[list[Reading]]:

@@ -60,8 +60,8 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """The callback of a request source. The main process calls `learn`, `recall`, `make_whole` and `describe`, a worker all
-    else, in one thread.
+    """The callback of a request source. The main process calls `learn`, `recall`, `recalls_whole`, `note_whole`,
+    `make_whole` and `describe`, a worker all else, in one thread.
     """
 
     @property
@@ -93,6 +93,12 @@ class RequestHandler(Protocol):
 
     def recall(self) -> Schema | None:
         """Return the schema that earlier workers have had in the end. None: the first batch shows it."""
+
+    def recalls_whole(self) -> bool:
+        """Return whether each worker has computed whole batches in the end: that was quicker."""
+
+    def note_whole(self, is_whole: bool) -> None:
+        """Note whether each worker computes whole batches, for `recalls_whole` of a later handler."""
 
     def make_whole(self, count: int) -> None:
         """Let workers make whole batches for the next requests, in place of samples: their schemas change."""

@@ -83,6 +83,8 @@ class Source(NamedTuple):
         takes_state: whether requests bring a reported state; see `dali_like.engine.worker.streams`.
         task_size: the number of samples in a task, as a function of the number of workers; None:
             `dali_like.engine.memory.slot_layout.task_size`.
+        measures_sharing: whether one worker computes whole batches if measurements show that neighbors are cheap to read
+            together; see `dali_like.engine.pool.sharing`.
         stride: the difference between the ``idx_in_epoch`` of one sample of a batch and the next.
         in_order: whether one worker must compute all batches, in their order. True for streams in workers.
         concurrency: how many samples a worker computes at once, if the callback is a coroutine function; else None.
@@ -112,6 +114,7 @@ class Source(NamedTuple):
     type: SourceType = SourceType.CALLABLE
     takes_state: bool = False
     task_size: Callable[[int], int] | None = None
+    measures_sharing: bool = False
     stride: int = 1
     in_order: bool = False
     concurrency: int | None = None

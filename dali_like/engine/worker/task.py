@@ -263,7 +263,7 @@ class Task:
     def span(self) -> Interval:
         """Return the samples of the task."""
         first = -1 if self.source.type is SourceType.REQUEST else self.first + self.start * self.source.stride
-        return Interval(self.epoch, self.iteration, first, self.stop - self.start)
+        return Interval(self.epoch, self.iteration, first, self.stop - self.start, self.size)
 
     def end_at(self, stop: int) -> None:
         """End the task before the sample `stop`."""
