@@ -6,9 +6,9 @@ Samples sleep, so that a busy machine does not distort the result, and return ho
 the sum of these times divided by the number of workers, or the longest sample if that takes longer. Loaders of this library
 and of PyTorch take turns in one process, an epoch each, with kept workers and the same number of batches in flight.
 
-Prints two tables in Markdown: the time of an epoch in order, divided by its bound, with the queue depth and the memory of the
-batches in flight; and, for batches that may overtake others, the samples per second and the 99th percentile of the waits for
-a batch. Requires PyTorch.
+Prints two tables in Markdown: the time of an epoch in order, divided by its bound, with the queue depth and the memory of
+the batches in flight; and, for batches that may overtake others, the samples per second and the 99th percentile of the waits
+for a batch. Requires PyTorch.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def _hundredth(count: int) -> list[float]:
     slow = np.random.default_rng(0).permutation(count)[: count // 100]
     units = np.ones(count)
     units[slow] = 100
-    return units.tolist()
+    return [float(unit) for unit in units]
 
 
 def _log_normal(count: int) -> list[float]:
-    return np.random.default_rng(0).lognormal(0, 1, count).tolist()
+    return [float(unit) for unit in np.random.default_rng(0).lognormal(0, 1, count)]
 
 
 #: The times of samples, in units.
@@ -121,7 +121,7 @@ def epochs_of(loaders: Sequence[Any], num_workers: int, repeats: int) -> list[li
 
 def loaders_of(dataset: Any, batch_size: int, num_workers: int, *, ours: Any, theirs: Any) -> list[Any]:
     """Return a loader of each library, with own arguments."""
-    common = {
+    common: dict[str, Any] = {
         "batch_size": batch_size,
         "num_workers": num_workers,
         "prefetch_factor": prefetch_factor(batch_size, num_workers),
@@ -144,14 +144,12 @@ def in_order(dataset: Any, batch_size: int, num_workers: int, repeats: int) -> l
 def overtaking(dataset: Any, batch_size: int, num_workers: int, repeats: int) -> list[str]:
     """Return the cells of the second table for a dataset and a batch size."""
     window = prefetch_factor(batch_size, num_workers) * num_workers
-    loaders = loaders_of(
-        dataset, batch_size, num_workers, ours={"reorder_window": window}, theirs={"in_order": False}
-    )
+    loaders = loaders_of(dataset, batch_size, num_workers, ours={"reorder_window": window}, theirs={"in_order": False})
     cells = []
     for epochs in epochs_of(loaders, num_workers, repeats):
         rate = statistics.median(len(dataset) / epoch.seconds for epoch in epochs)
         wait_s = statistics.median(float(np.quantile(epoch.waits_s, 0.99)) for epoch in epochs)
-        cells += [f"{rate:.0f}", f"{1000 * wait_s:.1f}"]
+        cells += [f"{rate:.0f}", f"{1000 * wait_s:.1f} ms"]
     return cells
 
 
@@ -183,7 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("|---|--:|--:|--:|--:|--:|")
     for row in rows(options, in_order):
         print(row, flush=True)
-    print("\n| times of samples | batch size | reorder_window, samples/s | wait p99, ms | in_order=False, samples/s | wait p99, ms |")
+    print(
+        "\n| times of samples | batch size | reorder_window, samples/s | wait p99 | in_order=False, samples/s | wait p99 |"
+    )
     print("|---|--:|--:|--:|--:|--:|")
     for row in rows(options, overtaking):
         print(row, flush=True)
