@@ -467,19 +467,22 @@ class CacheMemory:
         # A worker that writes outside of its memory must not make entries there.
         good = (offsets > 0) & (offsets >= begin) & (nbytes >= 0) & (nbytes <= grant.share_bytes)
         good &= (ends <= grant.share_bytes) & (self.index[keys] == 0)
-        places = good.nonzero()[0]
-        keys, firsts = np.unique(keys[places], return_index=True)  # the first entry of a key counts
-        places = places[firsts]
-        self._note_sizes(sizes[places])
-        self.index[keys] = offsets[places]
-        used = int(ends[places].max(initial=0))
-        return self._keep(begin, align(used), [*zip(keys.tolist(), offsets[places].tolist(), strict=True)])
+        keys, offsets, sizes, ends = keys[good], offsets[good], sizes[good], ends[good]
+        self.index[keys[::-1]] = offsets[::-1]  # the first entry of a key counts, and NumPy keeps the last
+        if (is_first := self.index[keys] == offsets).all():
+            used = int(ends.max(initial=0))
+        else:
+            keys, offsets, sizes, used = keys[is_first], offsets[is_first], sizes[is_first], int(ends[is_first].max())
+        self._note_sizes(sizes)
+        return self._keep(begin, align(used), [*zip(keys.tolist(), offsets.tolist(), strict=True)])
 
     def _count_accesses(
         self, keys: NDArray[np.int64], epochs: NDArray[np.int64], accesses: NDArray[np.int64], nbytes: NDArray[np.int64]
     ) -> None:
         """Count accesses of a task; those of a negative epoch are counted already."""
-        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+        for epoch in set(epochs.tolist()):
+            if epoch < 0:
+                continue
             of_epoch = epochs == epoch
             is_hit = of_epoch & (accesses != Access.MISS)
             num_hits = int(is_hit.sum())
