@@ -15,6 +15,7 @@ __all__ = [
     "Check",
     "auto_or_flag",
     "byte_size",
+    "choice",
     "error_policy",
     "flag",
     "is_int",
@@ -23,6 +24,7 @@ __all__ = [
     "or_none",
     "positive",
     "queue_depth",
+    "unchecked",
 ]
 
 #: Each batch that is requested ahead takes time and memory in the main process, too.
@@ -102,12 +104,22 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     return word
 
 
+def choice(*choices: str) -> Check:
+    """Return the check that accepts one of some words."""
+    return lambda name, value: one_of(name, value, choices)
+
+
 def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]:
     """Accept a reaction to exceptions of user code: "raise", "skip" or a callable."""
     if not callable(value) and value not in ("raise", "skip"):
         raise ArgumentError(f'{name} must be "raise", "skip" or a callable that makes a replacement, not {value!r}')
     policy: str | Callable[[Any, Exception], Any] = value
     return policy
+
+
+def unchecked(name: str, value: Any) -> Any:
+    """Accept anything: what is allowed depends on other arguments, and is checked with them."""
+    return value
 
 
 def or_none(check: Check) -> Check:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
-from dali_like.common.arguments import Argument, arguments_of
-from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive
+from dali_like.common.arguments import Argument, specified_by
+from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive, unchecked
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
 from dali_like.data.options import check_window
@@ -49,11 +49,6 @@ else:
         def __class_getitem__(cls, item: Any) -> Any:
             generic = getattr(super(), "__class_getitem__", None)
             return cls if generic is None else generic(item)
-
-
-def _unchecked(name: str, value: Any) -> Any:
-    """Accept anything: `dali_like.data.position_sampler.PositionSampler` checks it."""
-    return value
 
 
 class LoaderArguments(_Of[T_co]):
@@ -98,11 +93,11 @@ class LoaderArguments(_Of[T_co]):
         import_main: Own[bool | None] = None,
         share_batches: Own[Annotated[bool | str, auto_or_flag]] = "auto",
         reorder_window: Own[Annotated[int, positive] | None] = None,
-        shard_id: Own[Annotated[int | None, _unchecked]] = None,
-        num_shards: Own[Annotated[int | None, _unchecked]] = None,
-        shard_rest: Own[Annotated[str | None, _unchecked]] = None,
-        mesh: Own[Annotated[Any, _unchecked]] = None,
-        mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, _unchecked]] = None,
+        shard_id: Own[Annotated[int | None, unchecked]] = None,
+        num_shards: Own[Annotated[int | None, unchecked]] = None,
+        shard_rest: Own[Annotated[str | None, unchecked]] = None,
+        mesh: Own[Annotated[Any, unchecked]] = None,
+        mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, unchecked]] = None,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"]
@@ -124,10 +119,7 @@ class LoaderArguments(_Of[T_co]):
 
 def own_arguments() -> dict[str, Argument]:
     """Return the arguments that PyTorch's loader does not have, by name."""
-    constructor = inspect.unwrap(LoaderArguments.__init__)
-    # Annotations are texts. Only these are evaluated: each takes ten microseconds of the import.
-    texts = {name: text for name, text in constructor.__annotations__.items() if text.startswith("Own[")}
-    return arguments_of({name: eval(text) for name, text in texts.items()}, constructor.__kwdefaults__)
+    return specified_by(inspect.unwrap(LoaderArguments.__init__), "Own")
 
 
 LoaderArguments._dali_like_own_arguments = own_arguments()

@@ -75,5 +75,5 @@ def cache(
     """
     if not inputs or not all(isinstance(node, DataNode) for node in inputs):
         raise ArgumentTypeError("fn.cache takes nodes, such as fn.cache(images, labels, memory='16GiB')")
-    nodes = cached(inputs, CacheOptions.of(memory, disk, key, policy))
+    nodes = cached(inputs, CacheOptions.of(memory=memory, disk=disk, key=key, policy=policy))
     return nodes[0] if len(nodes) == 1 else nodes

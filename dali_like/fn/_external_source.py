@@ -12,7 +12,7 @@ from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, source_nodes
-from dali_like.sources.external_source import SourceOptions, default_options
+from dali_like.sources.source_arguments import SourceOptions, default_options, plain_types
 from dali_like.sources.source_checks import make_external_source
 
 
@@ -155,7 +155,7 @@ def _signature() -> inspect.Signature:
     """Return the signature with the names of all arguments, for `help`."""
     plain = inspect.signature(external_source)
     first = [parameter for parameter in plain.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    types = SourceOptions.__annotations__
+    types = plain_types()
     others = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=types[name])
         for name, default in default_options().items()

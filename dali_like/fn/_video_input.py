@@ -10,7 +10,7 @@ from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, DeviceError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, source_nodes
-from dali_like.sources.external_source import default_options
+from dali_like.sources.source_arguments import default_options
 from dali_like.sources.source_checks import make_external_source
 
 __all__ = ["video"]
@@ -68,7 +68,7 @@ def video(
         "dtype": np.uint8,
         "ndim": 4,
     }
-    external = make_external_source(None, None, options)._replace(splitter=splitter)
+    external = make_external_source(None, None, options).replaced(splitter=splitter)
     (node,) = source_nodes(external)
     if device != "cpu":
         node = node.gpu()

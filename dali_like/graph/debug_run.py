@@ -24,7 +24,8 @@ from dali_like.graph.operator_interface import Operator, choose_layout
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.program import ProgramContext, key, make_program
 from dali_like.graph.stepping import Computed, computed_by, record, stepping
-from dali_like.sources.external_source import ExternalSource, default_options
+from dali_like.sources.external_source import ExternalSource
+from dali_like.sources.source_arguments import default_options
 from dali_like.sources.source_checks import make_external_source
 from dali_like.tensors import TensorListCPU
 
@@ -205,7 +206,7 @@ class DebugRun:
         with stepping(None):
             computed = self._fetch(number, external)
         self._check_size(external.name, len(computed.columns[0]))
-        node = SourceNode(external._replace(layouts=computed.layouts))
+        node = SourceNode(external.replaced(layouts=computed.layouts))
         record(node, computed)
         return node
 
@@ -222,7 +223,7 @@ class DebugRun:
             )
         self._size = len(made)
         options: Any = {**default_options(), "name": "input"}
-        node = SourceNode(make_external_source(None, None, options)._replace(layouts=(made.layout(),)))
+        node = SourceNode(make_external_source(None, None, options).replaced(layouts=(made.layout(),)))
         record(node, Computed(([made.at(i) for i in range(len(made))],), (made.layout(),)))
         return DataNode("input", "gpu" if on_gpu else "cpu", node)
 

@@ -100,7 +100,8 @@ class FailedRows:
         finally:
             loop.close()
         external = self._node.external
-        source = external.source(self._batch_size, (0, 0))._replace(name=f"on_error of {external.name}")
+        source = external.source(self._batch_size, (0, 0))
+        source = source._replace(name=f"on_error of {external.name}", batch=False, verb="returned")
         values = [self._checked(source, i, value) for i, value in enumerate(split_outputs(sample, source))]
         if self._fusion is not None:
             values = [*self._fusion.program.run(values, info)]

@@ -20,10 +20,10 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.pool.batch import Batch, Output
-from dali_like.engine.worker.source import Source, as_array, as_columns, is_on_gpu
+from dali_like.engine.worker.source import as_array, as_columns, is_on_gpu
 from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError, NoInputError
 from dali_like.graph.gpu_sources import check_samples, import_gpu_arrays
-from dali_like.sources.external_source import ExternalSource
+from dali_like.sources.external_source import Fed
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.tensors.gpu_tensors import TensorGPU
@@ -55,19 +55,10 @@ class InputPool:
         copier: copies batches to the GPU; None if nothing needs a GPU.
     """
 
-    def __init__(self, external: ExternalSource, capacity: int, copier: Copier | None = None) -> None:
+    def __init__(self, external: Fed, capacity: int, copier: Copier | None = None) -> None:
         self._expected = external.declared[0] if external.splitter is None else _ENCODED
-        self._source = Source(
-            external.name,
-            _never_called,
-            None,
-            batch=True,
-            objects=external.objects,
-            verb="was fed",
-            takes_gpu=copier is not None and external.may_be_on_gpu,
-            layouts=external.layouts,
-            declared=(self._expected,),
-        )
+        takes_gpu = copier is not None and external.may_be_on_gpu
+        self._source = external.source(capacity, (0, 0))._replace(takes_gpu=takes_gpu, declared=(self._expected,))
         self._external = external
         self._copier = copier
         self._copies = not external.options["no_copy"]
@@ -206,7 +197,3 @@ def _layout_of(data: Any) -> str:
         return data.layout()
     first = data[0] if isinstance(data, (list, tuple)) and data else None
     return first.layout() if isinstance(first, (TensorCPU, TensorGPU)) else ""
-
-
-def _never_called(info: Any) -> Any:
-    raise NotImplementedError

@@ -16,7 +16,7 @@ from dali_like.graph.constants import Constant
 from dali_like.graph.expressions import Expression
 from dali_like.graph.operator_interface import Operator, ShapeOf, choose_layout
 from dali_like.graph.stepping import computed_by, current_stepper
-from dali_like.sources.external_source import ExternalSource
+from dali_like.sources.external_source import ExternalSource, Read
 from dali_like.types import INT64, numpy_dtype, to_dali_type
 
 
@@ -35,11 +35,11 @@ class SourceNode:
     def read_without_workers(self) -> None:
         """Let the main process read, if the source is a reader: the pipeline has no workers."""
         if self.external.reader is not None and self.external.parallel:
-            self.external = self.external._replace(parallel=False)
+            self.external = self.external.replaced(parallel=False)
 
     def source_info(self, output: int) -> DataNode:
         """Return a node of the origin of each sample of an output: another output of a reader, or a constant."""
-        if self.external.reader is None:
+        if not isinstance(self.external, Read):
             return _no_text()
         number = self.external.reader.number_of_info(output)  # of an origin, it is the same, as in a loaded pipeline
         if number is None:

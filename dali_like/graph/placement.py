@@ -205,12 +205,10 @@ def image_limit_bytes(arguments: Arguments) -> int:
 
 
 def _may_be_fused(external: ExternalSource) -> bool:
-    kind = external.kind
     return (
-        kind is not None
-        and external.parallel
-        and not (external.batch or external.sharded or kind.in_order)
-        and (external.reader is not None or not (kind.is_async or kind.persists))
+        external.parallel
+        and not (external.batch or external.sharded or external.in_order)
+        and (external.reader is not None or not (external.is_async or external.persists))
     )
 
 
@@ -381,7 +379,7 @@ def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]
         if not operator.per_sample:
             raise DefinitionError(f"{operator.name} works on batches, and a proxy on samples: leave it out")
     for source in graph.sources:
-        if source.external.kind is not None:
+        if not source.external.is_fed:
             raise DefinitionError(f"{source.external.name} has a source: give it a name only, as an input of the proxy")
     random_keys = _random_keys(graph.operators, entropy)
     context = ProgramContext(operators, {}, random_keys, LEAST_IMAGE_LIMIT_BYTES, producer_names(graph))

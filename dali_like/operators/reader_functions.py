@@ -30,11 +30,11 @@ from dali_like.operators.functions import (
     preserve,
 )
 from dali_like.operators.parameters import Parameter, at_least, parameters_of, to_plain
-from dali_like.sources.external_source import default_options
 from dali_like.sources.readers.reader import Reader
 from dali_like.sources.readers.reader_order import ReaderOptions
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.readers.registered import registered_readers
+from dali_like.sources.source_arguments import default_options
 from dali_like.sources.source_checks import make_external_source
 from dali_like.types import NO_TYPE
 

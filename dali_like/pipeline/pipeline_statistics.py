@@ -116,13 +116,9 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
     for node, (kind, index) in runtime.serving.items():
         external = node.external
         if kind is PoolKind.WORKERS and (pool := runtime.process_pool) is not None:
-            is_bound = external.kind is not None and external.kind.in_order and not external.sharded
+            is_bound = external.in_order and not external.sharded
             bare = source_statistics(pool.assemblers[index], "workers", pool, index)
-            large = (
-                ()
-                if runtime.arguments.backend.shares_objects
-                else large_containers(external.kind and external.kind.callback, "source")
-            )
+            large = () if runtime.arguments.backend.shares_objects else large_containers(external.callback, "source")
             known = replace(bare, is_bound=is_bound, large_containers=large)
             known = measured(known, pool.readings[index], pool.assemblers[index].source.operators)
             sources.append(_with_caches(known, runtime, node))

@@ -56,13 +56,13 @@ def announce_moves(placement: Placement) -> None:
 
 def _warn_of_length(external: ExternalSource) -> None:
     """Warn if the length of a callable does not end the epoch: perhaps nothing does."""
-    kind = external.kind
-    if external.length is not None or external.sharded or kind is None or kind.in_order or kind.length is None:
+    length = external.known_length
+    if external.length is not None or external.sharded or external.in_order or length is None:
         return
     policy = "" if external.batch else 'last_batch_policy="drop", "partial" or "fill", or '
     warn(
-        f"{external.name} has a len() of {kind.length}, which does not end the epoch, as in DALI: it ends where the source "
-        f"raises StopIteration. To end it at the length, pass {policy}size={kind.length}",
+        f"{external.name} has a len() of {length}, which does not end the epoch, as in DALI: it ends where the source "
+        f"raises StopIteration. To end it at the length, pass {policy}size={length}",
         UserWarning,
     )
 
@@ -104,7 +104,7 @@ def _empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, ba
     elif external.persists and epoch:
         reason = "is an iterator, which has ended and cannot restart. Pass the iterable itself, for example a list, or a "
         reason += "generator function without its parentheses"
-    elif external.length == 0 or (external.kind is not None and external.kind.in_order):
+    elif external.length == 0 or external.in_order:
         reason = f"has no {'batches' if external.batch else 'samples'}. Check what it reads"
     else:
         reason = f"raised StopIteration for its first {unit}. Check what it reads, and when it ends"
@@ -132,7 +132,7 @@ def common_shard(graph: Graph) -> Shard:
     externals = [node.external for node in graph.sources]
     shards: dict[Shard | None, str] = {external.shard: external.name for external in externals if external.shard is not None}
     for external in externals:
-        if shards and external.shard is None and external.kind is not None and not external.kind.in_order:
+        if shards and external.shard is None and not (external.is_fed or external.in_order):
             shards[None] = external.name
     if len(shards) > 1:
         given = "; ".join(f"{name}: {shard or 'none'}" for shard, name in shards.items())

@@ -48,6 +48,7 @@ from dali_like.pipeline.preflight import (
     check_shared_iterators,
     common_shard,
 )
+from dali_like.sources.external_source import Fed
 from dali_like.sources.hazards import announce_local_classes, warn_of_hazards
 from dali_like.sources.main_module import find_main
 from dali_like.sources.sharding import ALONE
@@ -156,7 +157,11 @@ class Runtime:
             if inputs:
                 from dali_like.graph.inputs import InputPool
 
-                self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
+                self.inputs = {
+                    node: InputPool(node.external, self._batch_size, copier)
+                    for node in inputs
+                    if isinstance(node.external, Fed)
+                }
             made = {node: self._source_of(node) for node in (*serial, *on_gpu)}
             self.inline_pool = InlinePool([made[node] for node in serial], self._batch_size, self.space)
             if copier is not None:
@@ -221,7 +226,7 @@ class Runtime:
         node = _find_source(self.graph, data_node) if isinstance(data_node, str) else data_node.producer
         if not isinstance(node, SourceNode):
             raise ArgumentTypeError(f"{data_node!r} is not an input")
-        if node.external.kind is not None:
+        if not node.external.is_fed:
             raise ArgumentClashError(
                 f"{node.external.name} has a `source`, which feeds it; feed_input is for inputs without"
             )
@@ -262,7 +267,7 @@ class Runtime:
             self._restore_states(checkpoint)
             return
         passed = [
-            now if node.external.kind is None else then
+            now if node.external.is_fed else then
             for node, now, then in zip(
                 self.graph.sources, self.executor.position.delivered, checkpoint.delivered, strict=True
             )
@@ -334,7 +339,7 @@ class Runtime:
         given = self.arguments
         if AUTO not in (given.py_num_workers, given.prefetch_queue_depth):
             return None
-        divides = any(node.external.kind is not None and node.external.kind.in_order for node in parallel)
+        divides = any(node.external.in_order for node in parallel)
         return Tuner(
             available_cpus(),
             num_workers=None if given.py_num_workers == AUTO and not divides else self._num_workers,
@@ -372,7 +377,7 @@ class Runtime:
                 self._first = positions.first
                 continue
             worker = ANY_WORKER
-            is_alone = external.kind is not None and external.kind.in_order and not (external.sharded or external.in_shards)
+            is_alone = external.in_order and not (external.sharded or external.in_shards)
             if kind is PoolKind.WORKERS and is_alone:
                 worker = next(homes) % self._num_workers
             self._plans[node] = SourcePlan(
@@ -391,7 +396,7 @@ class Runtime:
     def _state_of(self, node: SourceNode) -> SourceState | None:
         """Return the state of a source, if it is stateful."""
         external, checkpoint = node.external, self._resumed
-        callback = None if external.kind is None else external.kind.callback
+        callback = external.callback
         limit = self._most_ahead if self.arguments.enable_checkpointing else 0
         if external.in_shards and external.composed is not None:
             from dali_like.feed.shard_feed import ShardsState  # few pipelines have such sources
@@ -430,7 +435,7 @@ class Runtime:
             return None, False
         for i, node in enumerate(self.graph.sources):
             external = node.external
-            if external.kind is not None and external.kind.ignores_info and not checkpoint.sources[i].has_state:
+            if external.ignores_info and not checkpoint.sources[i].has_state:
                 warn(
                     f"{external.name} takes no argument and has no state, so it cannot resume from the checkpoint; it "
                     "starts at its beginning",
@@ -506,7 +511,7 @@ def assign_pools(graph: Graph) -> dict[SourceNode, Serving]:
     serving = {}
     for node in graph.sources:
         external = node.external
-        if external.kind is None:
+        if external.is_fed:
             serving[node] = Serving(PoolKind.INPUT, 0)
             continue
         in_main = PoolKind.GPU if external.may_be_on_gpu and not graph.cpu_only else PoolKind.MAIN

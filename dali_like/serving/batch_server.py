@@ -14,8 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
+from dali_like.common.arguments import checked
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.descriptors import Alarm, Descriptor, DescriptorRoom
@@ -98,30 +99,48 @@ class _Peer:
         return [self.connection] if end is None else [self.connection, end]
 
 
+def _policy(name: str, value: Any) -> Any:
+    if value not in get_args(Policy):
+        raise ArgumentError(f'{name} must be "same" or "split", not {value!r}')
+    return value
+
+
+def _consumers(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(f"{name} must be a positive integer, not {value!r}: how many to wait for at first")
+    return value
+
+
+def _lead(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_LEAD:
+        raise ArgumentError(f"{name} must be an integer from 1 to {_MOST_LEAD}, not {value!r}")
+    return value
+
+
+def _timeout_s(name: str, value: Any) -> float | None:
+    if value is not None and not value > 0:
+        raise ArgumentError(f"{name} must be positive, or None for no limit, not {value!r}")
+    limit: float | None = value
+    return limit
+
+
 class Server:
     """Lends the batches of a loader or pipeline to consumers. Made by ``serve`` of loaders and pipelines.
 
     `run` does the work, in the thread that calls it. Use the server as a context, or call `close`.
     """
 
+    @checked
     def __init__(
         self,
         served: Served,
         path: str | os.PathLike[str],
         *,
-        policy: Policy,
-        consumers: int,
-        lead: int,
-        consumer_timeout_s: float | None,
+        policy: Annotated[Policy, _policy],
+        consumers: Annotated[int, _consumers],
+        lead: Annotated[int, _lead],
+        consumer_timeout_s: Annotated[float | None, _timeout_s],
     ) -> None:
-        if policy not in get_args(Policy):
-            raise ArgumentError(f'policy must be "same" or "split", not {policy!r}')
-        if isinstance(consumers, bool) or not isinstance(consumers, int) or consumers < 1:
-            raise ArgumentError(f"consumers must be a positive integer, not {consumers!r}: how many to wait for at first")
-        if isinstance(lead, bool) or not isinstance(lead, int) or not 1 <= lead <= _MOST_LEAD:
-            raise ArgumentError(f"lead must be an integer from 1 to {_MOST_LEAD}, not {lead!r}")
-        if consumer_timeout_s is not None and not consumer_timeout_s > 0:
-            raise ArgumentError(f"consumer_timeout_s must be positive, or None for no limit, not {consumer_timeout_s!r}")
         self._served = served
         self._path = os.path.abspath(path)
         self._policy = policy

@@ -70,8 +70,7 @@ class Place(NamedTuple):
 def warn_of_hazards(sources: Iterable[ExternalSource], start_method: str, num_workers: int) -> None:
     """Warn of objects in sources of a pipeline that do not work as expected in workers."""
     for source in sources:
-        assert source.kind is not None
-        are_several = num_workers > 1 and (not source.kind.in_order or source.sharded or source.in_shards)
+        are_several = num_workers > 1 and (not source.in_order or source.sharded or source.in_shards)
         place = Place(
             start_method=start_method,
             are_several=are_several,
@@ -79,7 +78,7 @@ def warn_of_hazards(sources: Iterable[ExternalSource], start_method: str, num_wo
             setup="worker_setup",
             random="Draw from info.rng(), of a SampleInfo or BatchInfo, whose numbers depend on the sample",
         )
-        for hazard in hazards_of(source.kind.callback, "source", place):
+        for hazard in hazards_of(source.callback, "source", place):
             warn(f"{source.name}: {hazard}", RuntimeWarning)
 
 
@@ -110,8 +109,8 @@ def is_opened(value: Any) -> bool:
 def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
     """Give an identity to the local classes of sources of Python objects, before workers are forked."""
     for source in sources:
-        if any(source.objects) and source.kind is not None:
-            announce_local_classes_of(source.kind.callback)
+        if any(source.objects):
+            announce_local_classes_of(source.callback)
 
 
 def announce_local_classes_of(value: Any) -> None:

@@ -10,105 +10,53 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.user_objects import is_stateful
-from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream
+from dali_like.engine.worker.streams import Restart, StatefulCallable
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sources.external_source import Called, Composed, Fed, Iterated, Read
 from dali_like.sources.readers.reader_stream import ReaderStream
-from dali_like.sources.sharding import ALONE, Division, Padded, Shard
+from dali_like.sources.sharding import ALONE
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.dataset import ComposedDataset
 
-#: The values of ``cycle``, with their normalized forms.
-_CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 
+def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) -> Called | Iterated | Read | Composed | Fed:
+    """Return the external source of a user's object, of the class for its kind.
 
-class Kind(NamedTuple):
-    """A user's source, as the engine needs it.
-
-    Attributes:
-        callback: the function that the engine calls.
-        in_order: see `dali_like.engine.worker.source.Source`.
-        persists: whether an epoch continues where the one before has ended.
-        is_async: whether the callback is a coroutine function.
-        ignores_info: whether the user's function takes no argument.
-        length: samples or batches in an epoch; None if unknown.
-        reader: the reader, if it is one. Its callback depends on the batch size; see `ReaderStream.callback`.
-        composed: the composed dataset, if it is one.
-    """
-
-    callback: Callable[[Any], Any]
-    in_order: bool = False
-    persists: bool = False
-    is_async: bool = False
-    ignores_info: bool = False
-    length: int | None = None
-    reader: ReaderStream | None = None
-    composed: ComposedDataset | None = None
-
-
-class Use(NamedTuple):
-    """The intended use of a source.
-
-    Attributes:
-        label: name of the source in messages.
-        batch: whether it returns batches rather than samples.
-        batch_info: whether a callable gets a BatchInfo rather than the number of the iteration.
-        parallel: whether workers call it.
-        sharded: whether each worker iterates its own iterable.
-        cycle: the treatment of the end of an iterable; see `check_cycle`.
-    """
-
-    label: str
-    batch: bool
-    batch_info: bool
-    parallel: bool
-    sharded: bool
-    cycle: str | None
-
-
-def check_cycle(cycle: Any) -> str | None:
-    """Return the normalized form of ``cycle``: None, "no", "quiet" or "raise".
+    Args:
+        source: the object; None: the user feeds batches.
+        said: what the user said about it; see `ExternalSource`.
+        takes_dicts: whether elements of a composed dataset may be dicts.
 
     Raises:
-        ArgumentError: `cycle` has another value.
+        ArgumentError, DefinitionError: the object cannot be used that way.
     """
-    try:
-        return _CYCLES[cycle]
-    except (KeyError, TypeError):
-        raise ArgumentError(f'cycle must be None, True, False, "no", "quiet" or "raise", not {cycle!r}') from None
-
-
-def kind_of(source: Any, use: Use) -> Kind:
-    """Return the kind of a source.
-
-    Raises:
-        ArgumentError, DefinitionError: the source cannot be used that way.
-    """
+    if source is None:
+        return Fed(**said)
+    if is_composed(source):
+        return _composed(source, said, takes_dicts=takes_dicts)
     if isinstance(source, ReaderStream):
-        return Kind(_needs_batch_size, persists=True, reader=source)
+        return Read(source, **said)
     if _is_generator_function(source) or is_iterable(source):
-        return _iterable_kind(source, use)
-    if use.cycle is not None:
-        raise ArgumentError(f"{use.label}: `cycle` can only be specified if `source` is iterable")
-    if use.sharded:
-        raise ArgumentError(f"{use.label}: sharded=True is for iterables: leave it out for a callable")
+        return _iterated(source, said)
+    label, options = said["name"], said["options"]
+    if options["cycle"] is not None:
+        raise ArgumentError(f"{label}: `cycle` can only be specified if `source` is iterable")
+    if options["sharded"]:
+        raise ArgumentError(f"{label}: sharded=True is for iterables: leave it out for a callable")
     if not callable(source):
         raise DefinitionError(
-            f"{use.label}: the `source` must be callable, iterable or a parameterless generator function, not a "
+            f"{label}: the `source` must be callable, iterable or a parameterless generator function, not a "
             f"{type(source).__qualname__}"
         )
     if isinstance(source, type) and any("__call__" in vars(kind) for kind in source.__mro__):
         raise DefinitionError(
-            f"{use.label}: the `source` is a class whose instances can be called; give one of them, {source.__name__}(...)"
+            f"{label}: the `source` is a class whose instances can be called; give one of them, {source.__name__}(...)"
         )
-    return _callable_kind(source, use)
-
-
-def _needs_batch_size(info: Any) -> Any:
-    raise NotImplementedError
+    return _called(source, said)
 
 
 def is_iterable(source: Any) -> bool:
@@ -123,12 +71,8 @@ def is_composed(source: Any) -> bool:
     return module is not None and isinstance(source, module.ComposedDataset)
 
 
-def composed_kind(dataset: ComposedDataset, rank: Shard | None, num_outputs: int | None, *, takes_dicts: bool) -> Kind:
-    """Return the kind of a composed dataset: a callable, which computes parts of batches if it has logical shards.
-
-    Args:
-        rank: of this process; None: it is the only one.
-        takes_dicts: whether elements may be dicts.
+def _composed(dataset: ComposedDataset, said: dict[str, Any], *, takes_dicts: bool) -> Composed:
+    """Return the external source: a callable, which computes parts of batches if the dataset has logical shards.
 
     Raises:
         ArgumentError: the number of ranks does not divide that of logical shards.
@@ -137,10 +81,9 @@ def composed_kind(dataset: ComposedDataset, rank: Shard | None, num_outputs: int
     from dali_like.sources.composed.positions import check_ranks
 
     if dataset.shards is None:
-        callback = ElementCallback(dataset, takes_dicts=takes_dicts)
-        return Kind(callback, length=dataset.length, composed=dataset)
-    check_ranks(dataset.shards, (rank or ALONE).count)
-    return Kind(ShardElements(dataset, num_outputs, takes_dicts=takes_dicts), in_order=True, composed=dataset)
+        return Composed(dataset, ElementCallback(dataset, takes_dicts=takes_dicts), **said)
+    check_ranks(dataset.shards, (said["shard"] or ALONE).count)
+    return Composed(dataset, ShardElements(dataset, said["num_outputs"], takes_dicts=takes_dicts), **said)
 
 
 def is_async(function: Any) -> bool:
@@ -161,64 +104,69 @@ def _ways_out(iterable: Any) -> str:
     return "Or let each worker iterate its own samples: pass sharded=True"
 
 
-def _iterable_kind(source: Any, use: Use) -> Kind:
+def _iterated(source: Any, said: dict[str, Any]) -> Iterated:
+    label, options, parallel = said["name"], said["options"], said["parallel"]
+    cycle = options["cycle"]
     is_function = not is_iterable(source)
     what = "a generator function" if is_function else "an iterable"
     if is_function and not _accepts(inspect.signature(source), 0):
-        raise DefinitionError(f"{use.label} is a generator function with arguments: bind them with functools.partial")
-    if use.parallel and not use.batch and not use.sharded:
+        raise DefinitionError(f"{label} is a generator function with arguments: bind them with functools.partial")
+    if parallel and not said["batch"] and not options["sharded"]:
         raise DefinitionError(
-            f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
+            f"{label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
             f"external source definition and make sure your source returns batches). {_ways_out(source)}"
         )
-    if inspect.isgenerator(source) and use.cycle in ("quiet", "raise"):
+    if inspect.isgenerator(source) and cycle in ("quiet", "raise"):
         raise DefinitionError(
-            f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
-            "instead"
+            f"{label}: Cannot cycle through a generator. If it comes from a generator function, pass that function instead"
         )
-    persists = use.cycle == "no" or _cannot_restart(source)
-    walk = Restart(source, is_function=is_function, endless=use.cycle == "quiet")
-    length = None if persists or use.cycle == "quiet" else _length_of(source)
-    owner = source if is_stateful(source) else None
-    return Kind(Stream(walk, once=persists, owner=owner), in_order=True, persists=persists, length=length)
+    persists = cycle == "no" or _cannot_restart(source)
+    return Iterated(
+        Restart(source, is_function=is_function, endless=cycle == "quiet"),
+        persists=persists,
+        owner=source if is_stateful(source) else None,
+        known_length=None if persists or cycle == "quiet" else _length_of(source),
+        **said,
+    )
 
 
-def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
+def _called(source: Callable[..., Any], said: dict[str, Any]) -> Called:
+    label, options, parallel, batch = said["name"], said["options"], said["parallel"], said["batch"]
     if inspect.isasyncgenfunction(source):
-        raise DefinitionError(f"{use.label} is an async generator function; an async source returns one sample a call")
-    owner = None if use.parallel else _knower(source)
+        raise DefinitionError(f"{label} is an async generator function; an async source returns one sample a call")
+    owner = None if parallel else _knower(source)
 
-    def kind(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Kind:
+    def called(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Called:
         callback = callback if owner is None else StatefulCallable(callback, owner)
-        return Kind(callback, is_async=is_async(source), ignores_info=ignores_info, length=_length_of(source))
+        length = _length_of(source)
+        return Called(callback, is_async=is_async(source), ignores_info=ignores_info, known_length=length, **said)
 
-    argument = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
+    argument = "the SampleInfo" if not batch else "the BatchInfo" if options["batch_info"] else "the number of the batch"
     try:
         signature = inspect.signature(source)
     except (TypeError, ValueError):  # some built-in functions have none
         signature = None
     if signature is not None and (further := _further_parameter(source, signature)) is not None:
         raise DefinitionError(
-            f"{use.label} has the signature {signature}; a source has at most one positional argument, {argument}, and no "
+            f"{label} has the signature {signature}; a source has at most one positional argument, {argument}, and no "
             f"other parameter such as {further}. Bind the others with functools.partial"
         )
     if signature is None or _accepts(signature, 1):
-        return kind(_WithIteration(source) if use.batch and not use.batch_info else source)
+        return called(_WithIteration(source) if batch and not options["batch_info"] else source)
     if not _accepts(signature, 0):
         raise DefinitionError(
-            f"{use.label} has the signature {signature}; a source is called with one positional argument, {argument}"
+            f"{label} has the signature {signature}; a source is called with one positional argument, {argument}"
         )
-    if use.parallel:
+    if parallel:
         raise DefinitionError(
-            f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {argument}, because any "
+            f"{label} takes no argument; with parallel=True the source must accept exactly one, {argument}, because any "
             "worker may compute any sample"
         )
-    if is_async(source) and not use.batch:
+    if is_async(source) and not batch:
         raise DefinitionError(
-            f"{use.label} takes no argument and is a coroutine function; several calls run at once, so it must accept "
-            f"{argument}"
+            f"{label} takes no argument and is a coroutine function; several calls run at once, so it must accept {argument}"
         )
-    return kind(_IgnoreInfo(source), ignores_info=True)
+    return called(_IgnoreInfo(source), ignores_info=True)
 
 
 class _IgnoreInfo:
@@ -239,21 +187,6 @@ class _WithIteration:
 
     def __call__(self, info: Any) -> Any:
         return self.source(info.iteration)
-
-
-def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) -> Kind:
-    """Group the samples of an iterable into batches."""
-    assert isinstance(kind.callback, Stream)
-    walk = Grouped(kind.callback.begin, size, num_outputs, drop_last=drop_last)
-    return Kind(Stream(walk, once=kind.persists), in_order=kind.in_order, persists=kind.persists)
-
-
-def padded(kind: Kind, division: Division) -> Kind:
-    """Repeat the first items of a source beyond the end of its epoch."""
-    if isinstance(kind.callback, Stream):
-        kind.callback.length = division.length
-        return kind
-    return kind._replace(callback=Padded(kind.callback, division))
 
 
 def _knower(source: Any) -> Any:

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.common.checks import auto_or_flag, error_policy, flag, positive, queue_depth
+from dali_like.common.checks import positive, queue_depth
 from dali_like.common.suggestions import list_unknown
 from dali_like.engine.memory.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch
-from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError
 from dali_like.sources.caching.cache_options import CacheOptions, DeferredCache
-from dali_like.sources.external_source import ExternalSource, SourceOptions
-from dali_like.sources.kinds import Kind, Use, check_cycle, composed_kind, is_composed, kind_of
+from dali_like.sources.external_source import ExternalSource
+from dali_like.sources.kinds import external_source_of, is_composed
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Rest, Shard
+from dali_like.sources.source_arguments import SourceOptions, checked_options
 from dali_like.types import NO_TYPE, DALIDataType, numpy_dtype, to_dali_type
 
 #: Stands for a dtype or ndim that the user has not declared.
@@ -43,12 +44,11 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
     if num_outputs is not None:
         num_outputs = positive("num_outputs", num_outputs)
     parallel = bool(options["parallel"])
+    given = options
     if composed := is_composed(source):
         options = _options_of_composed(options, _label_of(source, options["name"]))
+    options = checked_options(options)
     batch = not parallel if options["batch"] is None else bool(options["batch"])
-    _check_flags(options)
-    _check_functions(options)
-    cycle = check_cycle(options["cycle"])
     last_batch = _check_last_batch(options["last_batch_policy"], batch)
     shard, rest = _check_shard(options)
     count = 1 if num_outputs is None else num_outputs
@@ -59,50 +59,38 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
     objects = tuple(map(_is_object, dtypes))
     name = options["name"]
     if source is None:
-        _check_input(options, num_outputs)
+        _check_input(given, num_outputs)
         label = f"input {name!r}" if name else "an input without a name"
-        kind = length = cache = None
     else:
         label = _label_of(source, name)
         if composed and options["cache"] is not None:
             source = source.cache(**_cache_arguments(options["cache"]))
-        _check_with_source(options, label, batch=batch, parallel=parallel)
-        if composed:
-            kind = composed_kind(source, shard, num_outputs, takes_dicts=any(objects))
-        else:
-            use = Use(
-                label=label,
-                batch=batch,
-                batch_info=bool(options["batch_info"]),
-                parallel=parallel,
-                sharded=options["sharded"],
-                cycle=cycle,
-            )
-            kind = kind_of(source, use)
-        cache = None if composed else _cache_of(options, label)
-        length = _check_length(options, kind, label)
-        _check_kind(kind, options, label, batch=batch)
-        if shard is not None:
-            _check_rest(rest, length, label, kind)
-            last_batch = LastBatch.PARTIAL if rest is Rest.UNEVEN and not batch else LastBatch.DROP
-    external = ExternalSource(
-        name=label,
-        key=name,
-        kind=kind,
-        num_outputs=num_outputs,
-        declared=declared,
-        layouts=layouts,
-        objects=objects if any(objects) else (),
-        batch=batch,
-        parallel=parallel,
-        sharded=parallel and options["sharded"],
-        length=length,
-        last_batch=last_batch,
-        shard=shard,
-        rest=rest,
-        options=options,
-        cache=cache,
-    )
+        _check_with_source(options, label, parallel=parallel)
+    said = {
+        "name": label,
+        "key": name,
+        "num_outputs": num_outputs,
+        "declared": declared,
+        "layouts": layouts,
+        "objects": objects if any(objects) else (),
+        "batch": batch,
+        "parallel": parallel,
+        "sharded": parallel and bool(options["sharded"]),
+        "last_batch": last_batch,
+        "shard": shard,
+        "rest": rest,
+        "options": options,
+    }
+    external = external_source_of(source, said, takes_dicts=any(objects))
+    if source is None:
+        return external
+    cache = None if composed else _cache_of(options, label)
+    length = _check_length(options, external)
+    _check_kind(external)
+    if shard is not None:
+        _check_rest(external, length)
+        last_batch = LastBatch.PARTIAL if rest is Rest.UNEVEN and not batch else LastBatch.DROP
+    external = external.replaced(length=length, cache=cache, last_batch=last_batch)
     if cache is not None:
         external.check_cacheable("cache=")
     return external
@@ -129,26 +117,6 @@ def _cache_arguments(given: Any) -> dict[str, Any]:
 
 def _value(options: Mapping[str, Any], name: str) -> Any:
     return options[name]
-
-
-def _check_flags(options: SourceOptions) -> None:
-    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"):
-        value = _value(options, name)
-        if value is not None:
-            flag(name, value)
-    auto_or_flag("share_batches", options["share_batches"])
-    if options["name"] is not None and not isinstance(options["name"], str):
-        raise ArgumentTypeError(f"name must be a string, not {options['name']!r}")
-    if options["device"] not in ("cpu", "gpu"):
-        raise DeviceError(f'device={options["device"]!r}: an external source is on the "cpu" or on the "gpu"')
-
-
-def _check_functions(options: SourceOptions) -> None:
-    error_policy("on_error", options["on_error"])
-    for what in ("worker_setup", "worker_teardown"):
-        function = _value(options, what)
-        if function is not None and not callable(function):
-            raise ArgumentError(f"{what} must be callable without arguments, or None, not {function!r}")
 
 
 def _check_last_batch(policy: str | LastBatch | None, batch: bool) -> LastBatch:
@@ -212,9 +180,10 @@ def _options_of_composed(options: SourceOptions, label: str) -> SourceOptions:
     return {**options, "batch": False}
 
 
-def _check_rest(rest: Rest, length: int | None, label: str, kind: Kind) -> None:
-    if kind.composed is not None and length is None:
-        if kind.composed.shards is not None and rest is not Rest.UNEVEN:
+def _check_rest(external: ExternalSource, length: int | None) -> None:
+    label, rest, dataset = external.name, external.rest, external.composed
+    if dataset is not None and length is None:
+        if dataset.shards is not None and rest is not Rest.UNEVEN:
             raise ArgumentClashError(
                 f"{label}: this composed dataset has an unknown number of elements, so ranks may have different numbers of "
                 'batches. Pass shard_rest="uneven"; or use dali_like.data.DataLoader, which can count them'
@@ -235,7 +204,7 @@ def _check_input(options: SourceOptions, num_outputs: int | None) -> None:
             raise DefinitionError(f"{name} is only valid when using ``source``, which this external_source does not have")
 
 
-def _check_with_source(options: SourceOptions, label: str, *, batch: bool, parallel: bool) -> None:
+def _check_with_source(options: SourceOptions, label: str, *, parallel: bool) -> None:
     """Refuse options that a source cannot have, or not in this place."""
     if options["repeat_last"]:
         raise ArgumentClashError(f"{label}: repeat_last is for inputs, which have no `source`")
@@ -251,18 +220,18 @@ def _check_with_source(options: SourceOptions, label: str, *, batch: bool, paral
         raise ArgumentError(f"{label}: sharded=True gives each worker a shard: it needs parallel=True")
 
 
-def _check_length(options: SourceOptions, kind: Kind, label: str) -> int | None:
+def _check_length(options: SourceOptions, external: ExternalSource) -> int | None:
     if options["sharded"]:
         if options["size"] is not None:
-            raise ArgumentError(f"{label}: with sharded=True each shard ends by itself: leave size out")
+            raise ArgumentError(f"{external.name}: with sharded=True each shard ends by itself: leave size out")
         return None
     if options["size"] is None:
-        return kind.length if kind.composed is not None or _length_ends_epoch(options) else None
+        return external.known_length if external.composed is not None or _length_ends_epoch(options) else None
     if isinstance(options["size"], bool) or not isinstance(options["size"], int) or options["size"] < 0:
         raise ArgumentError(f"size must be the number of samples or batches in an epoch, not {options['size']!r}")
-    if kind.persists:
+    if external.persists:
         raise ArgumentError(
-            f"{label}: an iterator cannot restart, so its epochs cannot have size={options['size']}: leave size out"
+            f"{external.name}: an iterator cannot restart, so its epochs cannot have size={options['size']}: leave size out"
         )
     return options["size"]
 
@@ -272,14 +241,15 @@ def _length_ends_epoch(options: SourceOptions) -> bool:
     return any(_value(options, name) is not None for name in _ENDED_BY_LENGTH)
 
 
-def _check_kind(kind: Kind, options: SourceOptions, label: str, *, batch: bool) -> None:
+def _check_kind(external: ExternalSource) -> None:
+    label, options = external.name, external.options
     if options["concurrency"] is not None:
         positive("concurrency", options["concurrency"])
-        if not kind.is_async:
+        if not external.is_async:
             raise ArgumentError(f"{label}: concurrency is for sources that are `async def`")
-        if batch:
+        if external.batch:
             raise ArgumentError(f"{label}: concurrency is for sources of samples: batches are computed one after the other")
-    if kind.in_order and options["on_error"] == "skip":
+    if external.in_order and options["on_error"] == "skip":
         raise ArgumentError(f'{label}: on_error="skip" needs a callable: an iterable cannot be asked for the next index')
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from dali_like.common.arguments import REQUIRED, Argument, Ints, above, arguments_of, at_least, between, count
-from dali_like.common.checks import positive
+from dali_like.common.arguments import REQUIRED, Argument, Ints, above, arguments_of, at_least, between, checked, count
+from dali_like.common.checks import or_none, positive
 from dali_like.common.saved_arguments import NOT_SAVED, SAVED
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 
@@ -96,3 +96,20 @@ def test_arguments_have_the_names_and_defaults_of_a_function() -> None:
         "size": (None, True, 1),
         "name": (REQUIRED, False, 0),
     }
+
+
+@checked
+def opened(
+    path: str, *, size: Annotated[int | None, or_none(positive)] = None, lead: Annotated[int, at_least(1)] = 1
+) -> Any:
+    return path, size, lead
+
+
+def test_a_checked_function_gets_converted_values_and_its_own_defaults() -> None:
+    assert opened("a", size=np.uint8(3), lead=np.int64(2)) == ("a", 3, 2)
+    assert opened("a") == ("a", None, 1)
+
+
+def test_a_checked_function_refuses_other_values_by_the_name_of_the_argument() -> None:
+    with pytest.raises(ArgumentError, match=r"^size must be a positive integer, not 0$"):
+        opened("a", size=0)

@@ -265,3 +265,15 @@ def test_an_error_of_sources_without_a_policy_has_no_note_on_it() -> None:
             pipe.run()
 
     assert not any("on_error" in note for note in caught.value.__notes__)
+
+
+def test_on_error_of_an_input_replaces_samples_that_operators_refuse() -> None:
+    def replacement(info: SampleInfo, error: Exception) -> Any:
+        return np.full(3, -info.idx_in_batch)
+
+    with Pipeline(2, 1, None) as pipe:
+        pipe.set_outputs(three_of(fn.external_source(name="fed", on_error=replacement)))
+    with closing(pipe):
+        pipe.feed_input("fed", [np.full(3, 7), np.full(2, 8)])
+
+        assert pipe.run()[0].as_array().tolist() == [[7, 7, 7], [-1, -1, -1]]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from dali_like.common.checks import byte_size, one_of
+from dali_like.common.arguments import checked
+from dali_like.common.checks import byte_size, choice, or_none
 from dali_like.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -40,23 +41,24 @@ class CacheOptions(NamedTuple):
     key: str | None
 
     @classmethod
+    @checked
     def of(
         cls,
-        memory: int | str | None = None,
+        *,
+        memory: Annotated[int | str | None, or_none(byte_size)] = None,
         disk: str | os.PathLike[str] | None = None,
         key: str | None = None,
-        policy: str = "keep",
+        policy: Annotated[str, choice("keep", "lru")] = "keep",
     ) -> CacheOptions:
         """Check the arguments of a cache.
 
         Raises:
             ArgumentError: an argument has an unknown value, or there is neither memory nor a folder.
         """
-        replaces = one_of("policy", policy, ("keep", "lru")) == "lru"
         if memory is None and disk is None:
             raise ArgumentError('a cache needs memory="1GiB", or disk="folder", or both')
-        memory_bytes = 0 if memory is None else byte_size("memory", memory)
-        return cls(memory_bytes, replaces, None if disk is None else os.path.abspath(disk), key or None)
+        memory_bytes = 0 if memory is None else int(memory)  # in bytes, after the check
+        return cls(memory_bytes, policy == "lru", None if disk is None else os.path.abspath(disk), key or None)
 
     def folder(self, description: Iterable[str], files: Callable[[], Iterable[str]], function: str) -> CacheFolder | None:
         """Return the folder of the elements on disk; None without one.

@@ -343,7 +343,7 @@ class ComposedDataset:
             ArgumentError: an element differs between epochs, because of a random stage; or the stream is endless or runs in
                 logical shards; or an argument has an unknown value; or others may enter the folder.
         """
-        stage, options = self._stage, CacheOptions.of(memory, disk, key, policy)
+        stage, options = self._stage, CacheOptions.of(memory=memory, disk=disk, key=key, policy=policy)
         length = cache_stage.check_cacheable(stage)
         cache = SampleCache(options, length, cache_stage.folder_for(stage, options), stage.text)
         return self._then(cache_stage.Cache(stage, cache))

@@ -45,7 +45,7 @@ def test_the_short_way_to_encode_tuples_writes_the_same_bytes(element: Any, monk
 
 def test_filling_a_cache_takes_a_dozen_python_calls_for_each_sample() -> None:
     memory = CacheMemory.create(1 << 40, 1000, 16 << 20, replaces=False)
-    cache = SampleCache(CacheOptions.of("1MiB"), 1000, None, "map", memory.ident)
+    cache = SampleCache(CacheOptions.of(memory="1MiB"), 1000, None, "map", memory.ident)
     element = np.zeros((28, 28), np.uint8), np.zeros(1, np.int32)
     call = cached_callback(lambda info: element, cache, sample_key, is_async=False)
     grant = memory.grant(1, 500)
