@@ -37,6 +37,16 @@ def busiest_stage(part: Statistics, seconds: float) -> Load:
     return max(loads, key=lambda load: load.share)
 
 
+def enough_workers_of(part: Statistics) -> int:
+    """Return the number of workers that keeps the CPUs busy; 0 without workers. See `busiest_stage`."""
+    batch = PerBatch(part)
+    busy_s = sum(source.busy_s for source in batch.in_workers)
+    if not busy_s:
+        return 0
+    on_cpu_s = sum(source.cpu_s + source.delayed_s for source in batch.in_workers)
+    return batch.enough_workers(busy_s, 1 - on_cpu_s / busy_s)
+
+
 def _stages(part: Statistics) -> Iterator[tuple[str, float]]:
     """Yield the time of each stage, divided by its number of workers or threads."""
     batch = PerBatch(part)

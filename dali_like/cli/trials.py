@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from dali_like.cli.stage_loads import busiest_stage
+from dali_like.cli.stage_loads import busiest_stage, enough_workers_of
 from dali_like.common.tracebacks import collapse
 from dali_like.errors import ArgumentError, TrialError
 from dali_like.pipeline.pipeline import Pipeline
@@ -46,6 +46,7 @@ class Outcome:
         memory_bytes: proportional set size of the process and its workers; 0 where the system does not report it.
         stage: the busiest stage; see `dali_like.cli.stage_loads`.
         share_of_limit: share of its time that is work of callbacks and operators, from 0 to 1.
+        enough_workers: the number of workers that keeps the CPUs busy, as chosen with "auto"; 0 without workers.
     """
 
     samples_per_s: float
@@ -54,6 +55,7 @@ class Outcome:
     memory_bytes: int
     stage: str
     share_of_limit: float
+    enough_workers: int = 0
 
     @property
     def limit_per_s(self) -> float:
@@ -106,6 +108,7 @@ def _run(pipe: Pipeline, seconds: float, tell: OnProgress) -> Outcome:
         memory_bytes=0 if now.memory is None else now.memory.total_bytes,
         stage=load.stage,
         share_of_limit=load.share,
+        enough_workers=enough_workers_of(now.since(before)),
     )
 
 

@@ -33,9 +33,8 @@ _CLOSE = 0.3
 #: Number of measurements of these values.
 _REPEATS = 3
 _DEPTHS = (1, 2, 4, 8)
-#: More workers than CPUs are tried while doubling them gains at least this much: such callbacks mostly wait.
+#: More workers than CPUs are tried while they gain at least this much.
 _WORTH = 0.1
-_MOST_WORKERS_PER_CPU = 16
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SHORT_NAMES = {
     "py_num_workers": "workers",
@@ -77,6 +76,7 @@ class _Trial:
             memory_bytes=max(outcome.memory_bytes for outcome in self.outcomes),
             stage=self.outcomes[0].stage,
             share_of_limit=statistics.median(outcome.share_of_limit for outcome in self.outcomes),
+            enough_workers=max(outcome.enough_workers for outcome in self.outcomes),
         )
 
     @property
@@ -220,11 +220,12 @@ class _Tuning:
 
 
 def _worth_trying(trials: list[_Trial]) -> int | None:
-    """Return twice as many workers, if they are worth a trial."""
+    """Return more workers, up to twice as many, if the CPUs can keep more busy and the last ones helped."""
     last, others = trials[-1], trials[:-1]
-    workers: int = 2 * last.settings["py_num_workers"]
+    workers: int = last.settings["py_num_workers"]
+    enough = max(trial.measured.enough_workers for trial in trials)
     is_worth_it = last.rate > (1 + _WORTH) * max((trial.rate for trial in others), default=0.0)
-    return workers if is_worth_it and workers <= _MOST_WORKERS_PER_CPU * allowed_cpus() else None
+    return min(2 * workers, enough) if is_worth_it and workers < enough else None
 
 
 def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:

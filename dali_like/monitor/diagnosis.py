@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dali_like.engine.pool.settings import MOST_WORKERS
 from dali_like.monitor.per_batch import ROOM, PerBatch, busy_s_of, part_of
 from dali_like.monitor.statistics import OperatorTime, SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
@@ -174,7 +173,7 @@ def _of_foreign(batch: PerBatch) -> Diagnosis:
 
 def _of_serial_callbacks(batch: PerBatch) -> Diagnosis:
     slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=busy_s_of)
-    wanted = _wanted_workers(batch, batch.serial_s, most=_most_workers(batch, slowest))
+    wanted = batch.enough_workers(batch.serial_s, 1 - _cpu_share(slowest))
     changes = {} if batch.chosen_workers else {batch.workers_name: wanted}
     how = [] if batch.settings.kind == "loader" else ["parallel=True"]
     how += [f"{name}={value}" for name, value in changes.items()]
@@ -305,7 +304,8 @@ def _of_idle_workers(batch: PerBatch) -> Diagnosis:
 
 def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
     source = max(batch.in_workers, key=busy_s_of)
-    if batch.most_workers < batch.num_workers * ROOM:
+    wanted = batch.enough_busy_workers
+    if wanted < batch.num_workers * ROOM:
         return Diagnosis(
             Bottleneck.CALLBACK,
             f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} a batch, and {_workers_text(batch)} "
@@ -314,7 +314,6 @@ def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
             batch.speedup((batch.busy_s - took_s / 2) / batch.num_workers),
             provided=_HALF,
         )
-    wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
     return Diagnosis(
         Bottleneck.WORKERS,
         f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}. It takes "
@@ -331,8 +330,8 @@ def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
         f"{batch.waiting_text()} for workers. They spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
         f"batch{_slowest_operator([time for source in batch.in_workers for time in source.operator_times])}."
     )
-    if batch.most_workers >= batch.num_workers * ROOM:
-        wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
+    wanted = batch.enough_busy_workers
+    if wanted >= batch.num_workers * ROOM:
         return Diagnosis(
             Bottleneck.OPERATORS,
             sentence,
@@ -374,20 +373,14 @@ def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:
     )
 
 
-def _wanted_workers(batch: PerBatch, busy_s: float, most: int) -> int:
-    """Return the number of workers that keep up with the loop's work, at most ``most``."""
-    return max(1, min(most, math.ceil(busy_s / max(batch.work_s, 1e-9))))
-
-
 def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
     """Return the arguments to change for more workers, and the condition if they are "auto"."""
     return ({}, f"with {wanted} workers") if batch.chosen_workers else ({batch.workers_name: wanted}, "")
 
 
-def _most_workers(batch: PerBatch, source: SourceStatistics) -> int:
-    """Return the number of workers that the CPUs can keep busy with a source."""
-    cpu_share = (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
-    return max(1, min(MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
+def _cpu_share(source: SourceStatistics) -> float:
+    """Return the share of a source's time in which it uses a CPU, or waits for one."""
+    return (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
 
 
 def _workers_text(batch: PerBatch) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 
-from dali_like.engine.pool.settings import MOST_WORKERS
+from dali_like.engine.pool.settings import MOST_WORKERS, Measurement, enough_workers
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
@@ -71,11 +70,20 @@ class PerBatch:
         """Number of workers that may be busy."""
         return max(min(self.settings.num_workers, self._most_by_shards), 1)
 
+    def enough_workers(self, busy_s: float, waiting: float) -> int:
+        """Return the number of workers that suffices for the loop, as those that are chosen with "auto".
+
+        Args:
+            busy_s: time that workers take for a batch, all together.
+            waiting: share of that time in which they wait for anything but a CPU.
+        """
+        seen = Measurement(busy_s, max(waiting, 0.0), 0.0, self.work_s)
+        return max(1, enough_workers(seen, self.settings.num_cpus, min(MOST_WORKERS, self._most_by_shards))[0])
+
     @property
-    def most_workers(self) -> int:
-        """Number of workers that the CPUs can keep as busy as the current workers, and that have a logical shard."""
-        most = math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9))
-        return min(MOST_WORKERS, self._most_by_shards, most)
+    def enough_busy_workers(self) -> int:
+        """The number of workers that suffices if they work as the current ones, which are busy all the time."""
+        return self.enough_workers(self.busy_s, 1 - self.cpus_wanted / self.num_workers)
 
     @property
     def _most_by_shards(self) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from dali_like import Pipeline
 from dali_like.data import DataLoader
+from dali_like.engine.pool.settings import MOST_WORKERS, Limits, Measurement, decide
 from dali_like.monitor.diagnosis import Bottleneck, Diagnosis, diagnose
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.statistics import (
@@ -125,16 +126,16 @@ def test_a_callback_in_the_main_process_is_to_go_to_workers() -> None:
     found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(80, "main process"),)))
 
     assert found.bottleneck is Bottleneck.CALLBACK
-    assert found.changes == {"py_num_workers": 4}  # enough to keep up with the loop
-    assert "parallel=True and py_num_workers=4" in found.advice
+    assert found.changes == {"py_num_workers": 5}  # enough to keep up with the loop, with a margin
+    assert "parallel=True and py_num_workers=5" in found.advice
     assert found.speedup == pytest.approx(5)
 
 
 def test_workers_do_nothing_about_other_waiting() -> None:
     found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(60, "main process"),)))
 
-    assert found.changes == {"py_num_workers": 3}
-    assert found.speedup == pytest.approx(100 / 40)
+    assert found.changes == {"py_num_workers": 4}
+    assert found.speedup == pytest.approx(100 / 35)
 
 
 def test_of_several_sources_the_one_that_is_called_in_the_main_process_is_to_go() -> None:
@@ -169,11 +170,27 @@ def test_busy_workers_are_too_few_where_cpus_are_left() -> None:
     assert found.speedup == pytest.approx(50 / (98 / 8))
 
 
+def test_the_proposed_number_of_workers_is_the_one_that_auto_chooses() -> None:
+    found = diagnosis_of(Statistics(settings=settings(2, cpus=2), loop=loop(40, 10), sources=(source(98, cpu=0.02),)))
+
+    limits = Limits(
+        cpus=2,
+        most_workers=MOST_WORKERS,
+        tasks_per_batch=32,
+        worker_bytes=1,
+        batch_bytes=1,
+        available_bytes=1 << 40,
+        batches_bytes=1 << 40,
+    )
+    seen = Measurement(busy_s=0.098, waiting=0.98, late_s=0.0, loop_s=0.01)
+    assert found.changes == {"py_num_workers": decide(ChosenSettings(8, 2), seen, limits).num_workers}
+
+
 def test_workers_that_sleep_do_not_need_cpus() -> None:
     found = diagnosis_of(Statistics(settings=settings(2, cpus=2), loop=loop(40, 10), sources=(source(98, cpu=0.02),)))
 
     assert found.bottleneck is Bottleneck.WORKERS
-    assert found.changes == {"py_num_workers": 10}
+    assert found.changes == {"py_num_workers": 13}
     assert found.speedup == pytest.approx(5)
     assert "concurrency=" in found.advice
 
@@ -358,7 +375,7 @@ def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
     serial = Statistics(settings=settings(kind="loader"), loop=loop(80, 20, False), sources=(source(80, "main process"),))
     idle = Statistics(settings=settings(8, kind="loader"), loop=loop(40, 10), sources=(source(100),))
 
-    assert diagnosis_of(serial).changes == {"num_workers": 4}
+    assert diagnosis_of(serial).changes == {"num_workers": 5}
     assert "parallel=True" not in diagnosis_of(serial).advice
     assert diagnosis_of(idle).changes == {"prefetch_factor": 1}
     assert diagnosis_of(replace(idle, settings=settings(5, kind="loader"))).changes == {"prefetch_factor": 2}

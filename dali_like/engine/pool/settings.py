@@ -141,27 +141,40 @@ def first_workers(cpus: float) -> int:
     return max(1, min(math.ceil(cpus), FIRST_WORKERS))
 
 
-def _workers(now: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
-    waiting = seen.waiting
-    if waiting < LEAST_WAITING:
-        useful, why = math.ceil(limits.cpus), f"callbacks compute, and there are {limits.cpus:g} CPUs"
-    else:
-        useful = math.ceil(limits.cpus / max(1 - waiting, _LEAST_COMPUTING))
-        why = f"callbacks wait for {waiting:.0%} of their time"
+def enough_workers(seen: Measurement, cpus: float, most: int) -> tuple[int, str]:
+    """Return the number of workers that suffices for a loop, and the reason: for `decide`, reports and ``dali-like tune``.
+
+    Args:
+        seen: measurements.
+        cpus: CPUs that the workers may use.
+        most: maximum number of workers.
+    """
+    useful, why = _useful_workers(seen, cpus)
     bounds = [(useful, why)]
     if seen.loop_s > seen.busy_s / max(useful, 1) * _LEAST_LOOP:
         needed = math.ceil(seen.busy_s / seen.loop_s * _MARGIN)
         bounds.append((needed, f"the loop takes {_ms(seen.loop_s)} for a batch, and workers {_ms(seen.busy_s)}"))
+    bounds.append((most, "that is the maximum; to start more, give their number"))
+    return min(bounds, key=lambda bound: bound[0])
+
+
+def _useful_workers(seen: Measurement, cpus: float) -> tuple[int, str]:
+    """Return the number of workers that keeps the CPUs busy."""
+    if seen.waiting < LEAST_WAITING:
+        return math.ceil(cpus), f"callbacks compute, and there are {cpus:g} CPUs"
+    computing = max(1 - seen.waiting, _LEAST_COMPUTING)
+    return math.ceil(cpus / computing), f"callbacks wait for {seen.waiting:.0%} of their time"
+
+
+def _workers(now: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
     room = now + int(limits.available_bytes * _WORKERS_SHARE) // max(limits.worker_bytes, 1)
-    bounds.append(
-        (
-            room,
-            f"more would take over a quarter of the available memory, at {_mib(limits.worker_bytes)} each; to start more, "
-            "give their number",
-        )
-    )
-    bounds.append((limits.most_workers, "that is the maximum; to start more, give their number"))
-    bounds.append((now * _MOST_GROWTH, f"{why}; a larger increase waits for the next measurement"))
+    text = f"more would take over a quarter of the available memory, at {_mib(limits.worker_bytes)} each; to start more, "
+    _, why = _useful_workers(seen, limits.cpus)
+    bounds = [
+        enough_workers(seen, limits.cpus, limits.most_workers),
+        (room, f"{text}give their number"),
+        (now * _MOST_GROWTH, f"{why}; a larger increase waits for the next measurement"),
+    ]
     return min(bounds, key=lambda bound: bound[0])
 
 
