@@ -19,6 +19,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- SerializationError(RuntimeError)
     |-- TraceFileError(ValueError)
     |-- CheckpointError(ValueError, RuntimeError)
+    |-- NotRepeatableError(RuntimeError)
     |-- PicklingError(TypeError)
     |-- IteratorPicklingError(NotImplementedError)
     |-- TrialError(RuntimeError)
@@ -116,6 +117,7 @@ __all__ = [
     "NdimMismatchError",
     "NoInputError",
     "NoOutputsError",
+    "NotRepeatableError",
     "NotRunningError",
     "OutOfMemoryError",
     "OutputCountError",
@@ -217,6 +219,10 @@ class CheckpointError(DaliLikeError, ValueError, RuntimeError):
     The message names the part that differs, such as the number of sources, the batch size or the number of ranks. An
     iterator that would have to go back also raises it; load the state into a new pipeline then.
     """
+
+
+class NotRepeatableError(DaliLikeError, RuntimeError):
+    """A batch cannot be computed again; the message says what it depends on."""
 
 
 class TraceFileError(DaliLikeError, ValueError):

@@ -245,6 +245,33 @@ class BaseDataLoader(LoaderArguments[T_co]):
         self._dali_like_factory.drop_prepared()
         self._dali_like_loaded_state = loaded
 
+    @unavailable_if(_why_no_state)
+    @user_frames_first
+    def batch_at(self, step: int, state: Any = None) -> Any:
+        """Return the batch of a step again, bit for bit, with its random augmentation. For debuggers: it is computed in this
+        process, without workers, and a loop over the loader is not disturbed.
+
+        Samples of a map-style dataset are computed by their indices, and so are elements of a composed dataset with random
+        access. In other cases the way from the state to the step is walked again, or from the beginning of the epoch if the
+        state is behind the step.
+
+        Args:
+            step: number of the batch in its epoch, from 0 on.
+            state: a result of `state_dict` in that epoch; for a `ComposedDataset`, also a list of the states of all ranks.
+                None: the current epoch.
+
+        Raises:
+            NotRepeatableError: the batch depends on more than the state: samples use global random generators that are not
+                seeded for them (``worker_seeding="torch"``, threads, no workers); the dataset is an iterator; the sampler
+                cannot be copied.
+            SampleIndexError: the epoch has no such batch.
+            CheckpointError: this is not the state of such a loader, or no epoch has begun.
+        """
+        from dali_like.common.checks import not_negative
+        from dali_like.data.repeating import batch_at
+
+        return batch_at(self, not_negative("step", step), BaseDataLoader.state_dict(self) if state is None else state)
+
     @unstable("DataLoader.serve()")
     @user_frames_first
     def serve(

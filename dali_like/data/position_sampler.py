@@ -189,7 +189,7 @@ class PositionIterator(SamplerIterator[Any]):
 
     def __next__(self) -> Any:
         sampler = self._sampler
-        begin = self.begin + self._taken * sampler.step
+        begin = self.reached
         positions: Any = step_positions(begin, sampler.batch_size or 1, sampler.rank)
         length = self._length
         if length is not None:
@@ -206,6 +206,11 @@ class PositionIterator(SamplerIterator[Any]):
             first = self.epoch * (sampler.dataset.length or 0)
             positions = [first + position for position in positions]
         return positions[0] if sampler.batch_size is None else list(positions)
+
+    @property
+    def reached(self) -> int:
+        """The position of the next step in the epoch."""
+        return self.begin + self._taken * self._sampler.step
 
     def skip(self, count: int) -> None:
         self._taken += count

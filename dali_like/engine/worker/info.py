@@ -38,8 +38,8 @@ def get_worker_info() -> WorkerInfo | None:
     return _thread.info if _thread.is_worker else _info
 
 
-def set_worker_info(info: WorkerInfo) -> None:
-    """Set the identity of this thread if it is a worker, else of this process."""
+def set_worker_info(info: WorkerInfo | None) -> None:
+    """Set the identity of this thread if it is a worker, else of this process. None: it is no worker any more."""
     global _info  # noqa: PLW0603  # all threads of a worker process share it
     if _thread.is_worker:
         _thread.info = info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -132,6 +133,18 @@ class TorchBackend(ArrayBackend):
         random.seed(info.seed)
         torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Put back PyTorch's information about workers and its collation functions, too."""
+        info, functions = torch_worker._worker_info, dict(default_collate_fn_map)
+        try:
+            with super().undisturbed():
+                yield
+        finally:
+            torch_worker._worker_info = info
+            default_collate_fn_map.clear()
+            default_collate_fn_map.update(functions)
 
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
         """Seed the generators of Python, NumPy and PyTorch's CPU. ``torch.initial_seed`` still returns the user's seed."""
