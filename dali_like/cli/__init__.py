@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from dali_like import __version__
-from dali_like.cli import bench, check, doctor, run, top, tune, view
+from dali_like.cli import bench, check, doctor, replay, run, top, tune, view
 from dali_like.common.suggestions import list_unknown, with_suggestion
 from dali_like.errors import ArgumentError, MissingExtraError, NotRunningError, TraceFileError
 
@@ -53,7 +53,7 @@ class Command(Protocol):
 
 
 #: All subcommands, in the order of the help.
-COMMANDS: tuple[Command, ...] = (run, doctor, check, bench, tune, top, view)
+COMMANDS: tuple[Command, ...] = (run, doctor, check, replay, bench, tune, top, view)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -268,9 +268,11 @@ class BaseDataLoader(LoaderArguments[T_co]):
             CheckpointError: this is not the state of such a loader, or no epoch has begun.
         """
         from dali_like.common.checks import not_negative
-        from dali_like.data.repeating import batch_at
+        from dali_like.data.repeating import repeat_batch
 
-        return batch_at(self, not_negative("step", step), BaseDataLoader.state_dict(self) if state is None else state)
+        return repeat_batch(
+            self, not_negative("step", step), BaseDataLoader.state_dict(self) if state is None else state
+        ).batch
 
     @unstable("DataLoader.serve()")
     @user_frames_first

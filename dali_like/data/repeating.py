@@ -10,7 +10,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.data.fetcher import Fetcher, LocalRequest
 from dali_like.data.generators import randomness_of
@@ -20,6 +20,7 @@ from dali_like.data.plans import IteratorState, checked_state
 from dali_like.engine.worker.info import WorkerInfo
 from dali_like.errors import CheckpointError, NotRepeatableError, SampleIndexError
 from dali_like.feed.turns import Turns
+from dali_like.sources.composed.positions import step_positions
 from dali_like.sources.state_format import ENDED
 
 if TYPE_CHECKING:
@@ -27,7 +28,20 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
 
 
-def batch_at(loader: BaseDataLoader[Any], step: int, saved: Any) -> Any:
+class Repeated(NamedTuple):
+    """A batch again.
+
+    Attributes:
+        batch: as the loader has yielded it.
+        keys: indices of its samples in a map-style dataset, or positions of its elements in a composed dataset; None for an
+            iterable dataset.
+    """
+
+    batch: Any
+    keys: Any
+
+
+def repeat_batch(loader: BaseDataLoader[Any], step: int, saved: Any) -> Repeated:
     """Return a batch of a loader again; see `BaseDataLoader.batch_at`.
 
     Args:
@@ -47,7 +61,7 @@ def batch_at(loader: BaseDataLoader[Any], step: int, saved: Any) -> Any:
         return (_of_iterable if options.is_iterable else _of_samples)(options, step, state)
 
 
-def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Any:
+def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Repeated:
     """Compute a batch of a map-style dataset."""
     if state.sampler is None:
         raise CheckpointError("the state is from before the first batch of an epoch; pass a later one")
@@ -64,10 +78,10 @@ def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Any:
     dataset = copy.copy(options.dataset) if options.worker_init_fn is not None else options.dataset
     worker = _Worker(options._replace(dataset=dataset), 0, state)
     request = SamplesRequest(worker.seed, step, keys, True)
-    return _computed(options, lambda: worker.fetcher.fetch(request, _Request()))
+    return Repeated(_computed(options, lambda: worker.fetcher.fetch(request, _Request())), keys)
 
 
-def _of_iterable(options: LoaderOptions, step: int, state: IteratorState) -> Any:
+def _of_iterable(options: LoaderOptions, step: int, state: IteratorState) -> Repeated:
     """Compute a batch of an iterable dataset: walk there with all workers, from the state or from the beginning."""
     if options.num_workers and not options.in_order:
         raise NotRepeatableError("with in_order=False, the speed of the workers decides which one computes a batch")
@@ -91,12 +105,12 @@ def _of_iterable(options: LoaderOptions, step: int, state: IteratorState) -> Any
             ended.append(this)
             continue
         if number == step:
-            return batch
+            return Repeated(batch, None)
         number += 1
     raise _no_batch(step)
 
 
-def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: int, saved: Any) -> Any:
+def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: int, saved: Any) -> Repeated:
     """Compute a batch of a composed dataset: at its position, or in logical shards by walking there from a state."""
     dataset = positions.dataset
     state = dataset.checked_state(saved, (), positions.owned)
@@ -125,7 +139,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
         while drawn.reached <= wanted:
             batch = _computed(options, batches.__next__)
             if drawn.reached == wanted + positions.step:  # a step whose positions are all empty has no batch
-                return batch
+                return Repeated(batch, step_positions(wanted, positions.batch_size or 1, positions.rank))
     raise _no_batch(step)
 
 

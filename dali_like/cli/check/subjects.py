@@ -79,7 +79,7 @@ def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
             return Subject(_Indexed(found.__getitem__, options), found.length)
         return Subject(lambda indices: _elements_of(found, options), None, has_random_access=False)
     if hasattr(type(found), "__getitem__") and hasattr(type(found), "__len__"):
-        return Subject(_Indexed(found.__getitem__, options), len(found), origin=lambda index: _file_of(found, index))
+        return Subject(_Indexed(found.__getitem__, options), len(found), origin=lambda index: file_of(found, index))
     if hasattr(type(found), "__iter__"):
         return Subject(lambda indices: _stream_of(found, options), None, has_random_access=False)
     if callable(found) and not isinstance(found, type):
@@ -226,7 +226,7 @@ def _outputs_of(pipe: Pipeline) -> Iterator[Examined]:
                 number += 1
 
 
-def _file_of(dataset: Any, index: int) -> str:
+def file_of(dataset: Any, index: int) -> str:
     """Return the file of a sample, if the dataset lists the files; "" otherwise."""
     while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):  # a subset
         dataset, index = dataset.dataset, dataset.indices[index]

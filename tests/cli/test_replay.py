@@ -1,0 +1,124 @@
+"""``dali-like replay``: the batch of a step, from a saved state."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import cli
+from tests.data.loader_cases import MANY_WORKERS
+
+pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
+
+PROGRAM = """
+import numpy as np
+from dali_like.data import ComposedDataset, DataLoader, IterableDataset
+
+class Photos:
+    files = [f"photo-{number}.png" for number in range(12)]
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        picture = np.random.random((8, 8, 3)).astype(np.float32)
+        if index == 7:
+            picture[0, 0, 0] = np.nan
+        return {"picture": picture, "label": index}
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(12))
+
+photos = DataLoader(Photos(), batch_size=4, shuffle=True, num_workers=2)
+stream = DataLoader(Stream(), batch_size=4)
+composed = DataLoader(ComposedDataset.source(range(12)), batch_size=4)
+
+def make(size=4):
+    return DataLoader(Photos(), batch_size=size, num_workers=1)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module ``replayed_program`` in the current folder."""
+    (tmp_path / "replayed_program.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import replayed_program  # type: ignore[import-not-found]
+
+    yield replayed_program
+    del sys.modules["replayed_program"]
+
+
+def replay(name: str, step: int, *options: str, state: str = "state.json") -> int:
+    return cli.main(["replay", f"replayed_program:{name}", "--state", state, "--step", str(step), *options])
+
+
+def save(loader: Any, steps: int = 1) -> list[Any]:
+    """Take batches, save the state behind the given number of them, and return them all."""
+    batches = []
+    for batch in loader:
+        batches.append(batch)
+        if len(batches) == steps:
+            Path("state.json").write_text(json.dumps(loader.state_dict()))
+    return batches
+
+
+def test_the_batch_of_a_step_is_described(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    batches = save(program.photos, steps=2)
+    step = next(number for number, batch in enumerate(batches) if 7 in batch["label"])
+
+    assert replay("photos", step, "--picture", "batch.png") == 0
+
+    shown = capsys.readouterr().out
+    labels = batches[step]["label"].tolist()
+    assert f"step {step}: samples {', '.join(f'{n} (photo-{n}.png)' for n in labels)}\n" in shown
+    finite = batches[step]["picture"][np.isfinite(batches[step]["picture"])]
+    row = ["picture", "4", r"\(8, 8, 3\)", "float32", *(f"{float(f(finite)):.4g}" for f in (np.min, np.mean, np.max)), "1"]
+    assert re.search(r"\s+".join(row), shown)
+    assert Path("batch.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_loaders_of_all_kinds_and_functions_that_make_them_are_replayed(
+    program: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(program.stream)
+    assert replay("stream", 2) == 0
+    assert "step 2: samples of an iterable dataset" in capsys.readouterr().out
+    save(program.composed)
+    assert replay("composed", 1) == 0
+    assert "step 1: positions 4, 5, 6, 7" in capsys.readouterr().out
+    save(program.make(6))
+    assert replay("make", 1, "--with", "size=6") == 0
+    assert "samples 6 (photo-6.png), 7 (photo-7.png)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "state", "message"),
+    [
+        ("number", 0, "state.json", "is a int, not a loader of this library"),
+        ("photos", -1, "state.json", "--step must not be negative, but is -1"),
+        ("photos", 9, "state.json", "the epoch has no batch 9"),
+        ("photos", 0, "none.json", "cannot read none.json: No such file"),
+        ("photos", 0, "replayed_program.py", "replayed_program.py is not JSON"),
+        ("stream", 0, "state.json", "it is of a map-style dataset, and this is an iterable one"),
+    ],
+)
+def test_wrong_arguments_are_errors(
+    program: Any, name: str, step: int, state: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(program.photos)
+
+    assert replay(name, step, state=state) == 2
+
+    assert message in capsys.readouterr().err
