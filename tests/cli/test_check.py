@@ -224,7 +224,8 @@ def test_a_check_continues_with_its_state(program: Path, damage: str) -> None:
 
     known = sum(line.startswith("[") for line in lines[:50])
     computed_again = set(map(int, (program / "computed").read_text().split()))
-    assert len(computed_again) in range(300 - known, 302 - known + 1)  # and slow samples, of the known ones, too
+    # Of the known samples, those that seemed slow are measured again: on a busy machine, a few.
+    assert 300 - known <= len(computed_again) < 300 - known // 2
     assert samples_of(document) == complete == PROBLEMS
     assert cli.main(["check", "checked_program:alike", "--state", str(state)]) == 2
 

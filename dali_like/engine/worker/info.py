@@ -39,7 +39,7 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def set_worker_info(info: WorkerInfo | None) -> None:
-    """Set the identity of this thread if it is a worker, else of this process. None: it is no worker any more."""
+    """Set the identity of this thread if it is a worker, else of this process. None: as in the main process."""
     global _info  # noqa: PLW0603  # all threads of a worker process share it
     if _thread.is_worker:
         _thread.info = info
