@@ -25,7 +25,7 @@ from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.common.user_objects import method_of
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
-from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
+from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest, unpack_request
 from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
@@ -186,7 +186,7 @@ class Fetcher:
         return self.as_batches or not 0 < size <= capacity
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        return self.describe_request(pickle.loads(key.request), sample)
+        return self.describe_request(unpack_request(key.request), sample)
 
     def describe_request(self, batch_request: Any, sample: int) -> str:
         """Describe a sample of a request for messages."""
@@ -212,7 +212,7 @@ class Fetcher:
 
     def describe_batch(self, key: BatchKey) -> str:
         """Describe a batch for messages about all of it."""
-        batch_request = pickle.loads(key.request)
+        batch_request = unpack_request(key.request)
         if isinstance(batch_request, SamplesRequest) and self.batched:
             return _described(batch_request)
         return self.describe(key, key.stop if isinstance(batch_request, PositionsRequest) else 0)
@@ -242,7 +242,7 @@ class Fetcher:
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
 
     def make(self, request: Request) -> SamplesAnswer | BatchAnswer | PositionsAnswer | None:
-        batch_request = pickle.loads(request.text)
+        batch_request = unpack_request(request.text)
         request.cell[0] = request.start
         if isinstance(batch_request, ItemsRequest):
             return self._answer_items(batch_request, request)
@@ -254,7 +254,7 @@ class Fetcher:
 
     def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer | PositionsAnswer) -> None:
         """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk of an iterable cannot repeat a step."""
-        batch_request = pickle.loads(request.text)
+        batch_request = unpack_request(request.text)
         if isinstance(batch_request, ItemsRequest) and isinstance(message, BatchAnswer):
             self._walks[batch_request.iterator].unplaced[batch_request.number] = message
 

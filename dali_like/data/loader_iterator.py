@@ -16,8 +16,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from numpy.typing import NDArray
-
 from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
 from dali_like.common.tracebacks import collapse
@@ -29,7 +27,6 @@ from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, Response
 from dali_like.engine.worker.exceptions import with_traceback_as_text
-from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import ClosedError, IteratorPicklingError, LoaderTimeoutError, SampleTypeError
 from dali_like.feed.feed import Feed
 from dali_like.feed.shards import PositionsAnswer
@@ -395,12 +392,7 @@ def _batch_of(response: Any, answers: Mapping[int, Any], workers: LoaderWorkers 
             return workers.fetcher.collate(_samples_of(response, answers))
     workers.note_fit()
     texts = _joined_texts(answers, schema) if schema.num_texts else []
-    return schema.root.batch(_rows_of(response), texts, False)
-
-
-def _rows_of(response: Response) -> list[NDArray[Any]]:
-    """Return the rows of a batch for the program. Small ones are copied, so that keeping them does not keep the slot."""
-    return [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in response.rows]
+    return schema.root.batch(response.rows, texts, False)
 
 
 def _joined_texts(answers: Mapping[int, SamplesAnswer], schema: Any) -> list[list[Any]]:
@@ -441,7 +433,7 @@ def _batch_of_positions(
         workers.note_fit()
     texts = _texts_by_place(answers.values(), response, schema)
     if not has_others and sum(len(answer.found) for answer in answers.values()) == response.size:
-        return schema.root.batch(_rows_of(response), texts, False)
+        return schema.root.batch(response.rows, texts, False)
     elements: dict[int, Any] = {}
     for answer in answers.values():
         in_rows = answer.in_rows

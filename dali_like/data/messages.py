@@ -5,7 +5,10 @@ Those of composed datasets in logical shards are in `dali_like.feed.shards`.
 
 from __future__ import annotations
 
+import pickle
 from typing import Any, NamedTuple
+
+from dali_like.feed.shards import PositionsRequest
 
 
 class SamplesRequest(NamedTuple):
@@ -67,3 +70,22 @@ class BatchAnswer(NamedTuple):
 
     batch: Any
     state: dict[str, Any] | None = None
+
+
+_CLASSES: tuple[type[SamplesRequest] | type[ItemsRequest] | type[PositionsRequest], ...] = (
+    SamplesRequest,
+    ItemsRequest,
+    PositionsRequest,
+)
+#: The number of each class in a request.
+NUMBERS = {each: number for number, each in enumerate(_CLASSES)}
+
+
+def unpack_request(text: bytes) -> SamplesRequest | ItemsRequest | PositionsRequest:
+    """Return a request from its number and its fields, which were pickled as a plain tuple.
+
+    In a pickled named tuple, looking up the class would take as long as a hundred indices, in each process.
+    """
+    number, *fields = pickle.loads(text)
+    request: SamplesRequest | ItemsRequest | PositionsRequest = _CLASSES[number](*fields)
+    return request

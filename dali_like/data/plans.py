@@ -25,7 +25,7 @@ from dali_like.common.notices import warn
 from dali_like.data.array_backends import mixed_seed
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import as_sequence
-from dali_like.data.messages import ItemsRequest, SamplesRequest
+from dali_like.data.messages import NUMBERS, ItemsRequest, SamplesRequest, unpack_request
 from dali_like.data.sampler_iterators import SamplerIterator, invalid_state
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
@@ -165,7 +165,7 @@ class LoaderPlan(abc.ABC):
         self.num_begun = state.position
         self._seed = state.seed if options.seeds_by_task and options.num_workers else None
         #: A pool in this process takes the request as it is.
-        self._pack: Callable[[Any], Any] = _pickled if options.num_workers else _unchanged
+        self._pack: Callable[[Any], Any] = pack_request if options.num_workers else _unchanged
         self.has_started = False
         self.has_ended = False
         self._was_interrupted = False
@@ -290,12 +290,13 @@ class SamplesPlan(LoaderPlan):
         ):
             is_whole = fetcher.takes_whole(num_samples, self._capacity)
             parts = num_samples + 1  # the last part is the collation
-        request = pickle.dumps(SamplesRequest(self._seed, number, keys, is_whole), pickle.HIGHEST_PROTOCOL)
+        request = pack_request(SamplesRequest(self._seed, number, keys, is_whole))
         return BatchKey(0, self.number, number, 0, 1 if is_whole else num_samples, worker, turn, request, parts)
 
     def whole(self, key: BatchKey) -> BatchKey | None:
         """Return the key with which one worker makes a batch that was requested as samples, or None if it was not."""
-        request = pickle.loads(key.request)
+        request = unpack_request(key.request)
+        assert isinstance(request, SamplesRequest)
         if request.as_batch:
             return None
         text = self._pack(request._replace(as_batch=True))
@@ -474,8 +475,9 @@ def plan_for(options: LoaderOptions) -> type[LoaderPlan]:
     return PositionsPlan if options.is_sharded else SamplesPlan
 
 
-def _pickled(request: Any) -> bytes:
-    return pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+def pack_request(request: SamplesRequest | ItemsRequest | PositionsRequest) -> bytes:
+    """Pickle a request as a plain tuple; see `dali_like.data.messages.unpack_request`."""
+    return pickle.dumps((NUMBERS[type(request)], *request), pickle.HIGHEST_PROTOCOL)
 
 
 def _unchanged(request: Any) -> Any:

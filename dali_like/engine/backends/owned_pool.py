@@ -177,7 +177,9 @@ class OwnedPool:
         """
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
-            self.pool.poll()  # a batch that is ready counts, however short the timeout
+            # A batch that is ready counts, however short the timeout. Where none is, waiting reads the reports.
+            if batches[0].outcome is not None or timeout_s > 0 or len(batches) > 1:
+                self.pool.poll()
             batch = self.pool.wait_for(batches, deadline_s)
             if batch is None or not self.unseen_starts:
                 return batch

@@ -15,7 +15,7 @@ from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WO
 from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout, describe_places, describe_rows
 from dali_like.engine.worker.exceptions import unpack_exception
-from dali_like.engine.worker.out_of_band import OutOfBandPickle
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES, OutOfBandPickle
 from dali_like.engine.worker.source import IN_BATCH, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
@@ -197,6 +197,7 @@ class Response:
         size: number of samples of the batch.
         task_size: number of samples in each task.
         rows: for each output of the schema, an array of all samples; undefined where the message of a task has the samples.
+            Small ones are copies, so that keeping them does not keep the slot.
     """
 
     def __init__(self, batch: Batch, slot: Slot, lease: Lease[Any], schema: Schema | None) -> None:
@@ -205,10 +206,14 @@ class Response:
         self.size = batch.key.size
         self.task_size = slot_layout.task_size
         address = slot.space.address + slot.offset
-        self.rows: list[NDArray[Any]] = [
-            leased_array(lease, address + offset, (self.size, *(output.shape or ())), DTYPES[output.dtype])
-            for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True)
-        ]
+        self.rows: list[NDArray[Any]] = []
+        for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True):
+            shape, dtype = (self.size, *(output.shape or ())), DTYPES[output.dtype]
+            if math.prod(shape) * dtype.itemsize < LEAST_BUFFER_BYTES:
+                row = np.ndarray(shape, dtype, slot.space.map, slot.offset + offset).copy()
+            else:
+                row = leased_array(lease, address + offset, shape, dtype)
+            self.rows.append(row)
         described = (task for task in range(batch.num_tasks) if batch.described >> task & 1)
         self._pickles = {task: OutOfBandPickle.of_task(slot, task, lease) for task in described}
 

@@ -240,6 +240,11 @@ class WorkerPool:
         for assembler, source in zip(self._assemblers, sources, strict=True):
             assembler.use(source)
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether submitted batches have not begun. They may begin as soon as reports are read."""
+        return bool(self._dispatcher.backlog)
+
     def submit(self, key: BatchKey) -> Batch:
         self._check()
         batch = Batch(key)
