@@ -40,7 +40,7 @@ def loader_workers_of(owner: Any) -> Any:
 
 def requests_of(iterator: Any) -> list[bytes]:
     """The requests of an iterator over a loader that have not been delivered."""
-    return [batch.key.request for batch in iterator._feed.pending]
+    return [batch.key.request for batch in iterator._pending]
 
 
 def drop_workers(loader: Any) -> None:
@@ -86,7 +86,7 @@ def returned_of(ring: Any) -> Any:
 
 def pending_of(owner: Any) -> Any:
     """The pending copies of a copier, or the pending batches of an iterator over a loader."""
-    return owner._feed.pending if hasattr(owner, "_feed") else owner._pending
+    return owner._pending
 
 
 def as_gpu(data: Any) -> Any:

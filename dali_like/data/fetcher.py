@@ -405,7 +405,7 @@ class Fetcher:
         Args:
             schema: of elements that go to rows of the request; None: none of them.
         """
-        from dali_like.feed.shard_part import Conduct, take_part  # few loaders need it
+        from dali_like.feed.shards import Conduct, take_part  # few loaders need it
 
         if self._elements is None:
             self._elements = self.dataset.elements()

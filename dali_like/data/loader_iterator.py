@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -28,7 +29,6 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, Response
 from dali_like.engine.worker.exceptions import with_traceback_as_text
 from dali_like.errors import ClosedError, IteratorPicklingError, LoaderTimeoutError, SampleTypeError
-from dali_like.feed.feed import Feed
 from dali_like.feed.shards import PositionsAnswer
 
 if TYPE_CHECKING:
@@ -61,13 +61,20 @@ class LoaderIterator(Iterator[Any]):
         on_next: calls the function that returns the next batch, while the loader is traced.
     """
 
+    # Invariants between calls
+    # - Each batch that the plan has begun is in `_pending` exactly once, until it is taken or cancelled.
+    # - The plan is asked for a batch only if that batch is submitted next: a batch drawn from a sampler and not submitted
+    #   would be lost. So `_fill` appends it before anything else can raise. The lock of the workers defers Ctrl-C, except
+    #   while the plan draws from the user's sampler, which then has not yielded.
+
     on_next: Callable[[Callable[[], Any]], Any] | None = None
 
     def __init__(
         self, options: LoaderOptions, plan: LoaderPlan, workers: LoaderWorkers | LocalWorkers, counters: LoaderCounters
     ) -> None:
         # `__del__` needs these attributes even if the constructor fails below.
-        self._feed = Feed(plan, workers.pool)
+        #: The batches that have been begun and not taken, in the order of the plan.
+        self._pending: deque[Batch] = deque()
         self._plan = plan
         self.state: IteratorState = plan.state
         plan.number = workers.begin_use()
@@ -86,6 +93,7 @@ class LoaderIterator(Iterator[Any]):
         self._num_yielded = self.state.position + len(self.state.ahead)
         if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
+        self._has_begun_all = False
         self._on_last_batch: Callable[[], None] | None = None
         self._sampler_error: Exception | None = None
         self._num_ahead = options.num_ahead
@@ -173,7 +181,7 @@ class LoaderIterator(Iterator[Any]):
     def call_on_last_batch(self, callback: Callable[[], None]) -> None:
         """Call a function when the last batch has begun; at once, if it has."""
         self._on_last_batch = callback
-        if self._feed.is_exhausted:
+        if self._has_begun_all:
             callback()
 
     def settle(self) -> None:
@@ -193,8 +201,8 @@ class LoaderIterator(Iterator[Any]):
         if workers is not None:
             self._note_report()
             self._loader_workers = None
-            workers.end_use(self._plan.number, self._feed.pending)
-            self._feed.pending.clear()
+            workers.end_use(self._plan.number, self._pending)
+            self._pending.clear()
 
     def _note_report(self) -> None:
         """Record the state of an iterable dataset without workers, which is read when somebody asks."""
@@ -234,7 +242,7 @@ class LoaderIterator(Iterator[Any]):
         Raises:
             ClosedError: another thread has ended the iterator while this one waited for the batch.
         """
-        plan, pending = self._plan, self._feed.pending
+        plan, pending = self._plan, self._pending
         # Without workers, a lock in C: calls of Python would cost as much as a small batch.
         with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
             if not self._num_ahead and not pending:
@@ -274,7 +282,7 @@ class LoaderIterator(Iterator[Any]):
         Raises:
             LoaderTimeoutError: the timeout is over. The next call waits again.
         """
-        options, pending = self._options, self._feed.pending
+        options, pending = self._options, self._pending
         if workers.failure is not None:  # each call raises it for one pending batch; then the iterator ends
             pending.popleft()
             raise workers.failure
@@ -306,7 +314,7 @@ class LoaderIterator(Iterator[Any]):
         if not isinstance(plan, SamplesPlan) or not self._options.num_workers or (key := plan.whole(batch.key)) is None:
             return False
         workers.fetcher.as_batches = True
-        self._feed.begin_again(place, key)
+        self._pending.insert(place, workers.pool.submit(key))
         return True
 
     def _raise_end(self) -> NoReturn:
@@ -326,23 +334,24 @@ class LoaderIterator(Iterator[Any]):
 
     def _fill(self, workers: LoaderWorkers | LocalWorkers, most: int) -> None:
         """Begin batches until enough are in flight. An error of the sampler is raised after the batches before it."""
-        feed = self._feed
-        while len(feed.pending) < most and not feed.is_exhausted:
+        plan, pool, pending = self._plan, workers.pool, self._pending
+        while len(pending) < most and not self._has_begun_all:
             try:
-                feed.begin(next(workers.turns))
+                key = plan.begin(next(workers.turns))
             except Exception as error:
-                if not feed.is_exhausted:  # the pool has been closed
-                    raise
                 if not is_a(error, StopIteration):
                     if not self._options.num_workers:  # there are no batches before it
-                        feed.is_exhausted = False
                         raise
                     add_note(error, "raised by the sampler")
                     self._sampler_error = with_traceback_as_text(error, "the sampler")
+                self._has_begun_all = True
                 if self._on_last_batch is not None:
                     self._on_last_batch()
+            else:
+                pending.append(pool.submit(key))
             if self._loader_workers is None:  # ended meanwhile, by another thread or by the sampler
-                feed.cancel()
+                while pending:
+                    pool.cancel(pending.pop())
                 return
 
     def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers | LocalWorkers) -> Any:

@@ -1,7 +1,7 @@
 """Advance all sources of a pipeline together.
 
 Runs in the main process. Every iteration takes one batch of each source, through its feed
-(`dali_like.feed.source_feed`). Batches are begun ahead, up to the depth of each source, and delivered in order. The epoch
+(`dali_like.feed.feed`). Batches are begun ahead, up to the depth of each source, and delivered in order. The epoch
 ends for all sources at the first StopIteration of any source, or at the shortest known length.
 
 When the end of an epoch shows among the batches computed ahead, the batches beyond it are dropped. If all sources are
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from dali_like.engine.pool.batch import Batch, Output
 from dali_like.errors import CheckpointError
-from dali_like.feed.source_feed import MergingFeed, SourceFeed
+from dali_like.feed.feed import Feed, MergingFeed
 from dali_like.sources.state_format import SourceProgress
 
 
@@ -138,7 +138,7 @@ class Lockstep:
 
     def __init__(
         self,
-        feeds: Sequence[SourceFeed],
+        feeds: Sequence[Feed],
         position: PipelinePosition | None = None,
         on_empty: Callable[[int, int, int], None] | None = None,
     ) -> None:

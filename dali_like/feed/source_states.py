@@ -1,6 +1,6 @@
 """States of a pipeline's sources, from which another process resumes.
 
-Runs in the main process. A state belongs to the plan of its source (`dali_like.feed.source_feed`), and knows no pool.
+Runs in the main process. A state belongs to the plan of its source (`dali_like.feed.feed`), and knows no pool.
 `dali_like.engine.worker.streams` describes how the state of an iterable in a worker travels. Sources work ahead of the user,
 and a checkpoint needs the state before the batch that the user takes next. So the last states are kept, each by its batch.
 """

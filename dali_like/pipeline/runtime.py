@@ -32,8 +32,8 @@ from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
+from dali_like.feed.feed import Feed, MergingFeed, SourcePlan, TurnsFeed
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
-from dali_like.feed.source_feed import MergingFeed, SourceFeed, SourcePlan, TurnsFeed
 from dali_like.feed.source_states import LocalState, ReportedState, SourceState
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
@@ -370,7 +370,7 @@ class Runtime:
             external = node.external
             steps = external.steps(self._batch_size)
             if steps is not None and external.composed is not None:
-                from dali_like.feed.position_plan import PositionPlan, PositionState  # few have such sources
+                from dali_like.feed.composed_feeds import PositionPlan, PositionState  # few have such sources
 
                 positions = PositionState(external.composed, steps)
                 self._plans[node] = PositionPlan(number, positions)
@@ -399,7 +399,7 @@ class Runtime:
         callback = external.callback
         limit = self._most_ahead if self.arguments.enable_checkpointing else 0
         if external.in_shards and external.composed is not None:
-            from dali_like.feed.shard_feed import ShardsState  # few pipelines have such sources
+            from dali_like.feed.composed_feeds import ShardsState  # few pipelines have such sources
 
             rank, drops = external.shard or ALONE, external.drops_small_batches
             return ShardsState(external.composed, rank, self._batch_size, drops=drops, limit=limit)
@@ -451,7 +451,7 @@ class Runtime:
             checkpoint.check_steps(self._batch_size, self._shard.count, divides_batches=divides_batches)
         checkpoint.check(persists)
 
-    def _feeds(self, inline_pool: InlinePool) -> list[SourceFeed]:
+    def _feeds(self, inline_pool: InlinePool) -> list[Feed]:
         """Return a feed for each source, in the order of the graph."""
         feeds = []
         pools: dict[PoolKind, Pool | None] = {
@@ -464,18 +464,18 @@ class Runtime:
             pool = self.inputs[node] if kind is PoolKind.INPUT else pools[kind]
             assert pool is not None
             if node.external.in_shards:
-                feed: SourceFeed = self._shards_feed(node, plan, pool)
+                feed: Feed = self._shards_feed(node, plan, pool)
             elif node.external.sharded:
                 feed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
             else:
-                feed = SourceFeed(plan, pool, self.ahead_of(node), parallel=node.external.parallel)
+                feed = Feed(plan, pool, self.ahead_of(node), parallel=node.external.parallel)
             feeds.append(feed)
         self._merging_feeds = [feed for feed in feeds if isinstance(feed, MergingFeed)]
         return feeds
 
-    def _shards_feed(self, node: SourceNode, plan: SourcePlan, pool: Pool) -> SourceFeed:
+    def _shards_feed(self, node: SourceNode, plan: SourcePlan, pool: Pool) -> Feed:
         """Return the feed of a composed dataset in logical shards."""
-        from dali_like.feed.shard_feed import ShardsFeed, ShardsState  # few pipelines have such sources
+        from dali_like.feed.composed_feeds import ShardsFeed, ShardsState  # few pipelines have such sources
 
         assert isinstance(plan.state, ShardsState)
         # Workers on other machines return their part of a slot as a range of samples.

@@ -11,9 +11,9 @@ import pytest
 from dali_like.engine.memory.batch_key import BatchKey, Sizes
 from dali_like.engine.pool.batch import Batch, result_of
 from dali_like.errors import CheckpointError, NoInputError, WorkerDiedError
+from dali_like.feed.composed_feeds import PositionPlan, PositionState
+from dali_like.feed.feed import Feed, SourcePlan, TurnsFeed
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
-from dali_like.feed.position_plan import PositionPlan, PositionState
-from dali_like.feed.source_feed import SourceFeed, SourcePlan, TurnsFeed
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import Steps
 from dali_like.sources.sharding import ALONE, Rest, Shard
@@ -250,7 +250,7 @@ class Played(NamedTuple):
 
     kinds: Sequence[Kind]
     lockstep: Lockstep
-    feeds: Sequence[SourceFeed]
+    feeds: Sequence[Feed]
     model: Model
 
     def check(self, name: str) -> list[Any] | None:
@@ -296,7 +296,7 @@ class Played(NamedTuple):
 
 def played(kinds: Sequence[Kind], chance: random.Random, clock: Clock, risk: float) -> Played:
     pools = {serial: Workers(kinds, chance, clock, is_serial=serial, risk=risk) for serial in (False, True)}
-    feeds: list[SourceFeed] = []
+    feeds: list[Feed] = []
     for i, kind in enumerate(kinds):
         pool = Fed(clock) if kind.way == "fed" else pools[not kind.parallel]
         plan = SourcePlan(i, BATCH_SIZE, persists=kind.persists, sizes=kind.sizes, shard=kind.shard, batch=kind.batch)
@@ -305,7 +305,7 @@ def played(kinds: Sequence[Kind], chance: random.Random, clock: Clock, risk: flo
         if kind.way == "shards":
             feeds.append(TurnsFeed(plan, pool, kind.ahead, num_workers=NUM_WORKERS))
         else:
-            feeds.append(SourceFeed(plan, pool, kind.ahead, parallel=kind.parallel))
+            feeds.append(Feed(plan, pool, kind.ahead, parallel=kind.parallel))
     return Played(kinds, Lockstep(feeds), feeds, Model(kinds))
 
 

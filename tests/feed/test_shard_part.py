@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dali_like.data import ComposedDataset
-from dali_like.feed.shard_part import Conduct, take_part
-from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
+from dali_like.feed.shards import Conduct, PositionsAnswer, PositionsPart, PositionsRequest, take_part
 
 
 def never_3(number: int) -> bool:

@@ -15,8 +15,8 @@ from dali_like.engine.pool.batch import Batch, Output, result_of
 from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.streams import Stream, reporting, request_text
 from dali_like.errors import CheckpointError
+from dali_like.feed.feed import Feed, SourcePlan
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
-from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.feed.source_states import LocalState, RecentStates, ReportedState
 from dali_like.sources.state_format import ShardState, SourceProgress, state_of_walk
 from dali_like.types import SampleInfo
@@ -84,7 +84,7 @@ def reported_state(*, reports: bool = True) -> ReportedState:
 
 
 def lockstep_of(pool: ReportingPool, state: ReportedState) -> Lockstep:
-    return Lockstep([SourceFeed(SourcePlan(0, 4, state=state), pool, 2, parallel=True)])
+    return Lockstep([Feed(SourcePlan(0, 4, state=state), pool, 2, parallel=True)])
 
 
 def take(lockstep: Lockstep, count: int) -> None:

@@ -19,7 +19,7 @@ from dali_like import get_worker_info
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Output, result_of
-from dali_like.feed.source_feed import SourcePlan, TurnsFeed
+from dali_like.feed.feed import SourcePlan, TurnsFeed
 from dali_like.types import SampleInfo
 from tests.batches import BATCH_SIZE, END, Batches, batch_of, batches_in, numbers_in, outcomes, pipeline_of
 from tests.conftest import wait_until

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, result_of
+from dali_like.feed.feed import Feed, SourcePlan
 from dali_like.feed.lockstep import Lockstep
-from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, wait_until
 
@@ -480,7 +480,7 @@ class LatePool:
 
 def test_next_epoch_is_submitted_when_the_end_is_seen_late() -> None:
     pool = LatePool()
-    lockstep = Lockstep([SourceFeed(SourcePlan(0, 4), pool, 3, parallel=True)])
+    lockstep = Lockstep([Feed(SourcePlan(0, 4), pool, 3, parallel=True)])
     lockstep.next()
 
     with pytest.raises(StopIteration):

@@ -173,7 +173,7 @@ class TorchWorkerIterator(TorchParts, torch_dataloader._MultiProcessingDataLoade
 
     @property
     def _tasks_outstanding(self) -> int:
-        return len(self._feed.pending)
+        return len(self._pending)
 
     @property
     def _send_idx(self) -> int:

@@ -1,7 +1,7 @@
 """Composed datasets as sources of pipelines.
 
 With random access, a dataset is a callable: any worker computes the element at any position. The main process decides at
-which position a batch begins, and how many elements it has (`dali_like.feed.position_plan`).
+which position a batch begins, and how many elements it has (`dali_like.feed.composed_feeds`).
 
 In logical shards, a dataset is the callback of a source in parts. Each shard has a worker; the main process keeps the states
 (`dali_like.feed.shard_batches`).

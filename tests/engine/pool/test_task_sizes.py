@@ -27,8 +27,8 @@ from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.errors import WorkerDiedError
+from dali_like.feed.feed import Feed, SourcePlan
 from dali_like.feed.lockstep import Lockstep
-from dali_like.feed.source_feed import SourceFeed, SourcePlan
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S
 from tests.internals import dispatcher_of, pool_of
@@ -424,7 +424,7 @@ class LatePool:
 
 def test_the_next_batch_is_submitted_before_a_wait_and_not_after_it() -> None:
     pool = LatePool(is_prompt=False)
-    lockstep = Lockstep([SourceFeed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
+    lockstep = Lockstep([Feed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
 
     lockstep.next()
     lockstep.next()
@@ -435,7 +435,7 @@ def test_the_next_batch_is_submitted_before_a_wait_and_not_after_it() -> None:
 
 def test_where_nobody_waits_nothing_is_begun_early() -> None:
     pool = LatePool(is_prompt=True)
-    lockstep = Lockstep([SourceFeed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
+    lockstep = Lockstep([Feed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
 
     lockstep.next()
     lockstep.next()
@@ -447,7 +447,7 @@ def test_where_nobody_waits_nothing_is_begun_early() -> None:
 def test_waits_that_are_interrupted_begin_nothing_more() -> None:
     pool = LatePool(is_prompt=False)
     pool.interrupts = 3
-    lockstep = Lockstep([SourceFeed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
+    lockstep = Lockstep([Feed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
 
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
@@ -462,7 +462,7 @@ def test_waits_that_are_interrupted_begin_nothing_more() -> None:
 def test_no_epoch_of_known_length_begins_too_much(num_batches: int, depth: int) -> None:
     pool = LatePool(is_prompt=False)
     sizes = Sizes(num_batches, BATCH_SIZE)
-    lockstep = Lockstep([SourceFeed(SourcePlan(0, BATCH_SIZE, sizes=sizes), pool, depth, parallel=True)])
+    lockstep = Lockstep([Feed(SourcePlan(0, BATCH_SIZE, sizes=sizes), pool, depth, parallel=True)])
 
     for epoch in range(1, 4):
         for _ in range(num_batches):

@@ -1,8 +1,11 @@
-"""Batches of a composed dataset in logical shards in a pipeline: computed by all workers of the rank.
+"""Composed datasets in pipelines: which positions a batch has, who computes them, and the state for checkpoints.
 
-Runs in the main process. The batch of a pipeline is the next step in which this rank has an element, so a batch may be
-requested before its step is known. As many steps are computed ahead as batches are requested. `dali_like.feed.shards` says
-which worker computes which elements.
+Runs in the main process. The state is a position, so a pipeline can resume with any number of ranks and any batch size. A
+dataset with random access has a plan that says where batches begin.
+
+A dataset in logical shards is computed by all workers of the rank. A batch is the next step in which this rank has an
+element, so a batch may be requested before its step is known. As many steps are computed ahead as batches are requested.
+`dali_like.feed.shards` says which worker computes which elements.
 """
 
 from __future__ import annotations
@@ -10,19 +13,18 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.parts import PartReport, pack_parts
-from dali_like.feed.position_plan import dataset_state
+from dali_like.feed.feed import MergedEpoch, MergingFeed, SourcePlan
 from dali_like.feed.shards import PositionsAnswer, ShardProgress
-from dali_like.feed.source_feed import MergedEpoch, MergingFeed, SourcePlan
-from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState
+from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState, another_kind
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.pipeline_source import pack_part, unpack_message
-from dali_like.sources.composed.positions import owned_shards, step_positions
+from dali_like.sources.composed.positions import Steps, owned_shards, step_positions
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.sharding import Shard
 from dali_like.sources.state_format import ShardState, SourceProgress
@@ -32,6 +34,74 @@ from dali_like.sources.state_format import ShardState, SourceProgress
 _STEPS_PER_STATE, _STEPS_PER_LOCAL_STATE = 16, 64
 #: Limit of different first positions of a batch for which the places of workers are kept.
 _MOST_PATTERNS = 1024
+
+
+def dataset_state(progress: SourceProgress, dataset: ComposedDataset) -> dict[str, Any]:
+    """Return the state of a composed dataset.
+
+    Raises:
+        CheckpointError: it is not a state of this dataset.
+    """
+    if progress.dataset is None:
+        raise another_kind("it is not of a composed dataset")
+    return dataset.checked_state(progress.dataset)
+
+
+class PositionState(SourceState):
+    """The state of a composed dataset with random access.
+
+    Args:
+        dataset: the dataset.
+        steps: of this rank.
+    """
+
+    def __init__(self, dataset: ComposedDataset, steps: Steps) -> None:
+        self.steps = steps
+        self._dataset = dataset
+        #: An epoch, an iteration, and the position where its step begins. Other epochs begin at position 0.
+        self._known = 0, 0, 0
+
+    def begin(self, epoch: int, iteration: int) -> int:
+        """Return the position where a step begins, the same on all ranks."""
+        _, known_iteration, position = self._known if self._known[0] == epoch else (epoch, 0, 0)
+        return position + (iteration - known_iteration) * self.steps.size
+
+    def first(self, epoch: int, iteration: int) -> int:
+        """Return the position of the rank's first element in a step."""
+        return self.steps.first(self.begin(epoch, iteration))
+
+    def before(self, batch: BatchNumber | None) -> SourceProgress:
+        epoch, iteration = batch or (0, 0)
+        position = 0 if batch is None else self.begin(epoch, iteration)
+        dataset = self._dataset
+        state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, {}, self.steps.rank)
+        return SourceProgress(iteration, dataset=state)
+
+    def restore(self, progress: SourceProgress) -> None:
+        self._known = 0, 0, 0
+        if progress.has_state:
+            checked = dataset_state(progress, self._dataset)
+            self._known = checked["epoch"], progress.position, checked["position"]
+
+
+class PositionPlan(SourcePlan):
+    """The batches of a composed dataset with random access.
+
+    Args:
+        source: the number of the source in its pool.
+        state: decides where batches begin.
+        worker: the only worker that can compute it, or ANY_WORKER.
+    """
+
+    def __init__(self, source: int, state: PositionState, *, worker: int = ANY_WORKER) -> None:
+        super().__init__(source, state.steps.batch_size, worker=worker, state=state)
+        self._positions = state
+
+    def key(self, epoch: int, iteration: int, turn: int) -> BatchKey:
+        positions = self._positions
+        begin = positions.begin(epoch, iteration)
+        first, size = positions.steps.first(begin), positions.steps.count(begin)
+        return BatchKey(self.source, epoch, iteration, first, size, self.worker, turn)
 
 
 class Point(NamedTuple):
