@@ -9,7 +9,10 @@ of types.
 - Comparisons return BOOL. Integers are compared by value, regardless of their signs; next to floating-point numbers, as
   floating-point numbers.
 - Shapes broadcast as in NumPy. The layouts of the operands are equal, or one is the end of the other.
-- Two Booleans support only the product, ``&``, ``|`` and ``^``. Floating-point numbers support none of the last three.
+- Two Booleans support only the product, ``&``, ``|``, ``^`` and shifts. Floating-point numbers support none of the last
+  four, nor ``~``.
+- ``%``, ``<<``, ``>>``, ``~`` and ``abs()`` are of DALI 2. ``%`` has the sign of the left operand, as in C. Shifts use as
+  many bits of the count as the common type has bits, at least 32, as processors do.
 
 Each operation is an operator of its own, and runs where the placement decides.
 """
@@ -145,6 +148,22 @@ def _divide(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     np.floor_divide(left, right, out=out)
 
 
+def _remainder(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    left, right = _converted(dtype, operands)
+    if dtype.kind != "f" and not right.all():
+        raise SampleError("integer division by zero")
+    np.fmod(left, right, out=out)
+
+
+def _shift(ufunc: np.ufunc) -> _Function:
+    def compute(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+        value, count = _converted(wide, operands)
+        ufunc(value, count & wide.type(8 * wide.itemsize - 1), out=out, casting="unsafe")
+
+    return compute
+
+
 def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     base, exponent = _converted(dtype, operands)
     negative = exponent < 0 if dtype.kind == "i" else np.False_
@@ -198,11 +217,15 @@ OPERATIONS: Mapping[str, Operation] = {
     "mul": Operation("*", _by(np.multiply), kinds=""),
     "fdiv": Operation("/", _by(np.true_divide), _floating),
     "div": Operation("//", _divide),
+    "mod": Operation("%", _remainder),
     "pow": Operation("**", _power),
     "minus": Operation("-", _by(np.negative)),
     "bitand": Operation("&", _by(np.bitwise_and), kinds="biu"),
     "bitor": Operation("|", _by(np.bitwise_or), kinds="biu"),
     "bitxor": Operation("^", _by(np.bitwise_xor), kinds="biu"),
+    "shl": Operation("<<", _shift(np.left_shift), kinds="biu"),
+    "shr": Operation(">>", _shift(np.right_shift), kinds="biu"),
+    "bitnot": Operation("~", _by(np.invert), kinds="biu"),
     "eq": _comparison("==", np.equal),
     "neq": _comparison("!=", np.not_equal),
     "lt": _comparison("<", np.less),

@@ -46,7 +46,10 @@ _OPERATIONS_OF_NUMPY = {
     "divide": "fdiv",
     "true_divide": "fdiv",
     "floor_divide": "div",
+    "remainder": "mod",
     "power": "pow",
+    "left_shift": "shl",
+    "right_shift": "shr",
     "bitwise_and": "bitand",
     "bitwise_or": "bitor",
     "bitwise_xor": "bitxor",
@@ -88,7 +91,10 @@ class Expression:
     __mul__, __rmul__ = _operator("mul"), _reflected("mul")
     __truediv__, __rtruediv__ = _operator("fdiv"), _reflected("fdiv")
     __floordiv__, __rfloordiv__ = _operator("div"), _reflected("div")
+    __mod__, __rmod__ = _operator("mod"), _reflected("mod")
     __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __lshift__, __rlshift__ = _operator("shl"), _reflected("shl")
+    __rshift__, __rrshift__ = _operator("shr"), _reflected("shr")
     __and__, __rand__ = _operator("bitand"), _reflected("bitand")
     __or__, __ror__ = _operator("bitor"), _reflected("bitor")
     __xor__, __rxor__ = _operator("bitxor"), _reflected("bitxor")
@@ -107,6 +113,12 @@ class Expression:
 
     def __neg__(self) -> DataNode:
         return _apply("minus", self)
+
+    def __invert__(self) -> DataNode:
+        return _apply("bitnot", self)
+
+    def __abs__(self) -> DataNode:
+        return _apply("abs", self)
 
     def __pos__(self) -> DataNode:
         return _node_of(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +21,11 @@ from dali_like.operators.conversion import convert
 from dali_like.operators.parameters import ASCENDING, DISTINCT, FINITE, SOME, Floats, Ints, above, at_least, between, count
 
 #: Treatment of a window that reaches beyond the array.
-Policy: TypeAlias = Literal["error", "pad", "trim_to_shape"]
+Policy: TypeAlias = Literal["error", "pad", "constant", "trim_to_shape"]
+#: The same for operators that can also continue the array.
+BorderPolicy: TypeAlias = Literal[
+    "error", "pad", "constant", "trim_to_shape", "reflect_101", "reflect", "reflect_1001", "wrap", "clamp", "edge"
+]
 #: Rounding of positions between pixels.
 Rounding: TypeAlias = Literal["round", "truncate"]
 #: Size of a window in all axes, in their order, or in one axis; 0: the whole axis.
@@ -63,19 +67,22 @@ def cut(
     array: Array,
     start: Sequence[int],
     shape: Sequence[int],
-    policy: Policy = "error",
+    policy: BorderPolicy = "error",
     fill_values: Sequence[float] = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Return the window of an array that begins at `start`.
 
     Args:
-        policy: treatment of parts outside the array: "error", "pad" with the fill values, or "trim_to_shape".
+        policy: treatment of parts outside the array: "error", "pad" or "constant" (the fill values), "trim_to_shape", or a
+            name of `continued`.
         fill_values: one for all channels, or one for each (of a layout that has "C").
         dtype: data type of the result, for `_store`. Default: that of the array.
     """
+    if policy in _PLACES:
+        return _stored(call, continued(array, start, shape, policy), dtype)
     part, extents, place = overlap(array, start, shape, policy)
-    if part.shape == extents and dtype in (None, array.dtype):
+    if part.shape == extents and (dtype is None or dtype == array.dtype):  # NumPy: float64 == None
         return call.part(part)
     out = call.empty(extents, array.dtype if dtype is None else dtype)
     if part.shape != extents:
@@ -85,8 +92,64 @@ def cut(
     return out
 
 
+def _stored(call: OperatorCall, values: Array, dtype: np.dtype[Any] | None) -> Array:
+    if dtype is None or dtype == values.dtype:
+        return call.part(values)
+    out = call.empty(values.shape, dtype)
+    if values.size:
+        _store(values, out)
+    return out
+
+
+def _mirrored(places: Array, extent: int) -> Array:
+    """Reflect places at the centers of the outer elements, which appear once."""
+    places = places % max(2 * (extent - 1), 1)
+    return np.minimum(places, 2 * (extent - 1) - places)
+
+
+def _mirrored_at_edges(places: Array, extent: int) -> Array:
+    places = places % (2 * extent)
+    return np.minimum(places, 2 * extent - 1 - places)
+
+
+def _clamped(places: Array, extent: int) -> Array:
+    return np.clip(places, 0, extent - 1)
+
+
+#: For each policy that continues an array: which element is at a place outside.
+_PLACES: Mapping[str, Callable[[Array, int], Array]] = {
+    "reflect_101": _mirrored,
+    "reflect": _mirrored_at_edges,
+    "reflect_1001": _mirrored_at_edges,
+    "wrap": np.remainder,
+    "clamp": _clamped,
+    "edge": _clamped,
+}
+
+
+def continued(array: Array, start: Sequence[int], shape: Sequence[int], policy: str) -> Array:
+    """Return a window of an array that is continued beyond its borders in each axis.
+
+    Args:
+        policy: for the elements 1 2 3: "reflect_101" is 3 2 | 1 2 3 | 2 1; "reflect" and "reflect_1001" are
+            2 1 | 1 2 3 | 3 2; "wrap" is 2 3 | 1 2 3 | 1 2; "clamp" and "edge" are 1 1 | 1 2 3 | 3 3.
+
+    Raises:
+        SampleError: the array has no elements that could be repeated.
+    """
+    for axis, (first, size) in enumerate(zip(start, shape, strict=True)):
+        extent = array.shape[axis]
+        if first >= 0 and first + size <= extent:
+            array = array[(slice(None),) * axis + (slice(first, first + size),)]
+        elif size and not extent:
+            raise SampleError(f'the input has extent 0 in axis {axis}, so out_of_bounds_policy="{policy}" repeats nothing')
+        else:
+            array = array.take(_PLACES[policy](np.arange(first, first + size), extent), axis)
+    return array
+
+
 def overlap(
-    array: Array, start: Sequence[int], shape: Sequence[int], policy: Policy
+    array: Array, start: Sequence[int], shape: Sequence[int], policy: BorderPolicy
 ) -> tuple[Array, tuple[int, ...], tuple[slice, ...]]:
     """Return the overlap of array and window, the shape of the result, and the place of the overlap in it; see `cut`.
 

@@ -17,10 +17,10 @@ from dali_like.operators._windows import (
     STARTS,
     Axes,
     AxisNames,
+    BorderPolicy,
     Extents,
     Filling,
     Parts,
-    Policy,
     Position,
     RelativeExtents,
     Rounding,
@@ -146,7 +146,7 @@ def crop(
     crop_pos_y: PerSample[Position] = 0.5,
     crop_pos_z: PerSample[Position] = 0.5,
     rounding: Rounding = "round",
-    out_of_bounds_policy: Policy = "error",
+    out_of_bounds_policy: BorderPolicy = "error",
     fill_values: Filling = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -163,8 +163,7 @@ def crop(
         crop_pos_y: the same, from top to bottom.
         crop_pos_z: the same, from front to back.
         rounding: how positions between pixels are rounded: "round" or "truncate".
-        out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
-            "trim_to_shape".
+        out_of_bounds_policy: treatment of a window larger than the image: see `slice`.
         fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
         dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
             integers are cut off. Default: that of the input.
@@ -204,7 +203,7 @@ def slice(
     rel_shape: PerSample[RelativeExtents] | None = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    out_of_bounds_policy: Policy = "error",
+    out_of_bounds_policy: BorderPolicy = "error",
     fill_values: Filling = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -224,8 +223,9 @@ def slice(
         shape, rel_shape: size of the window, instead of its end.
         normalized_anchor: whether a floating-point `anchor` is a fraction of the extent.
         normalized_shape: the same for `shape_input`.
-        out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" with `fill_values`, or
-            "trim_to_shape".
+        out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" or "constant" (`fill_values`),
+            "trim_to_shape", or continue the array. For the elements 1 2 3: "reflect_101" is 3 2 | 1 2 3 | 2 1, "reflect" and
+            "reflect_1001" are 2 1 | 1 2 3 | 3 2, "wrap" is 2 3 | 1 2 3 | 1 2, "clamp" and "edge" are 1 1 | 1 2 3 | 3 3.
         fill_values: one for all channels, or one for each. Beyond the range of integers, they wrap around.
         dtype: UINT8, FLOAT16, FLOAT or another data type of the result. Numbers beyond its range saturate, and fractions of
             integers are cut off. Default: that of the input.

@@ -123,7 +123,7 @@ def crop_mirror_normalize(
     target = out.transpose(order.of_result)
     fill = None
     if padded != channels or source.shape != extent:
-        fill = _fill(fill_values if out_of_bounds_policy == "pad" else (0.0,), padded, dtype)
+        fill = _fill(fill_values if out_of_bounds_policy in ("pad", "constant") else (0.0,), padded, dtype)
     if source.shape != extent:
         target[...] = fill
         target = _part(target, [place[axis] for axis in order.of_image], mirror=bool(mirror))

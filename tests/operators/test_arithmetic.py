@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
 
 from dali_like import Pipeline, fn, math, newaxis, types
-from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, SampleError
+from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, SampleError, SampleTypeError
+from dali_like.experimental import dynamic
 from dali_like.graph.arithmetic import promoted
 from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant
@@ -333,3 +334,93 @@ class TestConstants:
 
         np.testing.assert_array_equal(flipped, IMAGES)
         np.testing.assert_array_equal(reshaped, np.reshape(IMAGES, (4, 6, 4)))
+
+
+class TestOperatorsOfDALI2:
+    """Results of DALI 2.4.0, which DALI 1.53 has not."""
+
+    @pytest.mark.parametrize(
+        ("left", "right", "expected"),
+        [
+            (np.int32([-7, 7, -1, 0, 100, -128]), 3, np.int32([-1, 1, -1, 0, 1, -2])),
+            (np.int32([-7, 7, -1, 0, 100, -128]), -3, np.int32([-1, 1, -1, 0, 1, -2])),
+            (np.uint8([0, 1, 2, 7, 200]), -3, np.int32([0, 1, 2, 1, 2])),
+            (np.int32([-7, 7, -1]), np.float32([2, -2, 0]), np.float32([-1, 1, np.nan])),
+            (
+                np.float32([-7.5, 7.5, -0.0, 2.25, 1e4]),
+                np.float32([2, -2, 3.5, -0.5, 7]),
+                np.float32([-1.5, 1.5, -0.0, 0.25, 4]),
+            ),
+            (np.bool_([0, 1]), 3, np.int32([0, 1])),
+            (7, np.int8([4, -4, 9]), np.int32([3, 3, 7])),
+        ],
+    )
+    def test_remainders_have_the_sign_of_the_left_operand(self, left, right, expected):
+        found = of_operands(operator.mod, left, right)
+
+        np.testing.assert_array_equal(found, expected, strict=True)
+        assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+
+    @pytest.mark.parametrize(
+        ("shift", "left", "right", "expected"),
+        [
+            (
+                operator.lshift,
+                np.int8([-7, 7, -1, 100, -128]),
+                np.uint8([1, 3, 2, 7, 0]),
+                np.int16([-14, 56, -4, 12800, -128]),
+            ),
+            (operator.rshift, np.int8([-7, 7, -1, 0, 100, -128]), 8, np.int32([-1, 0, -1, 0, 0, -1])),
+            (operator.lshift, np.uint8([0, 1, 2, 200]), 8, np.int32([0, 256, 512, 51200])),
+            (operator.lshift, np.int32([-7, 7, 5]), 33, np.int32([-14, 14, 10])),
+            (operator.rshift, np.int32([-7, 7, 5]), 32, np.int32([-7, 7, 5])),
+            (operator.lshift, np.int64([-7, 7]), 33, np.int64([-60129542144, 60129542144])),
+            (operator.lshift, np.int32([-7, 7, 100]), -1, np.int32([-(2**31), -(2**31), 0])),
+            (operator.rshift, 200, np.uint8([1, 3, 7]), np.int32([100, 25, 1])),
+        ],
+    )
+    def test_shifts_use_the_count_modulo_the_bits_of_the_type(self, shift, left, right, expected):
+        np.testing.assert_array_equal(of_operands(shift, left, right), expected, strict=True)
+
+    def test_inverse_and_absolute_value_keep_the_type(self):
+        (outputs,) = run(lambda x, y: [~x, abs(x), ~y], [np.int8([-7, 100, -128])], [np.bool_([0, 1])])
+
+        for output, expected in zip(
+            outputs, (np.int8([6, -101, 127]), np.int8([7, 100, -128]), np.bool_([1, 0])), strict=True
+        ):
+            np.testing.assert_array_equal(output[0], expected, strict=True)
+
+    @pytest.mark.parametrize("apply", [operator.lshift, operator.rshift])
+    def test_shifts_of_floating_point_numbers_are_refused(self, apply):
+        with pytest.raises(SampleTypeError, match=r"bitwise operator .* must be of integral type"):
+            of_operands(apply, np.float32([1]), 1)
+
+    def test_remainder_of_division_by_zero_is_an_error(self):
+        with pytest.raises(SampleError, match="integer division by zero"):
+            of_operands(operator.mod, np.uint8([3]), np.uint8([0]))
+
+    def test_tensors_of_the_dynamic_mode_have_them_too(self):
+        tensor = dynamic.as_tensor(np.int32([-7, 7]))
+
+        for found, expected in (
+            (tensor % 3, [-1, 1]),
+            (tensor << 1, [-14, 14]),
+            (1 << abs(tensor), [128, 128]),
+            (tensor >> 1, [-4, 3]),
+            (~tensor, [6, -8]),
+            (abs(tensor), [7, 7]),
+        ):
+            assert np.asarray(found).tolist() == expected
+
+
+def of_operands(apply, left, right):
+    """The result of an operation on an array from a source and a number, or another array."""
+    arrays = [each for each in (left, right) if isinstance(each, np.ndarray)]
+
+    def define(*nodes):
+        found = iter(nodes)
+        operands = [next(found) if isinstance(each, np.ndarray) else each for each in (left, right)]
+        return apply(*operands)
+
+    ((result,),) = run(define, *[[array] for array in arrays])
+    return result[0]

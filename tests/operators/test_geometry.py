@@ -88,6 +88,47 @@ class TestCropAndSlice:
         np.testing.assert_array_equal(found, large[start + 30 : start + 30 + size], strict=True)
         np.testing.assert_array_equal(trimmed, array[max(start, 0) : max(start + size, 0)], strict=True)
 
+    @pytest.mark.parametrize(
+        ("policies", "mode"),
+        [
+            (("reflect_101",), "reflect"),
+            (("reflect", "reflect_1001"), "symmetric"),
+            (("wrap",), "wrap"),
+            (("clamp", "edge"), "edge"),
+            (("constant",), "constant"),
+        ],
+    )
+    @given(pictures(("HWC",)), st.tuples(*[st.integers(-20, 25)] * 3), st.tuples(*[st.integers(0, 12)] * 3))
+    @settings(max_examples=30, deadline=None)
+    def test_a_window_continues_the_image_as_the_policy_says(self, policies, mode, picture, start, size):
+        _, array = picture
+        large = np.pad(array, 40, mode)
+        expected = large[tuple(slice(40 + first, 40 + first + count) for first, count in zip(start, size, strict=True))]
+        for policy in policies:
+            window = {"start": start, "shape": size, "axis_names": "HWC", "out_of_bounds_policy": policy}
+
+            found = call_of("slice", "HWC")(array, **window)
+            wide = call_of("slice", "HWC")(array, **window, dtype=np.dtype(np.float64))
+
+            np.testing.assert_array_equal(found, expected, strict=True)
+            np.testing.assert_array_equal(wide, expected.astype(np.float64), strict=True)
+
+    def test_a_crop_larger_than_the_images_of_a_batch_mirrors_them(self):
+        images = [np.arange(6, dtype=np.uint8).reshape(2, 3, 1) + i for i in range(4)]
+
+        (outputs,) = run(
+            lambda image: fn.crop(image, crop=[4, 5], out_of_bounds_policy="reflect_101"), images, layouts=["HWC"]
+        )
+
+        for output, image in zip(outputs[0], images, strict=True):
+            np.testing.assert_array_equal(output, np.pad(image, [(1, 1), (1, 1), (0, 0)], "reflect"), strict=True)
+
+    def test_nothing_continues_an_axis_without_elements(self):
+        with pytest.raises(SampleError, match=r'extent 0 in axis 0, so out_of_bounds_policy="wrap" repeats nothing'):
+            call_of("slice", "HWC")(
+                np.zeros((0, 2, 3), np.uint8), start=(0,), shape=(2,), axis_names="H", out_of_bounds_policy="wrap"
+            )
+
     def test_a_window_outside_is_an_error_that_says_so(self):
         with pytest.raises(SampleError, match=r"window from \(2, 2, 0\) to \(9, 9, 3\) is not inside") as info:
             run(lambda image: fn.slice(image, start=[2, 2], end=[9, 9]), [np.zeros((5, 9, 3), np.uint8)], layouts=["HWC"])

@@ -107,7 +107,7 @@ class TestCropMirrorNormalize:
             ({"crop": (5, 5), "crop_h": 4, "crop_w": 4}, "crop excludes crop_w, crop_h and crop_d"),
             ({"crop": (5, 5), "crop_pos_x": 1.5}, "crop_pos_x must be a number from 0 to 1, .* not 1.5"),
             ({"output_layout": "HW"}, "output_layout='HW' is not a permutation of the layout of the input"),
-            ({"out_of_bounds_policy": "wrap"}, "out_of_bounds_policy must be one of 'error', 'pad', 'trim_to_shape'"),
+            ({"out_of_bounds_policy": "wrap"}, "out_of_bounds_policy must be one of 'error', 'pad', 'constant', 'trim"),
             ({"dtype": types.INT64}, "this operator cannot return dtype int64"),
         ],
     )

@@ -54,7 +54,10 @@ class _Operand:
     __mul__, __rmul__ = _binary("mul"), _reflected("mul")
     __truediv__, __rtruediv__ = _binary("fdiv"), _reflected("fdiv")
     __floordiv__, __rfloordiv__ = _binary("div"), _reflected("div")
+    __mod__, __rmod__ = _binary("mod"), _reflected("mod")
     __pow__, __rpow__ = _binary("pow"), _reflected("pow")
+    __lshift__, __rlshift__ = _binary("shl"), _reflected("shl")
+    __rshift__, __rrshift__ = _binary("shr"), _reflected("shr")
     __and__, __rand__ = _binary("bitand"), _reflected("bitand")
     __or__, __ror__ = _binary("bitor"), _reflected("bitor")
     __xor__, __rxor__ = _binary("bitxor"), _reflected("bitxor")
@@ -65,6 +68,12 @@ class _Operand:
 
     def __neg__(self) -> Any:
         return operate("minus", self)
+
+    def __invert__(self) -> Any:
+        return operate("bitnot", self)
+
+    def __abs__(self) -> Any:
+        return operate("abs", self)
 
     def __pos__(self) -> Any:
         return self
