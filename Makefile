@@ -14,6 +14,8 @@
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers; 10,000 damaged texts, states and indexes
+#   make suites SOURCES=folder [ARGS=names]   tests of other projects, whose sources are in a folder, with this library's loader in the
+#                             place of PyTorch's; see docs/developers/suites.md
 #   make docs                 build the documentation site in build/docs
 #   make described            write the stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
@@ -47,7 +49,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm gpu dockerfiles containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm suites gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -100,6 +102,9 @@ dist: .venv/dist/.ready
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
+
+suites:
+	$(PYTHON) -m tests.suites "$(SOURCES)" $(ARGS)
 
 s3: .venv/s3/.ready
 	.venv/s3/bin/python -m pytest tests/on_s3 tests/sources/test_remote_files.py $(ARGS)
