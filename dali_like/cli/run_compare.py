@@ -136,11 +136,16 @@ def _verdict_on_batches(theirs: list[Figures], ours: list[Figures], *, fast: boo
 
 @contextlib.contextmanager
 def _working_folder(in_place: bool) -> Iterator[str | None]:
-    """Make a temporary working folder like this one: with copies of small files, and links to the others and to folders."""
+    """Make a temporary working folder like this one: with copies of small files, and links to the others and to folders.
+
+    It stands beside this one if that is allowed, so that paths such as ``../data`` lead to the same files.
+    """
     if in_place:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="dali-like-compare-") as folder:
+    parent = os.path.dirname(os.getcwd())
+    beside = parent if os.access(parent, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".dali-like-compare-", dir=beside) as folder:
         for entry in os.scandir():
             copied = Path(folder) / entry.name
             if entry.is_file() and entry.stat().st_size <= _MOST_COPIED_BYTES:

@@ -104,12 +104,14 @@ def _stored(call: OperatorCall, values: Array, dtype: np.dtype[Any] | None) -> A
 def _mirrored(places: Array, extent: int) -> Array:
     """Reflect places at the centers of the outer elements, which appear once."""
     places = places % max(2 * (extent - 1), 1)
-    return np.minimum(places, 2 * (extent - 1) - places)
+    mirrored: Array = np.minimum(places, 2 * (extent - 1) - places)
+    return mirrored
 
 
 def _mirrored_at_edges(places: Array, extent: int) -> Array:
     places = places % (2 * extent)
-    return np.minimum(places, 2 * extent - 1 - places)
+    mirrored: Array = np.minimum(places, 2 * extent - 1 - places)
+    return mirrored
 
 
 def _clamped(places: Array, extent: int) -> Array:

@@ -95,9 +95,12 @@ def _replace_loader(data: ModuleType) -> None:
         importing.add(thread)
         replacement: Any = original
         try:
-            from dali_like.running.run_loader import DataLoader
+            from importlib import import_module
 
-            replacement = DataLoader
+            from dali_like.running.run_settings import settings
+
+            name = "baseline_loader" if settings().baseline else "run_loader"
+            replacement = import_module(f"dali_like.running.{name}").DataLoader
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] != "dali_like":
                 raise

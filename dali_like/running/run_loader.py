@@ -23,7 +23,7 @@ import torch  # noqa: E402
 
 from dali_like.plugin.pytorch import torch_loader  # noqa: E402
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "places_of"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -42,7 +42,7 @@ class DataLoader(torch_loader.DataLoader[T_co]):
     _dali_like_place = ""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        places = list(_places_of(self, sys._getframe(1)))
+        places = list(places_of(self, sys._getframe(1)))
         self._dali_like_place = places[-1][0]
         self._dali_like_excluded = _reason_against(places)
         context = options.get("multiprocessing_context")
@@ -72,7 +72,7 @@ def _signature() -> inspect.Signature:
 DataLoader.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
-def _places_of(loader: Any, frame: FrameType | None) -> Iterator[tuple[str, str, str]]:
+def places_of(loader: Any, frame: FrameType | None) -> Iterator[tuple[str, str, str]]:
     """Yield where a loader is made, as place, file and module: constructors of subclasses first, their caller last."""
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
@@ -87,8 +87,6 @@ def _places_of(loader: Any, frame: FrameType | None) -> Iterator[tuple[str, str,
 def _reason_against(places: list[tuple[str, str, str]]) -> str | None:
     """Return why a loader stays PyTorch's; None if it does not."""
     run = settings()
-    if run.baseline:
-        return "--baseline asks for it"
     if run.skip and any(map(_matches, places, [run.skip] * len(places))):
         return f"--skip {' '.join(run.skip)} asks for it"
     if run.only and not any(map(_matches, places, [run.only] * len(places))):

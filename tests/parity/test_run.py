@@ -236,6 +236,33 @@ def test_comparison_is_made_in_temporary_folders(folder: Path) -> None:
     assert not (folder / "left-behind").exists()
 
 
+def test_compared_program_finds_its_data_beside_its_folder_and_sees_no_state_of_pytorchs_loader(tmp_path: Path) -> None:
+    """Lightning looks at classes, and calls `state_dict` of each loader whose class has it."""
+    (tmp_path / "data").mkdir()
+    written(tmp_path, "data/numbers", "1 2 3")
+    (tmp_path / "program").mkdir()
+    written(
+        tmp_path / "program",
+        "train.py",
+        """
+        import inspect, os
+        from torch.utils.data import DataLoader
+        numbers = [int(text) for text in open("../data/numbers").read().split()]
+        loader = DataLoader(numbers)
+        if inspect.getattr_static(loader, "state_dict", None) is not None:
+            loader.state_dict()
+        for batch in loader:
+            pass
+        """,
+    )
+
+    status, out, err = run("--compare", "--steps", "3", "train.py", folder=tmp_path / "program")
+
+    assert status == 0, err
+    assert "First batches: equal to the bit." in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "program"]
+
+
 @in_full
 def test_comparison_says_when_a_program_is_not_deterministic(tmp_path: Path) -> None:
     written(

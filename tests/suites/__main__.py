@@ -12,7 +12,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.suites.suite import Project, Runner, Verdict, projects
+from tests.suites.suite import NoTestError, Project, Runner, Verdict, projects
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,12 @@ def main() -> int:
     has_faults = False
     for project in (known[name] for name in chosen):
         python = options.python or environment_of(project)
-        found = Runner(options.sources.absolute(), python, options.limit, options.test_limit).verdict(project)
+        try:
+            found = Runner(options.sources.absolute(), python, options.limit, options.test_limit).verdict(project)
+        except NoTestError as error:
+            print(error, flush=True)
+            has_faults = True
+            continue
         show(project, found, options.results)
         has_faults = has_faults or bool(found.faults)
     return int(has_faults)

@@ -51,6 +51,10 @@ def projects() -> dict[str, Project]:
     return {name: Project(name, **description) for name, description in described.items()}
 
 
+class NoTestError(Exception):
+    """No test of a project has run."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What became of the tests of a project.
@@ -124,7 +128,17 @@ class Runner:
                 "DALI_LIKE_RECORD": str(record),
                 "DALI_LIKE_TEST_LIMIT_S": str(self._test_limit_s),
             }
-            pytest = [self._python, "-m", "pytest", "-q", "-p", "dali_like_recording", "-p", "no:cacheprovider"]
+            pytest = [
+                self._python,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "dali_like_recording",
+                "-p",
+                "no:cacheprovider",
+                "--continue-on-collection-errors",
+            ]
             command = [*prefix, *pytest, *tests]
             with (
                 open(Path(scratch) / "output", "wb") as output,
@@ -134,7 +148,7 @@ class Runner:
                 process.wait(limit_s)
             if not record.exists():
                 text = (Path(scratch) / "output").read_text(encoding="utf-8", errors="replace")
-                raise RuntimeError(f"no test of {project.name} has run: {' '.join(command)}\n{text[-4000:]}")
+                raise NoTestError(f"no test of {project.name} has run: {' '.join(command)}\n{text[-4000:]}")
             return dict(json.loads(line) for line in record.read_text(encoding="utf-8").splitlines())
 
 
