@@ -104,11 +104,15 @@ class Alarm(Descriptor):
 
 
 class EventSet(Descriptor):
-    """A set of descriptors (epoll). It is readable while any of them is, or is at end of file."""
+    """A set of descriptors (epoll). It is readable while any of them is, or is at end of file.
+
+    A child that the program forks shares the set with its parent. It must not change it, not even when it drops the set.
+    """
 
     _epoll: select.epoll | None = None
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         made = select.epoll()
         super().__init__(_duplicate(made.fileno()))
         made.close()
@@ -120,9 +124,9 @@ class EventSet(Descriptor):
             self._epoll.register(descriptor, select.EPOLLIN)
 
     def remove(self, descriptor: Descriptor) -> None:
-        """Remove a descriptor. Does nothing if it is not in the set."""
+        """Remove a descriptor. Does nothing if it is not in the set, or in a child of the process that made the set."""
         with suppress(OSError, ValueError):
-            if self._epoll is not None:
+            if self._epoll is not None and self._pid == os.getpid():
                 self._epoll.unregister(descriptor)
 
     def close(self) -> None:
