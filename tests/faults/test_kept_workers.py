@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
@@ -70,7 +71,8 @@ def processes_of_loader(which: str) -> list[int]:
 
 def kill(pids: Sequence[int]) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # killed before, and its end has not been noticed
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, pids)), "the ends of the processes")
 
 
@@ -141,7 +143,7 @@ class TestKilledProcesses:
 
 
 class TestAForkOfTheProgram:
-    @pytest.mark.parametrize("kind", KEPT)
+    @pytest.mark.parametrize("kind", ["fork", "fork, ahead", "spawn, at rest"])
     def test_has_workers_of_its_own_and_leaves_those_of_the_program(self, kind: str) -> None:
         loader = make(kind)
         list(loader)
@@ -213,23 +215,23 @@ class TestAForkOfTheProgram:
 
 
 class TestThreads:
-    @pytest.mark.parametrize("kind", KEPT)
+    @pytest.mark.parametrize("kind", ["fork", "fork, ahead", "spawn, at rest"])
     def test_that_iterate_at_once_have_all_batches_each(self, kind: str) -> None:
         loader = make(kind)
         list(loader)
-        start, seen = threading.Barrier(3), []
+        start, seen = threading.Barrier(2), []
 
         def iterate() -> None:
             start.wait()
             seen.append(batches_of(loader))
 
-        threads = [threading.Thread(target=iterate) for _ in range(3)]
+        threads = [threading.Thread(target=iterate) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-        assert seen == [epoch()] * 3
+        assert seen == [epoch()] * 2
         assert batches_of(loader) == epoch()
 
 
