@@ -1,4 +1,4 @@
-"""Deprecated names of operators and arguments. They work as in DALI, and warn."""
+"""Other names of operators and arguments: deprecated ones, which work as in DALI and warn, and those of DALI 2."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ OPERATORS = {
     "normal_distribution": "random.normal",
     "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
+}
+#: Names in DALI 2 of operators that DALI 1.53 has as experimental ones. Both names remain.
+OF_DALI_2 = {
+    "debayer": "experimental.debayer",
+    "decoders.inflate": "experimental.inflate",
+    "equalize": "experimental.equalize",
+    "filter": "experimental.filter",
+    "tensor_resize": "experimental.tensor_resize",
 }
 #: Deprecated operators with arguments of their own, and their successors.
 SUPERSEDED = {"experimental.audio_resample": "audio_resample", "fast_resize_crop_mirror": "resize_crop_mirror"}

@@ -21,7 +21,7 @@ from dali_like.graph.constants import Constant
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, OperatorNode, device_of_result, output_nodes
 from dali_like.graph.stepping import current_stepper
-from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
+from dali_like.operators.deprecations import OF_DALI_2, OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import ON_GPU, MixedImage
 from dali_like.operators.parameters import REQUIRED
@@ -225,6 +225,12 @@ def _populate(
             member.__module__ = module_name
             setattr(module, name, member)
             names.append(name)
+    for path, current in OF_DALI_2.items():
+        *modules, name = path.split(".")
+        if ".".join((root, *modules)) == module_name:
+            member = make(descriptions()[current])
+            member.__module__ = module_name
+            setattr(module, name if root == "dali_like.fn" else class_name(name), member)
     return names
 
 

@@ -15,7 +15,7 @@ from dali_like.experimental.dynamic.epochs import reader_class
 from dali_like.experimental.dynamic.invocation import call_operator
 from dali_like.experimental.dynamic.values import operate
 from dali_like.graph import math_functions
-from dali_like.operators.deprecations import OPERATORS
+from dali_like.operators.deprecations import OF_DALI_2, OPERATORS
 from dali_like.operators.description import descriptions
 from dali_like.operators.functions import deprecated_function, make_class, make_function
 from dali_like.operators.reader_functions import reader_descriptions
@@ -37,6 +37,9 @@ def fill() -> None:
     for older, current in OPERATORS.items():
         description = descriptions()[current]
         _add(_ROOT, older, deprecated_function(older, make_function(description, call_operator), description))
+    for path_in_dali_2, current in OF_DALI_2.items():
+        *path, name = path_in_dali_2.split(".")
+        _add(".".join([_ROOT, *path]), name, make_function(descriptions()[current], call_operator))
     for description in reader_descriptions().values():
         *path, name = description.path.split(".")
         _add(".".join([_ROOT, *path]), class_name(name), reader_class(description))
