@@ -28,7 +28,8 @@ import sys
 import types
 import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import cloudpickle
@@ -84,6 +85,7 @@ def dumps(
     note_module: Callable[[str], object] | None = None,
     inherited: InheritedObjects | None = None,
     main: ImportedMain | None = None,
+    apart: Sequence[Any] = (),
 ) -> bytes:
     """Return a pickle for ``pickle.loads`` in a process that has not run the program's main module, or has imported it.
 
@@ -93,9 +95,11 @@ def dumps(
         note_module: called with the name of each module that the pickle refers to.
         inherited: takes the descriptors of primitives of `multiprocessing`; None: the primitives are refused.
         main: the main module that the process has imported; None: none.
+        apart: objects that are pickled elsewhere. The pickle has the number of each as a persistent id.
     """
     with io.BytesIO() as file:
-        pickler = _Pickler(file, buffer_callback=buffer_callback)
+        pickler = (_PicklerWithout if apart else _Pickler)(file, buffer_callback=buffer_callback)
+        pickler.apart = {id(part): number for number, part in enumerate(apart)}
         pickler.note_module = note_module
         pickler.inherited = inherited
         pickler.main = main
@@ -111,6 +115,7 @@ class _Pickler(ByValuePickler):
     note_module: Callable[[str], object] | None = None
     inherited: InheritedObjects | None = None
     main: ImportedMain | None = None
+    apart: Mapping[int, int] = MappingProxyType({})
     _main_variables = MainVariables()
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -173,6 +178,13 @@ class _Pickler(ByValuePickler):
         others_of_main = {name: part for name, part in parts["__globals__"].items() if name not in self.main.names}
         state = attributes, {**parts, "__globals__": others_of_main}
         return make, (code, self._main_variables, *rest), state, *others
+
+
+class _PicklerWithout(_Pickler):
+    """Leaves out objects that are pickled elsewhere. The method is called for each object, so others do without."""
+
+    def persistent_id(self, value: Any) -> int | None:
+        return self.apart.get(id(value))
 
 
 def _travels_by_name(value: Any) -> bool:

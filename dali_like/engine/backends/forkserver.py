@@ -164,6 +164,8 @@ def spawned(boot: Boot) -> NoReturn:
     announce(control, FORKSERVER)
     bundle = SourceBundle(*map(Descriptor, boot.bundle_fds))
     bundle.import_modules()
+    if boot.num_workers > 1:
+        bundle.load_plain_parts()
     serve(boot.main_pid, control, channels, bundle, boot.threads)
 
 
@@ -351,6 +353,8 @@ class Forkserver:
 
     def _renew(self, bundle: SourceBundle) -> None:
         bundle.import_modules()
+        if self._channels.num_workers > 1:
+            bundle.load_plain_parts()
         gc.freeze()
         if isinstance(self._sources, SourceBundle):
             self._sources.close()

@@ -12,18 +12,25 @@ ended. The file is sealed, so that no process can change it.
 ::
 
     | buffers, aligned to pages | pickles of the sources | index with their places | offset of the index: 8 bytes |
+
+Large containers of plain values lie there, too, apart from the pickles; see `dali_like.sources.plain_parts`. If there are
+several workers, the forkserver loads them before it forks the workers: once for all, and workers share the pages.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import gc
 import importlib
+import io
+import marshal
 import mmap
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from dali_like.engine.backends.inherited import inheriting
@@ -68,7 +75,8 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> tuple[D
         OutOfMemoryError: there is no memory for the bundle.
     """
     buffers = [buffer.raw() for source in pickled for buffer in source.buffers]
-    nbytes = sum(align(buffer.nbytes, PAGE_BYTES) for buffer in buffers) + sum(len(source.data) for source in pickled)
+    nbytes = sum(align(buffer.nbytes, PAGE_BYTES) for buffer in buffers)
+    nbytes += sum(len(data) for source in pickled for data in (source.data, *source.plain))
     _check_memory(nbytes)
     bundle = Descriptor(anonymous_file("dali_like_sources"))
     try:
@@ -95,6 +103,7 @@ class SourceBundle:
     def __init__(self, descriptor: Descriptor, *inherited: Descriptor) -> None:
         self._descriptor = descriptor
         self._inherited = inherited
+        self._plain: list[tuple[Any, ...]] | None = None
 
     def import_modules(self) -> None:
         """Import the modules of the sources in the forkserver, so that workers need not. The main module is the first.
@@ -110,14 +119,22 @@ class SourceBundle:
             if name not in sys.modules:
                 _try(functools.partial(importlib.import_module, name))
 
+    def load_plain_parts(self) -> None:
+        """Load the large containers of plain values in the forkserver, so that workers need not."""
+        view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_READ))
+        with collector_paused(), contextlib.suppress(MemoryError):  # which a worker may report
+            self._plain = [source.load_plain(view) for source in _read_index(self._descriptor.fileno()).sources]
+
     def unpack(self) -> list[Source]:
         """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
         view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_COPY))
         index = _read_index(self._descriptor.fileno())
         if index.main is not None:
             index.main.load()
-        with inheriting(self._inherited):
-            sources = [source.unpack(view) for source in index.sources]
+        with inheriting(self._inherited), collector_paused():
+            plain = self._plain or [source.load_plain(view) for source in index.sources]
+            sources = [source.unpack(view, parts) for source, parts in zip(index.sources, plain, strict=True)]
+        self._plain = None
         self.close()
         return sources
 
@@ -139,11 +156,39 @@ class _PackedSource(NamedTuple):
     bare: Source  # the source without its functions
     data: _Extent
     buffers: tuple[_Extent, ...]
+    plain: tuple[_Extent, ...]
 
-    def unpack(self, view: memoryview) -> Source:
-        buffers = [extent.of(view) for extent in self.buffers]
-        callback, on_error, setup, teardown = pickle.loads(self.data.of(view), buffers=buffers)
+    def load_plain(self, view: memoryview) -> tuple[Any, ...]:
+        return tuple(marshal.loads(extent.of(view)) for extent in self.plain)
+
+    def unpack(self, view: memoryview, plain: tuple[Any, ...]) -> Source:
+        data, buffers = self.data.of(view), [extent.of(view) for extent in self.buffers]
+        if plain:
+            unpickler = _Unpickler(io.BytesIO(data), buffers=buffers)
+            unpickler.plain = plain
+            callback, on_error, setup, teardown = unpickler.load()
+        else:
+            callback, on_error, setup, teardown = pickle.loads(data, buffers=buffers)
         return self.bare._replace(callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
+
+
+class _Unpickler(pickle.Unpickler):
+    plain: tuple[Any, ...] = ()
+
+    def persistent_load(self, pid: int) -> Any:
+        return self.plain[pid]
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: it would visit each of many new objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Index(NamedTuple):
@@ -181,7 +226,7 @@ def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSou
     # Buffers of all sources come first: the data after the last one need no alignment.
     buffers = [tuple(map(append_pages, source.buffers)) for source in pickled]
     packed = [
-        _PackedSource(without_functions(source), append(parts.data), extents)
+        _PackedSource(without_functions(source), append(parts.data), extents, tuple(map(append, parts.plain)))
         for source, parts, extents in zip(sources, pickled, buffers, strict=True)
     ]
     modules = dict.fromkeys(name for source in pickled for name in source.modules)

@@ -189,11 +189,13 @@ class PickledSource(NamedTuple):
     """The pickled functions of a source, with all objects that they refer to.
 
     Attributes:
-        data: ``pickle.loads(data, buffers=buffers)`` gives the source, on_error, worker_setup and worker_teardown.
+        data: ``pickle.loads(data, buffers=buffers)`` gives the source, on_error, worker_setup and worker_teardown, unless
+            it refers to plain parts.
         buffers: the memory of arrays that `data` refers to. It belongs to the arrays, and changes with them.
         modules: the names of the modules that `data` refers to.
         descriptors: descriptors that workers inherit; see `dali_like.engine.backends.inherited`.
         main: the `dali_like.engine.backends.main_import.MainModule` to import first; None: none.
+        plain: large containers of plain values, by `marshal`. The number of each is its persistent id in `data`.
     """
 
     data: bytes
@@ -201,6 +203,7 @@ class PickledSource(NamedTuple):
     modules: tuple[str, ...] = ()
     descriptors: tuple[Descriptor, ...] = ()
     main: Any = None
+    plain: tuple[bytes, ...] = ()
 
 
 #: Pickles the parts of a source, by their names in messages, given also the name of the source. See
