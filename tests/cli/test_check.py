@@ -246,7 +246,7 @@ def test_wrong_arguments_are_errors(arguments: list[str], message: str, capsys: 
     assert message in capsys.readouterr().err
 
 
-def test_ctrl_c_shows_what_is_known(program: Path) -> None:
+def test_interrupt_prints_the_partial_result(program: Path) -> None:
     with (program / "checked_program.py").open("a") as file:
         file.write("import time\nclass Slow(Images):\n    def __getitem__(self, index):\n")
         file.write("        open('begun', 'w').close()\n        return time.sleep(0.05)\nslow = Slow()\n")

@@ -360,7 +360,7 @@ def first_of_pairs(number: int) -> bool:
 
 
 @pytest.mark.parametrize(("batch_size", "shards", "workers"), [(4, 1, 3), (3, 2, 3), (5, 2, 4), (1, 1, 2)])
-def test_workers_share_a_shard_whose_last_stage_is_a_map(batch_size: int, shards: int, workers: int) -> None:
+def test_workers_share_a_shard_that_ends_with_a_map(batch_size: int, shards: int, workers: int) -> None:
     dataset = numbers(48, shards=shards, keep=first_of_pairs).map(with_pid)
     each = loader(dataset, batch_size, workers)
 

@@ -123,7 +123,7 @@ def test_a_list_of_indices_gives_a_batch_at_once() -> None:
     assert ArrayDataset(np.arange(5))[[1, 4]][0].tolist() == [1, 4]
 
 
-def test_arrays_stay_what_they_are(tmp_path: Any) -> None:
+def test_arrays_are_kept_without_conversion(tmp_path: Any) -> None:
     np.save(tmp_path / "rows.npy", np.arange(6).reshape(3, 2))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
 
@@ -280,7 +280,7 @@ def test_a_subset_asks_for_one_sample_at_a_time_otherwise() -> None:
     assert Subset(Letters("abcde"), [4, 2, 0]).__getitems__([0, 2]) == ["e", "a"]
 
 
-def test_a_subset_whose_own_getitem_would_be_gone_past() -> None:
+def test_a_subset_that_overrides_getitem_alone_is_refused() -> None:
     class Loud(Subset[str]):
         def __getitem__(self, idx: Any) -> str:
             return super().__getitem__(idx).upper()

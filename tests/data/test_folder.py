@@ -81,7 +81,7 @@ def test_the_root_may_be_in_the_home_folder(root: Path, monkeypatch: pytest.Monk
     assert ImageFolder(f"~/{root.name}").root == str(root)
 
 
-def test_a_function_may_say_which_files_are_samples(root: Path) -> None:
+def test_is_valid_file_selects_the_samples(root: Path) -> None:
     dataset = ImageFolder(root, is_valid_file=lambda path: "o" in Path(path).name, allow_empty=True)
 
     assert relative(dataset) == [("dog/notes.txt", 1)]
@@ -144,7 +144,7 @@ def test_files_cannot_be_collected_for_no_classes(root: Path) -> None:
 # Loading
 
 
-def test_a_sample_is_what_the_loader_makes_and_the_class(root: Path) -> None:
+def test_a_sample_is_the_loaders_result_and_the_class(root: Path) -> None:
     dataset = ImageFolder(root, loader=lambda path: Path(path).name)
 
     assert [dataset[i] for i in range(2)] == [("z.webp", 0), ("a.jpg", 1)]
@@ -156,7 +156,7 @@ def test_transforms_are_applied(root: Path) -> None:
     assert dataset[1] == ("A.JPG", -1)
 
 
-def test_what_a_loader_or_a_transform_raises_names_the_file(root: Path) -> None:
+def test_errors_of_loaders_and_transforms_name_the_file(root: Path) -> None:
     def fail(what: Any) -> Any:
         raise ValueError("damaged")
 
@@ -235,7 +235,7 @@ def test_without_opencv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
 # repr and pickling
 
 
-def test_a_dataset_says_what_it_is(root: Path) -> None:
+def test_repr_lists_folder_and_transforms(root: Path) -> None:
     dataset = ImageFolder(root, transform=Compose([]), target_transform=abs)
 
     assert repr(dataset).splitlines() == [

@@ -71,7 +71,7 @@ def row_of_database(index: int) -> Any:
 # Batches
 
 
-def test_a_batch_is_what_collation_makes_of_its_samples(workers: int) -> None:
+def test_a_batch_is_the_collation_of_its_samples(workers: int) -> None:
     images, labels = list(loader_of(Squares(5), workers, batch_size=2))[1]
 
     assert images.tolist() == [[4.0] * 3, [9.0] * 3]
@@ -112,7 +112,7 @@ def test_keys_may_be_anything_that_can_be_pickled(workers: int) -> None:
         pytest.param(BatchSampler(SequentialSampler(range(7)), 3, True), id="batch sampler"),
     ],
 )
-def test_a_batch_sampler_says_what_is_in_each_batch(batches: Any) -> None:
+def test_a_batch_sampler_chooses_the_indices_of_each_batch(batches: Any) -> None:
     expected = [list(batch) for batch in batches]
 
     for workers in (0, 2):
@@ -428,7 +428,7 @@ def test_samples_that_make_no_batch_are_refused_as_without_workers(bad: str, way
     assert outcomes(2) == expected
 
 
-def test_what_a_collation_raises_comes_as_it_is(workers: int) -> None:
+def test_errors_of_a_collation_are_raised_unchanged(workers: int) -> None:
     def refuse(samples: list[int]) -> Any:
         raise LookupError(f"no batch of {samples}")
 
@@ -466,7 +466,7 @@ def test_an_error_costs_its_batch_alone(workers: int, options: Any) -> None:
         ({"batch_size": None}, "index 5"),
     ],
 )
-def test_an_error_says_which_sample_it_is_about(options: Any, where: str) -> None:
+def test_an_error_names_its_sample(options: Any, where: str) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         list(loader_of(Made(five_is_wrong), 1, **options))
 
@@ -487,7 +487,7 @@ def test_so_does_the_death_of_a_worker(options: Any) -> None:
         list(loader)
 
 
-def test_an_error_of_a_collation_says_which_batch_it_is_about() -> None:
+def test_an_error_of_a_collation_names_its_batch() -> None:
     def refuse_five(samples: list[int]) -> int:
         return max(map(five_is_wrong, samples))
 
@@ -509,7 +509,7 @@ def test_it_names_so_many_indices_of_the_batch_and_no_more(length: int, last: st
     assert f"for batch 0 (indices {indices}, {last}, in worker" in caught.value.__notes__[0]
 
 
-def test_an_error_of_the_default_collation_says_which_samples_it_is_about(workers: int) -> None:
+def test_an_error_of_the_default_collation_names_its_samples(workers: int) -> None:
     loader = loader_of(Made(lambda i: image(i, 3 if i < 6 else 4)), workers, batch_sampler=[[0, 1], [2, 6, 4]])
 
     with pytest.raises(CollateError, match=r"\[4\] at entry 1") as caught:
@@ -548,7 +548,7 @@ def memory_of(batches: Any) -> int:
 
 
 @pytest.mark.parametrize("collate_fn", [None, lambda samples: [np.stack(column) for column in zip(*samples, strict=True)]])
-def test_who_keeps_labels_does_not_keep_images(collate_fn: Any) -> None:
+def test_kept_labels_do_not_hold_the_memory_of_images(collate_fn: Any) -> None:
     images_bytes = 4 * 4 * LEAST_BUFFER_BYTES
     dataset = Made(lambda i: (np.zeros(LARGE, np.float32), np.full(3, i)), 160)
     batches = iter(loader_of(dataset, 1, batch_size=4, prefetch_factor=1, collate_fn=collate_fn))
@@ -706,7 +706,7 @@ def test_an_epoch_after_a_break_begins_at_the_beginning(persistent: bool, kind: 
     assert all_of(loader) == expected
 
 
-def test_what_nobody_will_ask_for_is_not_made(tmp_path: Any) -> None:
+def test_samples_of_an_abandoned_iterator_are_not_computed(tmp_path: Any) -> None:
     def note(index: int) -> int:
         (tmp_path / str(index)).touch()
         if index == 1:
@@ -751,7 +751,7 @@ def test_persistent_workers_are_the_same_in_each_epoch() -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_what_may_be_set_holds_from_the_next_epoch_on(persistent: bool) -> None:
+def test_changed_attributes_count_from_the_next_epoch_on(persistent: bool) -> None:
     loader = loader_of(range(4), 1, batch_size=2, persistent_workers=persistent)
     first = [batch.tolist() for batch in loader]
 
@@ -932,7 +932,7 @@ def test_a_worker_that_cannot_start_is_noticed_where_another_makes_all_batches(
         list(loader)
 
 
-def test_who_goes_on_after_errors_comes_to_an_end_where_workers_cannot_start() -> None:
+def test_iteration_ends_after_errors_if_workers_cannot_start() -> None:
     def refuse(worker: int) -> None:
         raise LookupError("no key")
 
@@ -998,7 +998,7 @@ def test_replicas_of_an_iterable_dataset_are_warned_of_too() -> None:
     assert len(caught) == 3
 
 
-def test_nobody_is_warned_who_has_not_asked_for_the_length() -> None:
+def test_no_length_warning_without_a_call_of_len() -> None:
     class Longer(Stream):
         def __len__(self) -> int:
             return 1

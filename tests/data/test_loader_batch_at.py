@@ -246,7 +246,9 @@ def test_worker_init_fn_prepares_a_copy_of_the_dataset() -> None:
         (ComposedDataset.source(Augmented()), {"num_workers": 1}, "global generators"),
     ],
 )
-def test_what_depends_on_more_than_the_state_is_refused(dataset: Any, options: dict[str, Any], message: str) -> None:
+def test_batch_at_refuses_samples_that_depend_on_more_than_the_state(
+    dataset: Any, options: dict[str, Any], message: str
+) -> None:
     loader: Any = DataLoader(dataset, 4, **options)
     next(iter(loader))
 

@@ -94,7 +94,7 @@ def numbers_of(batches: Any) -> list[list[int]]:
         (Shelf, 2, True),
     ],
 )
-def test_what_is_missing_comes_after_any_batch(workers: int, kind: Any, drop_last: bool) -> None:
+def test_resume_after_any_batch_delivers_the_missing_batches(workers: int, kind: Any, drop_last: bool) -> None:
     """A worker without a reported state keeps its own state."""
 
     def make(number: int) -> DataLoader[Any]:
@@ -172,7 +172,7 @@ def test_it_does_not_walk() -> None:
     assert taken == [5, 6]
 
 
-def test_who_takes_the_place_of_a_worker_goes_on_from_what_that_has_said(tmp_path: Path) -> None:
+def test_replacement_worker_continues_from_the_reported_state(tmp_path: Path) -> None:
     class Dying(Counter):
         def __iter__(self) -> Iterator[Any]:
             for item in super().__iter__():

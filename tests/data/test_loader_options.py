@@ -126,7 +126,7 @@ def test_values_that_are_not(name: str, value: Any, error: type[Exception], text
     assert type(info.value) is error
 
 
-def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:
+def test_checks_of_pytorch_come_before_our_own() -> None:
     with pytest.raises(ArgumentError, match="num_workers option should be non-negative"):
         DataLoader("abc", num_workers=-1, on_error="ignore")
 
@@ -157,7 +157,7 @@ def test_attributes_that_are_not(name: str) -> None:
     assert getattr(loader, name) == 1
 
 
-def test_subclasses_may_set_what_is_locked_before_the_loader_is_made() -> None:
+def test_subclasses_may_set_locked_attributes_before_construction() -> None:
     class Loader(DataLoader[Any]):
         def __init__(self) -> None:
             self.dataset = "early"
@@ -207,7 +207,7 @@ def test_a_seed_becomes_the_generator_that_shuffling_draws_from() -> None:
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_what_is_no_generator_is_refused_even_if_nothing_draws_from_it(shuffle: bool) -> None:
+def test_wrong_generator_is_refused_without_shuffle(shuffle: bool) -> None:
     with pytest.raises(ArgumentTypeError, match=r"^generator should be a numpy\.random\.Generator"):
         DataLoader("abc", shuffle=shuffle, generator="x")
 

@@ -68,7 +68,7 @@ def test_workers_that_go_on_make_no_difference_to_the_first_epoch() -> None:
 
 
 @pytest.mark.parametrize("way", ["rows", "collation"])
-def test_what_another_loop_makes_meanwhile_makes_no_difference(way: str) -> None:
+def test_nested_loops_do_not_change_random_numbers(way: str) -> None:
     loader = dice_of(2, persistent_workers=True, **WAYS[way])
     expected = all_of(dice_of(2, **WAYS[way]))
 
@@ -237,7 +237,7 @@ class Informed(Squares):
         return info.id, info.num_workers, info.seed, info.dataset is self
 
 
-def test_a_worker_knows_which_it_is() -> None:
+def test_worker_info_has_number_count_and_seed() -> None:
     loader = loader_of(Informed(), 2, generator=1, worker_seeding="torch", collate_fn=list)
     samples = {sample for batch in loader for sample in batch}
 
@@ -323,7 +323,7 @@ def test_generators_that_worker_init_fn_has_used_depend_on_the_sample_all_the_sa
     assert one == three == all_of(dice_of(2, **WAYS[way]))
 
 
-def test_what_worker_init_fn_sets_is_there_when_samples_are_made() -> None:
+def test_attributes_set_by_worker_init_fn_are_seen_by_samples() -> None:
     def prepare(worker: int) -> None:
         info = get_worker_info()
         assert info is not None
@@ -336,7 +336,7 @@ def test_what_worker_init_fn_sets_is_there_when_samples_are_made() -> None:
     assert [batch.item() for batch in loader_of(Shifted(3), 1, worker_init_fn=prepare)] == [100, 101, 102]
 
 
-def test_what_worker_init_fn_raises_is_raised() -> None:
+def test_error_of_worker_init_fn_is_raised() -> None:
     def refuse(worker: int) -> None:
         raise LookupError(f"worker {worker} has no key")
 

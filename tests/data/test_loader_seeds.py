@@ -52,7 +52,7 @@ def test_workers_that_are_started_again_for_a_changed_dataset_do_not_draw_the_sa
     assert first != second != third != first
 
 
-def test_samples_draw_what_they_would_have_drawn_if_the_dataset_had_not_changed() -> None:
+def test_random_numbers_of_samples_do_not_depend_on_changes_of_the_dataset() -> None:
     assert epochs(True) == epochs(False)
 
 
@@ -77,7 +77,7 @@ RESUMED: list[tuple[dict[str, bool], int]] = [
 
 
 @pytest.mark.parametrize(("options", "delivered"), RESUMED, ids=str)
-def test_a_loader_goes_on_in_later_epochs_as_the_one_whose_state_it_was_given(options: Any, delivered: int) -> None:
+def test_later_epochs_of_a_resumed_loader_equal_the_originals(options: Any, delivered: int) -> None:
     """In the middle and at the end of the first and the second epoch."""
     first = loader(**options)
     taken, state = 0, {}
@@ -102,7 +102,7 @@ def test_a_loader_goes_on_in_later_epochs_as_the_one_whose_state_it_was_given(op
 
 
 @pytest.mark.parametrize("num_batches", [1, 2, 3])
-def test_epochs_that_are_as_short_as_what_is_made_ahead(num_batches: int) -> None:
+def test_epochs_as_short_as_the_prefetch_depth_are_complete(num_batches: int) -> None:
     short = loader(range(4 * num_batches), num_workers=2, persistent_workers=True, prefetch_epochs=True)
 
     passes = [values(short) for _ in range(3)]

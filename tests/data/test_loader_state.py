@@ -46,7 +46,7 @@ def rest_of(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("workers", "method"), [(0, "fork"), (1, "thread"), (2, "fork")])
 @pytest.mark.parametrize("options", [{"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}], ids=str)
-def test_what_is_missing_comes_after_any_batch(kind: str, workers: int, method: str, options: Any) -> None:
+def test_resume_after_any_batch_delivers_the_missing_batches(kind: str, workers: int, method: str, options: Any) -> None:
     def make() -> DataLoader[Any]:
         return loader_of(KINDS[kind](10), workers, method, **options)
 
@@ -127,7 +127,7 @@ def test_a_state_may_be_loaded_twice() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_of_what_has_been_resumed_is_as_good(kind: str, workers: int) -> None:
+def test_state_of_a_resumed_loader_resumes(kind: str, workers: int) -> None:
     def make() -> DataLoader[Any]:
         return loader_of(KINDS[kind](12), workers, batch_size=2)
 
@@ -143,7 +143,7 @@ def test_the_state_of_what_has_been_resumed_is_as_good(kind: str, workers: int) 
     assert delivered == expected
 
 
-def test_what_has_been_loaded_is_the_state_until_it_is_used() -> None:
+def test_loaded_state_is_the_state_until_iteration() -> None:
     loader, other = (loader_of(Squares(), batch_size=2) for _ in range(2))
     next(iter(loader))
     state = through_json(loader.state_dict())
@@ -237,7 +237,7 @@ DRAWING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", DRAWING)
 @pytest.mark.parametrize("workers", [0, 1])
-def test_after_the_end_a_sampler_draws_what_it_would_have_drawn(name: str, workers: int) -> None:
+def test_sampler_draws_the_same_after_a_resume_at_the_end(name: str, workers: int) -> None:
     def make() -> DataLoader[Any]:
         return loader_of(Squares(), workers, **{"batch_size": 3, **DRAWING[name]()})
 
@@ -399,7 +399,7 @@ def test_every_epoch_is_begun_ahead_however_short_it_is() -> None:
         assert len(sampler.begun) == 5
 
 
-def test_what_has_been_begun_ahead_is_used() -> None:
+def test_prefetched_epoch_is_used() -> None:
     sampler = Epochs()
     loader = ahead_of(sampler)
     list(loader)
@@ -451,7 +451,7 @@ def test_loading_a_state_discards_it() -> None:
     assert values_of(loader) == [0, 1, 2, 3]
 
 
-def test_what_is_discarded_has_drawn_nothing() -> None:
+def test_discarded_epoch_draws_no_random_numbers() -> None:
     def epochs(discard: bool) -> list[Any]:
         loader = loader_of(Dice(), 1, batch_size=4, shuffle=True, generator=2, prefetch_epochs=True)
         made = []
@@ -551,7 +551,7 @@ WALK = {"epoch": None, "end": None, "of_iterator": True, "state": 1}
         ),
     ],
 )
-def test_what_is_no_state_of_such_a_loader_is_refused(state: Any, message: str) -> None:
+def test_invalid_state_is_refused_and_changes_nothing(state: Any, message: str) -> None:
     loader = loader_of(Squares(4), batch_size=2)
     expected = all_of(loader)
 

@@ -84,7 +84,7 @@ def test_they_are_counted_while_workers_are_at_it(method: str, options: Any) -> 
     assert loader.statistics().replaced_samples == 2
 
 
-def test_what_is_raised_is_not_counted() -> None:
+def test_failed_batches_are_not_counted() -> None:
     loader = loader_of(Made(bad_at_five_and_six), batch_size=20)
     with pytest.raises(LookupError):
         list(loader)
@@ -141,7 +141,7 @@ def test_restarts_of_workers_are_counted(tmp_path: Path) -> None:
         pytest.param(Torn(), {"batch_size": 2}, "Torn for batch 2", id="iterable"),
     ],
 )
-def test_what_is_raised_has_a_note(dataset: Any, options: Any, where: str) -> None:
+def test_errors_have_a_note_with_their_place(dataset: Any, options: Any, where: str) -> None:
     with pytest.raises((LookupError, ValueError)) as caught:
         list(loader_of(dataset, **options))
 
@@ -210,7 +210,7 @@ def test_the_loop_is_measured_in_all_epochs(workers: int) -> None:
     assert (loop.batches, loop.epochs, loop.wait.count, loop.work.count) == (15, 3, 14, 12)
 
 
-def test_what_a_loop_does_after_it_has_left_an_epoch_is_no_work() -> None:
+def test_time_after_an_abandoned_epoch_is_not_counted_as_work() -> None:
     loader = loader_of(Made(slow_at_five), batch_size=4)
     for _ in range(3):
         next(iter(loader))
@@ -266,7 +266,7 @@ def test_batches_that_are_ready_are_counted_whenever_one_is_taken() -> None:
     assert loader.statistics().sources[0].ring.mean_ready == 4
 
 
-def test_what_is_ready_comes_in_time_however_short_that_is() -> None:
+def test_completed_batch_is_delivered_within_any_timeout() -> None:
     batches = iter(loader_of(Made(int), 1, prefetch_factor=4, timeout=1e-9))
     wait_for_reports(batches, 4)
 

@@ -40,7 +40,7 @@ def spawning(dataset: Any = None, **options: Any) -> DataLoader[Any]:
         pytest.param(lambda: spawning(on_error=Locked()), "on_error.lock", id="on_error"),
     ],
 )
-def test_what_cannot_be_pickled_is_called_as_the_loader_calls_it(loader: Any, culprit: str) -> None:
+def test_message_about_an_unpicklable_object_uses_the_loaders_names(loader: Any, culprit: str) -> None:
     message = (
         rf"the loader of dataset \w+ cannot be pickled for spawned workers: {re.escape(culprit)}, a lock, refuses: .*"
         r'worker_init_fn, .*multiprocessing_context="fork"$'

@@ -65,7 +65,7 @@ def test_has_each_number_once(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_array_of_positions_gives_what_each_gives(length: int) -> None:
+def test_array_of_positions_equals_single_positions(length: int) -> None:
     permutation = Permutation(length, seed=5)
 
     assert permutation[np.arange(length)].tolist() == order_of(permutation)
@@ -233,7 +233,7 @@ def test_few_blocks_are_needed_at_a_time(together: int) -> None:
         assert max(open_at_once) <= together
 
 
-def test_blocks_and_what_is_in_them_are_shuffled() -> None:
+def test_blocks_and_their_items_are_shuffled() -> None:
     order = order_of(BlockPermutation(1000, block_size=50, seed=1))
     blocks = [block for block, _ in itertools.groupby(number // 50 for number in order)]
 

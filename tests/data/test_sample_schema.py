@@ -243,12 +243,12 @@ def of_a_local_class() -> Any:
     ],
     ids=lambda sample: type(sample).__name__,
 )
-def test_what_has_to_be_collated_by_itself_has_no_form(sample: Any) -> None:
+def test_samples_with_a_collation_of_their_own_have_no_schema(sample: Any) -> None:
     assert schema_of(sample, ArrayBackend()) is None
     assert schema_of((1, sample), ArrayBackend()) is None
 
 
-def test_so_has_what_the_default_collation_has_been_given_a_function_for() -> None:
+def test_types_with_a_registered_collation_have_no_schema() -> None:
     assert schema_of((1, "a"), Special()) is not None
     assert schema_of((1, b"a"), Special()) is None
 

@@ -337,7 +337,7 @@ def test_passes_of_this_package_are_given_as_they_are() -> None:
     "state",
     [{}, {"taken": "3"}, {"total": LENGTH, "taken": -1}, {"total": LENGTH, "taken": LENGTH + 1}, {"iterator": 3}, [], None],
 )
-def test_what_is_no_state(state: Any) -> None:
+def test_invalid_state_is_refused(state: Any) -> None:
     for make in [*MAKERS.values(), lambda generator: BatchSampler("abc", 2, False), lambda generator: Countdown()]:
         with pytest.raises(CheckpointError, match="Invalid state_dict"):
             resumable(make(1)).load_state_dict(state)

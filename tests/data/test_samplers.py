@@ -125,7 +125,7 @@ def test_a_generator_may_be_given_later(make: Any) -> None:
 
 
 @pytest.mark.parametrize("generator", ["dice", 1.5, -1, object()])
-def test_what_is_no_generator(make: Any, generator: Any) -> None:
+def test_invalid_generator_is_refused(make: Any, generator: Any) -> None:
     with pytest.raises(ArgumentTypeError, match="generator should be"):
         make(generator)
 
@@ -249,7 +249,7 @@ def test_indices_are_as_likely_as_their_weights_say(replacement: bool) -> None:
     assert 4800 < counts[3] < 5200
 
 
-def test_the_second_without_replacement_is_as_likely_as_its_share_of_what_is_left() -> None:
+def test_second_draw_without_replacement_follows_the_remaining_weights() -> None:
     sampler = WeightedRandomSampler([6, 2, 1], 2, False, generator=1)
 
     counts = collections.Counter(tuple(sampler) for _ in range(9000))

@@ -83,7 +83,7 @@ def test_other_dtypes_are_kept(dtype: str) -> None:
         (np.zeros((1, 1, 1, 1)), ArgumentError, "Got 4 dimensions"),
     ],
 )
-def test_what_is_no_picture(image: Any, error: type[Exception], message: str) -> None:
+def test_to_tensor_refuses_other_objects(image: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ToTensor()(image)
 
@@ -123,7 +123,9 @@ def test_in_place() -> None:
         (np.zeros((2, 2, 2)), [1, 1, 1], ArgumentError, "std has 3 numbers, the image has 2 channels"),
     ],
 )
-def test_what_cannot_be_normalized(tensor: Any, std: list[float], error: type[Exception], message: str) -> None:
+def test_normalize_refuses_other_objects_and_zero_deviations(
+    tensor: Any, std: list[float], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         Normalize([0], std)(tensor)
 
@@ -203,7 +205,7 @@ def test_dtypes_are_kept(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", OTHER_DTYPES)
-def test_box_averages_what_opencv_does(dtype: str) -> None:
+def test_box_refuses_dtypes_that_opencv_cannot_average(dtype: str) -> None:
     with pytest.raises(ArgumentTypeError, match="OpenCV averages images of the dtypes float32, float64, int16, uint16"):
         Resize((2, 3), "box")(RGB.astype(dtype))
 
@@ -224,7 +226,7 @@ def test_shrinking_averages() -> None:
     assert set(Resize((8, 8), "nearest")(stripes).ravel()) <= {0, 200}
 
 
-def test_the_box_repeats_pixels_of_what_grows() -> None:
+def test_box_repeats_pixels_of_growing_sides() -> None:
     """The image becomes lower, by averaging, and wider."""
     image = np.zeros((8, 2), np.float32)
     image[:, 1] = 8
@@ -313,7 +315,7 @@ def test_flips_are_as_frequent_as_told(p: float, flips: range) -> None:
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
-def test_what_is_no_probability(p: float) -> None:
+def test_random_flip_refuses_other_values_than_probabilities(p: float) -> None:
     with pytest.raises(ArgumentError, match="p should be a probability, from 0 to 1"):
         RandomHorizontalFlip(p)
 
@@ -438,7 +440,7 @@ def test_what_is_no_image(transform: Any, image: Any, error: type[Exception], me
 
 
 @pytest.mark.parametrize("transform", [CenterCrop(3), Resize(3), RandomHorizontalFlip(1), ToTensor()])
-def test_what_has_the_array_interface_is_an_image(transform: Any) -> None:
+def test_objects_with_the_array_interface_are_images(transform: Any) -> None:
     assert np.array_equal(transform(TensorCPU(RGB)), transform(RGB))
 
 
@@ -481,7 +483,7 @@ def test_without_opencv_the_extra_is_named(transform: Any, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("transform", [CenterCrop(3), ToTensor(), RandomHorizontalFlip(1)])
-def test_what_needs_no_opencv_does_without(transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transforms_that_need_no_opencv_work_without_it(transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cv2", None)
 
     transform(RGB)

@@ -431,7 +431,7 @@ def test_an_interrupt_amid_a_copy_costs_no_batch(gpus: Gpus, monkeypatch: pytest
     pipe.close()
 
 
-def test_a_checkpoint_counts_what_the_user_has_got_and_not_what_has_been_copied(gpus: Gpus) -> None:
+def test_checkpoint_counts_delivered_batches_and_not_copied_ones(gpus: Gpus) -> None:
     pipe = make(enable_checkpointing=True, prefetch_queue_depth={"cpu_size": 2, "gpu_size": 4})
     for _ in range(3):
         pipe.run()

@@ -24,7 +24,7 @@ def ring_of(space: SharedSpace) -> Ring:
     return Ring(space, SlotLayout(2, 2, 4096, (layout,)))
 
 
-def test_a_slot_whose_user_has_a_copy_under_way_is_not_used_again_before_that() -> None:
+def test_slot_is_not_reused_while_a_copy_from_it_is_running() -> None:
     device, space = SimulatedDevice(), SharedSpace.create(1 << 24)
     space.observer = PinnedMemory(device, fenced=True)
     ring = ring_of(space)

@@ -123,7 +123,7 @@ def test_an_exception_in_a_callback(way: str, make_pipeline: MakePipeline) -> No
     assert error() is None
 
 
-def test_of_a_sampler_whose_turn_has_not_come() -> None:
+def test_error_of_a_sampler_before_its_turn_is_freed_with_the_iterator() -> None:
     """It has been raised while the first batch was waited for, and does not keep the pass."""
 
     def indices() -> Iterator[list[int]]:

@@ -414,7 +414,7 @@ class TestTheWatch:
         assert watched.overdue_at("a task", *range(1, 8)) == []
         assert watched.overdue_at("another", *range(8, 18)) == [17]
 
-    def test_knows_nothing_of_the_time_in_which_nobody_has_looked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_time_between_two_checks_does_not_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
         watched = self.Watched(8.0, monkeypatch)
 
         assert watched.overdue_at("a task", 1, 100, 101, 200) == []

@@ -169,7 +169,7 @@ class TestAvailableMemory:
 
     @pytest.mark.parametrize("group", ["/", "/not/here", "/../../host"])
     @pytest.mark.parametrize("version", [1, 2])
-    def test_is_found_in_a_container_whose_own_group_is_the_top(self, version: int, group: str, machine: Machine) -> None:
+    def test_is_found_in_a_container_with_its_own_group_at_the_top(self, version: int, group: str, machine: Machine) -> None:
         machine.write(membership(group, version))
         machine.write(v1("", 10_000, 7_000) if version == 1 else v2("", 10_000, 7_000))
 
@@ -197,7 +197,7 @@ class TestAvailableMemory:
 
         assert available_bytes(machine.root) == 2_048_000
 
-    def test_is_that_of_a_group_whose_name_has_colons(self, machine: Machine) -> None:
+    def test_is_found_for_a_group_with_colons_in_its_name(self, machine: Machine) -> None:
         """As container runtimes give them."""
         machine.write(membership("/system.slice:docker:3f2a", 2) | v2("/system.slice:docker:3f2a", 10_000, 7_000))
 

@@ -463,7 +463,7 @@ class TestResultsThatCannotTravel:
             list(range(4 * i, 4 * i + 4)) for i in range(LENGTH) if i != 2
         ]
 
-    def test_may_be_exceptions_whose_class_is_unknown_here(self, tmp_path: Path) -> None:
+    def test_may_be_exceptions_of_classes_that_the_main_process_lacks(self, tmp_path: Path) -> None:
         def event(index: int) -> None:
             if index == 9:
 

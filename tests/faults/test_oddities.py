@@ -95,7 +95,7 @@ def test_a_batch_of_a_loader_after_one_with_an_odd_sample_is_right(way: str) -> 
 
 
 @pytest.mark.parametrize("way", ["serial", "fork", "thread"])
-def test_a_loader_whose_first_sample_cannot_be_examined_goes_on(way: str) -> None:
+def test_loader_continues_after_a_first_sample_that_cannot_be_examined(way: str) -> None:
     class OddFirst(OddDataset):
         def __getitem__(self, index: int) -> Any:
             return super().__getitem__(3 - index)

@@ -253,7 +253,7 @@ def test_samples_of_different_shapes_lie_where_vector_instructions_want_them() -
         assert [sample.ctypes.data % 128 for sample in samples] == [0] * SIZE
 
 
-def test_batch_whose_samples_do_not_go_together_costs_no_slot() -> None:
+def test_batch_of_mismatched_samples_returns_its_slot() -> None:
     def callback(info: SampleInfo) -> NDArray[Any]:
         return rows(info).astype(np.float32 if info.idx_in_epoch == 5 else np.int64)
 

@@ -717,7 +717,7 @@ def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, tmp_path:
     assert pipe.run()[0].as_array().tolist() == list(range(8, 16))
 
 
-def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: MakePipeline) -> None:
+def test_tasks_with_unread_reports_are_not_lost(make_pipeline: MakePipeline) -> None:
     """However long the main process has not come to read them."""
     pipe = make_pipeline(Noise(), "fork", prefetch_queue_depth=4)
     seen = batches_of(pipe, 1)

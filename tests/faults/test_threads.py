@@ -448,7 +448,7 @@ class TestForkWhileAPipelineRuns:
         seen = running.result(PROMPTLY_S)
         assert seen == [iteration(n % ITERATIONS) for n in range(len(seen))]
 
-    def test_leaves_a_child_whose_batches_are_its_own(self, make_pipeline: MakePipeline) -> None:
+    def test_forked_child_has_batches_of_its_own(self, make_pipeline: MakePipeline) -> None:
         """Both have the source in their process, and the memory for the batches may be shared."""
         parent = os.getpid()
         pipe = make_pipeline(lambda info: np.int64(1 if os.getpid() == parent else -1), "serial", prefetch_queue_depth=1)

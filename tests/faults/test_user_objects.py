@@ -136,7 +136,7 @@ def broken() -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_sampler_whose_state_raises_is_resumed_by_counting(workers: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_sampler_with_a_failing_state_is_resumed_by_counting(workers: int, caplog: pytest.LogCaptureFixture) -> None:
     context = {"multiprocessing_context": "thread"} if workers else {}
 
     def loader() -> DataLoader:
@@ -157,7 +157,7 @@ def test_sampler_whose_state_raises_is_resumed_by_counting(workers: int, caplog:
     )
 
 
-def test_sampler_whose_state_takes_arguments_is_not_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+def test_sampler_state_with_arguments_causes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "dali_like"):
         batches = list(DataLoader(Items(), 1, sampler=Stateful(lambda consumed: {"consumed": consumed})))  # type: ignore[arg-type]
 
@@ -204,7 +204,7 @@ class FailsForEachSample(Items):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.filterwarnings("error")
-def test_epoch_whose_batches_all_raise_is_not_reported_as_empty(workers: int) -> None:
+def test_epoch_of_failed_batches_is_not_reported_as_empty(workers: int) -> None:
     context = {"multiprocessing_context": "thread"} if workers else {}
     batches = iter(DataLoader(FailsForEachSample(), 2, num_workers=workers, **context))
 
@@ -215,7 +215,7 @@ def test_epoch_whose_batches_all_raise_is_not_reported_as_empty(workers: int) ->
     assert list(batches) == []
 
 
-def test_method_of_an_object_whose_attribute_raises_is_none() -> None:
+def test_method_of_an_object_with_failing_attributes_is_none() -> None:
     value = with_attributes(Items, ANSWERS["KeyError"])
 
     assert method_of(value, "state_dict") is None

@@ -354,7 +354,7 @@ def play(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_random_programs_see_what_the_model_says(block: int) -> None:
+def test_random_programs_equal_the_model(block: int) -> None:
     for seed in range(100 * block, 100 * (block + 1)):
         try:
             play(seed)

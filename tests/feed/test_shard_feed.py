@@ -94,7 +94,7 @@ def test_each_shard_stays_with_its_worker() -> None:
     assert by_shard[0] != by_shard[1]
 
 
-def test_workers_share_a_shard_whose_last_stage_is_a_map() -> None:
+def test_workers_share_a_shard_that_ends_with_a_map() -> None:
     with closing(pipeline_of(numbers(24, shards=1).map(with_pid), 4, workers=3)) as pipe:
         found = flat(batches(pipe))
 
@@ -122,7 +122,7 @@ def test_elements_of_different_shapes_keep_their_places(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_several_outputs_of_which_one_varies(way: str) -> None:
+def test_several_outputs_with_one_of_varying_size(way: str) -> None:
     dataset = numbers(30).map(lambda x: (np.int64(x), np.arange(x % 4, dtype=np.float32)))
 
     with closing(pipeline_of(dataset, 7, way, num_outputs=2)) as pipe:

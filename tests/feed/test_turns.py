@@ -82,7 +82,7 @@ def test_turns_do_not_depend_on_the_start_method(start_method: str) -> None:
         assert outcomes(pipe, 14) == 2 * [*merged(lengths), END]
 
 
-def test_turns_do_not_depend_on_who_is_fast(tmp_path: Path) -> None:
+def test_turns_do_not_depend_on_the_speed_of_workers(tmp_path: Path) -> None:
     """The first two wait until the last worker is idle."""
 
     def make(number: int) -> NDArray[Any]:
@@ -129,7 +129,7 @@ def test_quiet_cycle_gives_turns_for_ever() -> None:
 
 
 @pytest.mark.parametrize("kind", ["no cycle", "iterator"])
-def test_what_cannot_begin_anew_goes_on_after_a_reset_in_the_middle(kind: str) -> None:
+def test_iterators_continue_after_a_reset_in_the_middle(kind: str) -> None:
     """With iterators, each worker has the whole."""
     source, options = (Shards((4, 4)), {"cycle": "no"}) if kind == "no cycle" else (iter(list(Batches(4))), {})
     expected = [0, 10, 1, 11, 2, 12, 3, 13] if kind == "no cycle" else [0, 0, 1, 1, 2, 2, 3, 3]
@@ -146,7 +146,7 @@ def test_what_cannot_begin_anew_goes_on_after_a_reset_in_the_middle(kind: str) -
 # Numbers of shards
 
 
-def test_workers_know_which_and_how_many_they_are(start_method: str) -> None:
+def test_worker_info_has_number_and_count(start_method: str) -> None:
     def source() -> Iterator[Any]:
         info = get_worker_info()
         assert info is not None
@@ -291,7 +291,7 @@ def test_error_names_worker_and_batch() -> None:
     ],
     ids=["callable", "serial", "size", "no source"],
 )
-def test_what_cannot_be_sharded(source: Any, options: dict[str, Any], words: str) -> None:
+def test_sources_that_cannot_be_sharded_are_refused(source: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words), pipeline_of((source, SHARDED | options)):
         pass
 
@@ -400,7 +400,7 @@ def feed_over(pool: Pool) -> TurnsFeed:
 
 
 @pytest.mark.parametrize("first", [0, 3])
-def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> None:
+def test_turns_of_a_shard_stay_in_order_after_another_ends(first: int) -> None:
     """When one shard ends, the batches of the others answer its requests, too."""
     recorder = Recorder()
     feed = feed_over(recorder)
@@ -415,7 +415,7 @@ def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> Non
     assert [key.turn for key in of_other] == sorted(key.turn for key in of_other)
 
 
-def test_what_was_begun_behind_the_end_of_a_shard_is_cancelled() -> None:
+def test_batches_beyond_the_end_of_a_shard_are_cancelled() -> None:
     recorder = Recorder()
     feed = feed_over(recorder)
     for turn in range(6):

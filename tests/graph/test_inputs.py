@@ -86,7 +86,7 @@ def samples_of(output: TensorListCPU) -> list[Any]:
 # Accepted and refused data
 
 
-def test_batches_come_in_the_order_in_which_they_were_fed(make: MakeInputs) -> None:
+def test_batches_come_in_the_order_of_feeding(make: MakeInputs) -> None:
     pipe = make()
     for number in range(5):
         pipe.feed_input("x", batch_of(number))
@@ -579,7 +579,7 @@ class TestBlocking:
 
         assert first(pipe.run(x=batch_of(5))) == [5, 0]
 
-    def test_what_was_fed_comes_in_order_from_a_thread_that_feeds_all_the_time(self, make: MakeInputs) -> None:
+    def test_batches_fed_by_a_busy_thread_come_in_order(self, make: MakeInputs) -> None:
         pipe = make(options={"blocking": True})
         feeder = in_thread(lambda: [pipe.feed_input("x", batch_of(number)) for number in range(300)])
 

@@ -642,7 +642,9 @@ def test_ragged_samples_give_the_same_however_they_are_cut(name: str, source: Ca
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_operations_whose_bits_depend_on_the_number_of_elements(dtype: str, compute: Callable[[DataNode], DataNode]) -> None:
+def test_operations_with_bits_that_depend_on_the_number_of_elements_are_not_stacked(
+    dtype: str, compute: Callable[[DataNode], DataNode]
+) -> None:
     data = np.array([-3, -0.0, 0.5, 0.7, 19, 142.5, 31.25, 7], dtype)
     with Pipeline(1) as pipe:
         program, _ = sample_program(make_graph([compute(fn.external_source(name="input"))]), 0)

@@ -378,7 +378,7 @@ class TestLies:
 
         assert read_header(file)[1:3] == (60, 50)
 
-    def test_a_header_within_what_is_no_segment(self):
+    def test_header_after_an_invalid_segment_is_not_read(self):
         file = jpeg_promising(60, 50)
         frame = file.index(b"\xff\xc0")
 

@@ -223,7 +223,7 @@ def test_the_reading_of_an_unreported_task_has_its_timed_calls(clock: Clock) -> 
 
 
 @pytest.mark.parametrize("persists", [True, False])
-def test_who_reads_a_meter_waits_for_what_is_noted_when_a_task_has_been_reported(
+def test_reader_of_a_meter_waits_for_the_notes_of_a_reported_task(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, *, persists: bool
 ) -> None:
     space = SharedSpace.create()
@@ -263,9 +263,7 @@ def test_a_worker_that_is_stopped_is_waited_for_once(clock: Clock, monkeypatch: 
     assert waits == [1] * 50 + [2] * 50
 
 
-def test_the_time_in_which_there_is_no_cpu_is_measured(
-    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_without_a_cpu_is_measured(worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     delays = iter([100 * MS, 130 * MS, 135 * MS])
     monkeypatch.setattr(meters, "delayed_ns", lambda: next(delays))
     clock.now_ns = meters.ASK_EVERY_NS

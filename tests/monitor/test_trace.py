@@ -522,9 +522,7 @@ def test_a_trace_is_json_whatever_the_names_of_sources_are(make_pipeline: MakePi
 # NVTX
 
 
-def test_nvtx_ranges_are_closed_in_the_order_in_which_they_were_opened(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvtx_ranges_are_nested(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     class Nvtx:
         def __init__(self) -> None:
             self.open: list[str] = []

@@ -195,7 +195,7 @@ class TestErrors:
 
         assert isinstance(caught.value.__cause__, LookupError)
 
-    def test_what_only_one_machine_has_is_refused(self, make_pipeline: Callable[..., Pipeline]) -> None:
+    def test_source_with_a_lock_is_refused(self, make_pipeline: Callable[..., Pipeline]) -> None:
         lock = multiprocessing.get_context("spawn").Lock()
 
         def source(info: Any) -> Any:

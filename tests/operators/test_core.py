@@ -463,7 +463,7 @@ class TestMemoryBetweenOperators:
         assert len(set(addresses[:6])) == 1
         np.testing.assert_array_equal(results, np.multiply(LARGE, 2)[:, :, ::-1])
 
-    def test_views_are_made_whole_for_who_does_not_expect_them(self, operator):
+    def test_views_are_copied_for_operators_that_need_contiguous_data(self, operator):
         @operator()
         def is_whole(call: OperatorCall, data: Array) -> Array:
             return np.asarray(data.flags.c_contiguous)

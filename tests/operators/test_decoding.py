@@ -122,7 +122,7 @@ class TestPromises:
         ids=["smaller", "crop", "slice", "random crop"],
     )
     @pytest.mark.parametrize("progressive", [True, False])
-    def test_of_which_only_a_part_is_wanted(self, define, progressive):
+    def test_large_image_with_a_small_window_is_refused(self, define, progressive):
         with pytest.raises(DecodeError, match="pixels, which take"):
             run(define, [as_file(jpeg_promising(60000, 60000, progressive=progressive))], max_held_bytes=1 << 26)
 
@@ -138,7 +138,7 @@ class TestPromises:
                 max_held_bytes=1 << 40,
             )
 
-    def test_for_which_there_is_no_memory_now(self, monkeypatch):
+    def test_image_beyond_the_available_memory_raises_out_of_memory(self, monkeypatch):
         monkeypatch.setattr("dali_like.images.decode.available_bytes", lambda: 1 << 20)
 
         with pytest.raises(OutOfMemoryError, match="9000x12000 pixels needs 308 MiB"):

@@ -78,7 +78,7 @@ class TestCropMirrorNormalize:
         expected = expected if limits is None else np.clip(expected, limits.min, limits.max)
         assert np.abs(got - expected).max() <= (0.5 if limits else 0.05 if result == "float16" else 1e-4)
 
-    def test_a_column_whose_channels_lie_one_above_the_other(self):
+    def test_column_of_height_channels_width_is_cropped(self):
         result = apply("crop_mirror_normalize", NOISE, "HWC", crop=(20, 1), output_layout="HCW")
 
         np.testing.assert_array_equal(result[:, :, 0], NOISE[:, 15])

@@ -273,9 +273,7 @@ class TestNoDifference:
 
 
 @pytest.mark.parametrize("start_method", ["fork", "thread"])
-def test_what_an_operator_cannot_read_is_named_by_its_file_where_the_source_says_so(
-    start_method: str, tmp_path: Path
-) -> None:
+def test_error_of_an_operator_names_the_file_of_its_sample(start_method: str, tmp_path: Path) -> None:
     path = tmp_path / "damaged.npy"
     path.write_bytes(b"no array")
 

@@ -20,7 +20,7 @@ def draws(define: Any, **options: Any) -> np.ndarray:
 
 
 class TestTheGenerator:
-    def test_each_place_has_its_own_numbers_which_are_always_the_same(self):
+    def test_random_numbers_are_distinct_and_repeatable_for_each_place(self):
         places = [
             (key, epoch, index)
             for key in (key_of(1, 0), key_of(1, 1), key_of(2, 0), key_of_seed(1))

@@ -66,7 +66,7 @@ class TestCast:
         assert_both_refuse(lambda library, a: library.fn.cast(a, dtype=a), [IMAGE], match="dtype must be .* not a DataNode")
         assert_both_refuse(lambda library, a: library.fn.cast(a, dtype="text"), [IMAGE], match="dtype must be a data type")
 
-    def test_what_is_not_a_number(self):
+    def test_cast_of_nan_to_integers_is_zero(self):
         """DALI makes of it what the processor does, which differs from type to type; here it is 0."""
         dtypes = [dtype for dtype in DTYPES if dtype.kind in "iu"]
 

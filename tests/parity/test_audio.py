@@ -65,7 +65,7 @@ def test_downmixing(dtype: str, bound: float, dali: Any) -> None:
 @pytest.mark.parametrize(
     "rates", [(44100, 16000.0), (48000, 16000.0), (16000, 14400.5), (8000, 16000.0), (16000, 48000.0)], ids=str
 )
-def test_resampling_of_what_both_rates_can_hold(rates: tuple[int, float], quality: float, dali: Any) -> None:
+def test_resampling_of_frequencies_below_both_rates_equals_dali(rates: tuple[int, float], quality: float, dali: Any) -> None:
     rate, target = rates
     files = [encoded(below(0.3 * min(rates), rate, rate // 2, seed), rate, subtype="FLOAT") for seed in range(2)]
 

@@ -95,7 +95,7 @@ def test_batches_answer_the_same(dali: Library, kind: str) -> None:
         pytest.param(lambda batch: len(batch[0]), TypeError, id="length of a tensor"),
     ],
 )
-def test_wrong_questions_raise_what_dali_raises(
+def test_wrong_calls_raise_as_in_dali(
     dali: Library, kind: str, question: Callable[[Any], Any], expected: type[Exception]
 ) -> None:
     assert_raises_the_same(lambda library: ask(library, kind, question), dali, expected)
@@ -107,7 +107,7 @@ def test_ragged_batches_refuse_to_be_one_array(dali: Library, name: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["dense", "scalars", "ragged"])
-def test_what_is_written_into_a_tensor_is_written_into_the_batch(dali: Library, kind: str) -> None:
+def test_writes_to_a_tensor_change_the_batch(dali: Library, kind: str) -> None:
     def write(batch: Any) -> Any:
         np.asarray(batch[1])[...] = 77
         return copied(batch)
@@ -115,7 +115,7 @@ def test_what_is_written_into_a_tensor_is_written_into_the_batch(dali: Library, 
     assert ask(OURS, kind, write) == ask(dali, kind, write)
 
 
-def test_what_is_written_into_as_tensor_is_written_into_the_batch(dali: Library) -> None:
+def test_writes_to_as_tensor_change_the_batch(dali: Library) -> None:
     def write(batch: Any) -> Any:
         np.asarray(batch.as_tensor())[2] = 77
         return copied(batch)
@@ -157,7 +157,7 @@ def test_tensors_are_made_of_the_same(dali: Library, make: Callable[[Any], Any])
     assert describe(OURS) == describe(dali)
 
 
-def test_a_layout_of_another_length_raises_what_dali_raises(dali: Library) -> None:
+def test_layout_of_another_length_raises_as_in_dali(dali: Library) -> None:
     assert_raises_the_same(lambda library: library.tensors.TensorCPU(ARRAY, "HW"), dali, ValueError)
 
 

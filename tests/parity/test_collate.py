@@ -210,7 +210,7 @@ def test_where_dtypes_differ_numpy_promotes(samples: list[Any], theirs: str, our
     ],
     ids=["datetime", "fields", "byte order", "negative strides", "date", "large number", "tensor and array"],
 )
-def test_what_only_arrays_can_be_made_of(samples: list[Any]) -> None:
+def test_samples_that_pytorch_cannot_collate_become_arrays(samples: list[Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         torch.utils.data.default_collate(samples)
 

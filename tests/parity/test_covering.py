@@ -25,7 +25,7 @@ def test_few_rows_are_enough() -> None:
     assert len(covering_rows(COLUMNS, 2)) <= 16 < 3 * 4 * 2 * 2
 
 
-def test_what_is_impossible_is_left_out_and_all_else_meets() -> None:
+def test_impossible_pairs_are_left_out_and_all_others_occur() -> None:
     def settle(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "loud": False} if row["colour"] == "blue" else row
 

@@ -186,7 +186,7 @@ def test_errors(make: Callable[[Any], Any]) -> None:
         lambda module: module.Subset("ab", [0])[1],
     ],
 )
-def test_errors_whose_text_in_pytorch_is_not_about_the_dataset(make: Callable[[Any], Any]) -> None:
+def test_errors_of_datasets_have_pytorchs_types(make: Callable[[Any], Any]) -> None:
     assert_same_error(make, text=False)
 
 

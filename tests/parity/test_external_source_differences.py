@@ -68,7 +68,7 @@ def test_a_pipeline_goes_on_after_an_error(dali: Library, way: str, for_ever: st
     assert program(dali)[3:] == [for_ever] * 3
 
 
-def test_what_callbacks_raise_in_workers_is_raised_itself(dali: Library) -> None:
+def test_exceptions_of_callbacks_in_workers_keep_their_type(dali: Library) -> None:
     """DALI raises a plain `Exception`, which no `except ValueError` catches, and keeps the user's as its cause."""
 
     def program(library: Library) -> None:
@@ -115,7 +115,7 @@ def test_exceptions_that_pickle_cannot_carry_keep_their_type(
     assert type(error_of(program, dali)) is theirs
 
 
-def test_a_workers_death_says_which_how_and_where(dali: Library) -> None:
+def test_death_of_a_worker_names_worker_signal_and_sample(dali: Library) -> None:
     """DALI says "Worker data receiving interrupted", whatever has happened."""
 
     def source(info: SampleInfo) -> Any:
@@ -217,7 +217,7 @@ def with_any_arguments(*args: Any) -> Any:
     ],
     ids=["partial", "lru_cache", "partial with a keyword"],
 )
-def test_what_functools_makes_is_a_source(dali: Library, source: Any, way: str) -> None:
+def test_partial_functions_are_sources(dali: Library, source: Any, way: str) -> None:
     """DALI counts the parameters of functools.partial itself."""
 
     def program(library: Library) -> list[Any]:

@@ -83,7 +83,7 @@ def test_reset_before_the_first_run_changes_nothing(dali: Library, way: str, dep
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_what_fails_beyond_the_end_of_the_epoch_is_not_raised(dali: Library, way: str) -> None:
+def test_failures_beyond_the_end_of_the_epoch_are_not_raised(dali: Library, way: str) -> None:
     items = [np.int32([i]) for i in range(7)]
 
     def source(info: SampleInfo) -> Any:

@@ -66,7 +66,7 @@ RETURNED = {
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 @pytest.mark.parametrize("returned", RETURNED.values(), ids=RETURNED)
-def test_what_cannot_be_delivered_raises_what_dali_raises(dali: Library, returned: Returned, way: str) -> None:
+def test_values_that_cannot_be_delivered_raise_as_in_dali(dali: Library, returned: Returned, way: str) -> None:
     def program(library: Library) -> None:
         with library.source_pipeline(
             returned.make, way, num_outputs=returned.num_outputs, source_options=returned.options
@@ -81,7 +81,7 @@ def test_what_cannot_be_delivered_raises_what_dali_raises(dali: Library, returne
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_another_dtype_than_declared_raises_what_dali_raises(dali: Library, way: str) -> None:
+def test_undeclared_dtype_raises_as_in_dali(dali: Library, way: str) -> None:
     def program(library: Library) -> None:
         with library.source_pipeline(lambda info: ONE, way, source_options={"dtype": library.types.UINT8}) as pipe:
             pipe.run()
@@ -115,7 +115,7 @@ def generates(info: SampleInfo) -> Any:
         pytest.param(7, "fork", id="number, parallel"),
     ],
 )
-def test_what_cannot_be_a_source_raises_what_dali_raises(dali: Library, source: Any, way: str) -> None:
+def test_invalid_source_raises_as_in_dali(dali: Library, source: Any, way: str) -> None:
     def program(library: Library) -> None:
         with library.source_pipeline(source, way) as pipe:
             pipe.run()
@@ -164,7 +164,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("argument", ARGUMENTS.values(), ids=ARGUMENTS)
-def test_wrong_arguments_raise_what_dali_raises(dali: Library, argument: Argument) -> None:
+def test_wrong_arguments_raise_as_in_dali(dali: Library, argument: Argument) -> None:
     def program(library: Library) -> None:
         with library.source_pipeline(function, **{"way": argument.way, **argument.options}) as pipe:
             pipe.run()
@@ -183,7 +183,7 @@ def test_wrong_arguments_raise_what_dali_raises(dali: Library, argument: Argumen
         pytest.param(len, id="length of a node"),
     ],
 )
-def test_what_cannot_be_outputs_raises_what_dali_raises(dali: Library, outputs: Callable[[Any], Any]) -> None:
+def test_invalid_outputs_raise_as_in_dali(dali: Library, outputs: Callable[[Any], Any]) -> None:
     def program(library: Library) -> None:
         with library.pipeline(lambda: outputs(library.fn.external_source(source=function, batch=False))) as pipe:
             pipe.run()
@@ -206,7 +206,7 @@ def test_only_dali_refuses_variable_keywords_of_a_pipelines_function(dali: Libra
 
 # DALI's destructor does not expect that its constructor has failed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_unknown_arguments_of_pipeline_def_raise_what_dali_raises(dali: Library) -> None:
+def test_unknown_arguments_of_pipeline_def_raise_as_in_dali(dali: Library) -> None:
     def program(library: Library) -> None:
         with library.pipeline(lambda: library.fn.external_source(source=function, batch=False), colour="red"):
             pass
@@ -238,9 +238,7 @@ class RefusesToLoad:
 @pytest.mark.parametrize(
     ("source", "expected"), [(HasLock(), TypeError), (RefusesToLoad(), RuntimeError)], ids=["dumping", "loading"]
 )
-def test_sources_that_cannot_travel_to_spawned_workers_raise_what_dali_raises(
-    dali: Library, source: Source, expected: type[Exception]
-) -> None:
+def test_sources_that_cannot_be_pickled_raise_as_in_dali(dali: Library, source: Source, expected: type[Exception]) -> None:
     def program(library: Library) -> None:
         with library.source_pipeline(source, "spawn", workers=1) as pipe:
             pipe.run()
@@ -250,7 +248,7 @@ def test_sources_that_cannot_travel_to_spawned_workers_raise_what_dali_raises(
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 @pytest.mark.parametrize("kind", [ValueError, KeyError, FileNotFoundError, ZeroDivisionError, AssertionError])
-def test_what_callbacks_raise_keeps_its_type(dali: Library, kind: type[Exception], way: str) -> None:
+def test_exceptions_of_callbacks_keep_their_type(dali: Library, kind: type[Exception], way: str) -> None:
     def source(info: SampleInfo) -> Any:
         raise kind("of the user's")
 
@@ -292,9 +290,7 @@ class Generated:
     [(Items, ["ValueError"] * 3), (Mapped, [[[[3]] * 4], END, END]), (Generated, [END] * 3)],
     ids=["by __getitem__ alone", "map", "generator"],
 )
-def test_what_comes_after_an_item_that_raises_is_up_to_the_iterable(
-    dali: Library, source: Callable[[], Any], after: list[Any]
-) -> None:
+def test_iterable_decides_about_items_after_an_exception(dali: Library, source: Callable[[], Any], after: list[Any]) -> None:
     """The interpreter's iterator over a sequence without ``__iter__`` stays at such an item."""
 
     def program(library: Library) -> list[Any]:

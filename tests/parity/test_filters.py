@@ -55,7 +55,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_blurred(layout):
+def test_blur_equals_dali_for_each_layout(layout):
     noise = np.random.default_rng(1).random(LAYOUTS[layout], np.float32)
 
     def define(library: Any, data: Any, plain: Any) -> dict[str, Any]:

@@ -158,7 +158,7 @@ WRONG: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
 
 
 @pytest.mark.parametrize(("use", "values"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_wrong_for_both(use: Callable[..., Any], values: Sequence[Any], dali: Any) -> None:
+def test_wrong_arguments_are_errors_in_both_libraries(use: Callable[..., Any], values: Sequence[Any], dali: Any) -> None:
     def define(library: Any, video: Any, values: Any) -> Any:
         return use(library.fn, library.fn.reshape(video, layout="FHWC"), library.fn.per_frame(values))
 

@@ -442,7 +442,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("operator", "arguments"), WRONG)
-def test_what_is_wrong_is_wrong_for_both(operator, arguments, dali):
+def test_wrong_arguments_are_errors_in_both_libraries(operator, arguments, dali):
     define = program(operator, arguments)
 
     assert error_of(dali, define, [PHOTOGRAPHS[:1]]) is not None

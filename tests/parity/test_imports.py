@@ -31,7 +31,7 @@ def test_a_loader_of_tensors_imports_neither_pipelines_nor_operators() -> None:
     assert within(modules, tuple(unwanted)) == set()
 
 
-def test_a_spawned_worker_of_a_loader_of_tensors_imports_what_makes_samples() -> None:
+def test_spawned_worker_of_a_tensor_loader_imports_only_the_code_for_samples() -> None:
     program = """if True:
         from dali_like.plugin.pytorch import DataLoader
 
@@ -52,7 +52,7 @@ def test_a_spawned_worker_of_a_loader_of_tensors_imports_what_makes_samples() ->
     assert parts(modules) - within(modules, FOR_FETCHING) - set(FOR_TENSORS) == set()
 
 
-def test_what_is_for_pipelines_is_there_when_it_is_asked_for() -> None:
+def test_names_for_pipelines_are_imported_on_first_use() -> None:
     program = """if True:
         from dali_like.plugin.pytorch import DALIGenericIterator, LastBatchPolicy, TorchPythonFunction, feed_ndarray, fn
 

@@ -285,7 +285,7 @@ def test_length_without_a_size(dali: Library) -> None:
         outcome(OURS, len, source(12))
 
 
-def test_length_of_an_epoch_some_of_which_has_been_taken_before(dali: Library) -> None:
+def test_length_of_an_epoch_counts_batches_taken_before(dali: Library) -> None:
     """DALI gives the length of the first epoch for all."""
 
     def run(iterator: Any) -> list[tuple[int, int]]:

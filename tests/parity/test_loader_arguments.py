@@ -233,7 +233,7 @@ def test_good_values_that_go_together_are_accepted(settle: Callable[[dict[str, A
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_odd_values_and_which_one_is_named(dataset: Any, num_workers: int) -> None:
+def test_of_two_odd_values_the_same_one_is_named(dataset: Any, num_workers: int) -> None:
     usual = {"dataset": dataset, "num_workers": num_workers}
     rows = [usual, *({**usual, **dict(pair)} for pair in itertools.combinations_with_replacement(ODD, 2))]
 
@@ -261,7 +261,7 @@ def test_the_signature_is_the_same_and_goes_on() -> None:
     ("name", "value"),
     [("num_workers", "2"), ("num_workers", None), ("timeout", "x"), ("timeout", None), ("prefetch_factor", "x")],
 )
-def test_what_is_no_number_is_named(name: str, value: Any) -> None:
+def test_values_that_are_not_numbers_are_named(name: str, value: Any) -> None:
     """PyTorch leaves it to Python to complain that they cannot be compared."""
     arguments = {"num_workers": 2, name: value}
     (theirs, _), (ours, _) = (outcome(lambda loader: loader(SEQUENCE, **arguments), loader) for loader in BOTH)
@@ -272,7 +272,7 @@ def test_what_is_no_number_is_named(name: str, value: Any) -> None:
     assert str(ours) == f"{name} option should be a non-negative number{may_be_chosen}, but got {name}={value!r}"
 
 
-def test_what_is_no_generator_is_refused_at_once() -> None:
+def test_wrong_generator_is_refused_at_once() -> None:
     """PyTorch notices that when it draws from it."""
     with pytest.raises(TypeError, match=r"generator should be a numpy\.random\.Generator, a seed or a torch\.Generator"):
         DataLoader(SEQUENCE, generator="x")
@@ -293,7 +293,7 @@ def test_all_attributes_of_theirs_are_there(dataset: Any, batch_size: int | None
 
 
 @pytest.mark.parametrize("name", sorted({*vars(BOTH[0](SEQUENCE)), *PROPERTIES, "anything"} - RENAMED))
-def test_which_attributes_can_be_set(name: str) -> None:
+def test_attributes_can_be_set_as_in_pytorch(name: str) -> None:
     def set_it(kind: Any) -> Any:
         loader = kind(SEQUENCE)
         setattr(loader, name, None)

@@ -423,7 +423,7 @@ def test_batches_that_pytorch_does_not_make(make: Callable[[int], Any], num_work
 
 
 @pytest.mark.parametrize("make", [*TENSORS.values(), *CHANGING.values()], ids=[*TENSORS, *CHANGING])
-def test_batches_of_workers_that_know_what_samples_are_like(make: Callable[[int], Any]) -> None:
+def test_batches_of_workers_that_have_learned_the_schema_equal_pytorchs(make: Callable[[int], Any]) -> None:
     """As the first ones are, which all have been made before that is known."""
     samples = Samples(lambda i: make(max(0, i - 24)), 24 + LENGTH)
     if make in AS_WITHOUT_WORKERS:

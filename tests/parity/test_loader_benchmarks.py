@@ -20,7 +20,7 @@ STEADY = ["tiny", "image", "tiny_tensors", "dict", "dict_tensors", "collate", "a
 
 
 @pytest.mark.parametrize("name", [*STEADY, "restart_fork", "restart_fork_persistent"])
-def test_what_torch_delivers_passes_the_checks(name: str) -> None:
+def test_batches_of_torch_pass_the_checks(name: str) -> None:
     measurement = measure("torch", WORKLOADS[name], seconds=0.01, repeat=0)
 
     assert measurement.first_batch_s

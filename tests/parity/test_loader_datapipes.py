@@ -41,7 +41,7 @@ def items_of(loader: Any) -> list[int]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("seeding", ["tasks", "torch"])
-def test_they_give_what_they_give_in_pytorch(options: dict[str, Any], seeding: str) -> None:
+def test_datapipes_give_the_same_as_in_pytorch(options: dict[str, Any], seeding: str) -> None:
     assert epochs_of(DataLoader, worker_seeding=seeding, **options) == epochs_of(TorchLoader, **options)
 
 

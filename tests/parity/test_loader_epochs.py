@@ -252,7 +252,7 @@ def test_errors_of_a_dataset_come_at_their_turn_and_the_others_behind_them(
     assert_same_with_both(lambda kind: events(iter(kind(Failing(error), batch_size=batch_size, **WORKERS[workers])), 8))
 
 
-def test_an_error_of_a_users_class_is_what_it_was() -> None:
+def test_exception_of_a_users_class_keeps_its_attributes() -> None:
     """PyTorch can make it anew of a text only, and so raises another."""
     begun = iter(DataLoader(Failing(Refused(418, "teapot")), batch_size=3, num_workers=1))
 
@@ -264,7 +264,7 @@ def test_an_error_of_a_users_class_is_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"collate_fn": list}, {"worker_seeding": "torch"}, {"batch_sampler": [[0, 1, 2]]}])
-def test_a_note_says_which_sample_has_failed_also_where_one_worker_makes_the_batch(options: dict[str, Any]) -> None:
+def test_note_names_the_failed_sample_of_a_batch_of_one_worker(options: dict[str, Any]) -> None:
     size = {} if "batch_sampler" in options else {"batch_size": 3}
     begun = iter(DataLoader(Failing(ValueError("no")), num_workers=1, **size, **options))
 
@@ -414,7 +414,7 @@ def test_out_of_order_all_of_an_iterable_dataset_comes(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_a_timeout_is_an_error_after_which_one_can_go_on_waiting(kind: Any) -> None:
+def test_iteration_continues_after_a_timeout(kind: Any) -> None:
     dataset = Gated()
     begun = iter(kind(dataset, num_workers=1, timeout=0.5))
 
@@ -429,7 +429,7 @@ def test_a_timeout_is_an_error_after_which_one_can_go_on_waiting(kind: Any) -> N
     assert seen == [[0], [1], [2], [3], [4], [5]]
 
 
-def test_a_timeout_says_which_worker_was_on_which_sample_and_where() -> None:
+def test_timeout_names_worker_sample_and_stack() -> None:
     dataset = Gated()
     begun = iter(DataLoader(dataset, num_workers=1, timeout=0.5))
     assert dataset.begun.wait(DEADLINE_S)
@@ -516,7 +516,7 @@ class ByEpoch:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_kept_workers_see_what_is_set_in_the_dataset(method: str) -> None:
+def test_kept_workers_see_changes_of_the_dataset(method: str) -> None:
     """PyTorch's do not."""
     dataset = ByEpoch()
     loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True, multiprocessing_context=method)
@@ -527,7 +527,7 @@ def test_kept_workers_see_what_is_set_in_the_dataset(method: str) -> None:
     assert passes == [[0, 1], [10, 11], [20, 21]]
 
 
-def test_kept_workers_see_what_is_set_in_the_loader() -> None:
+def test_kept_workers_see_changes_of_the_loader() -> None:
     loader = DataLoader(range(4), batch_size=2, num_workers=1, persistent_workers=True)
     before = numbers(loader)
     loader.collate_fn = doubled

@@ -84,7 +84,7 @@ def test_its_signature_is_pytorchs_and_ours() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": None}, {"batch_sampler": [[0, 1], [2]]}])
-def test_what_libraries_read_of_its_batches(options: dict[str, Any]) -> None:
+def test_batch_attributes_equal_pytorchs(options: dict[str, Any]) -> None:
     theirs, ours = (kind(range(3), **options) for kind in (TORCHS, DataLoader))
 
     assert ours._auto_collation == theirs._auto_collation
@@ -163,7 +163,7 @@ def made_anew(loader: Any, **instead: Any) -> Any:
 OWN = {"worker_seeding": "torch", "on_error": "skip", "worker_restarts": 7, "max_held_bytes": 1 << 28, "worker_threads": 2}
 
 
-def test_a_loader_made_anew_keeps_what_it_was_told() -> None:
+def test_copied_loader_keeps_its_arguments() -> None:
     loader = DataLoader(range(8), batch_size=3, num_workers=1, persistent_workers=True, prefetch_factor=3, **OWN)
     batches = BatchSampler(SequentialSampler(range(4)), 2, drop_last=False)
 
@@ -203,7 +203,7 @@ def test_an_argument_of_ours_that_is_refused_in_words_of_ours() -> None:
 
 
 @pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", *own_arguments()])
-def test_what_cannot_be_set_later(name: str) -> None:
+def test_locked_attributes_cannot_be_set(name: str) -> None:
     loader = DataLoader(range(3))
 
     with pytest.raises(ValueError, match=f"{name} attribute should not be set after DataLoader is initialized"):
@@ -280,7 +280,7 @@ def test_how_programs_end_kept_workers(kind: Any, end: Callable[[Any], None], ta
 
 
 @pytest.mark.parametrize("end", [end_by_attribute, end_by_shutdown])
-def test_a_loader_whose_workers_have_been_ended_starts_others(end: Callable[[Any], None]) -> None:
+def test_loader_starts_new_workers_after_theirs_were_ended(end: Callable[[Any], None]) -> None:
     loader = DataLoader(range(4), num_workers=1, persistent_workers=True)
     next(iter(loader))
 
@@ -467,7 +467,7 @@ def test_without_an_accelerator_nothing_is_asked_to_pin_itself() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_profiles_show_what_the_loop_waits_for(num_workers: int) -> None:
+def test_profiles_show_the_waiting_of_the_loop(num_workers: int) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         numbers(DataLoader(range(4), batch_size=2, num_workers=num_workers))
 

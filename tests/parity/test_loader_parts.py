@@ -200,7 +200,7 @@ def test_loaded_state_is_not_lost_when_a_part_is_replaced_afterwards(monkeypatch
         iter(loader)
 
 
-def test_report_says_whose_iterator_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_names_the_foreign_iterator(monkeypatch: pytest.MonkeyPatch) -> None:
     call_through(dataloader._BaseDataLoaderIter, "__init__", monkeypatch)
     loader = DataLoader(range(40), batch_size=2)
     with pytest.warns(UserWarning, match="PyTorch's"):
@@ -255,7 +255,7 @@ class Seen:
         return index
 
 
-def test_context_whose_process_is_a_thread_shares_the_dataset() -> None:
+def test_context_of_threads_shares_the_dataset() -> None:
     dataset = Seen()
     loader = DataLoader(dataset, num_workers=1, multiprocessing_context=ThreadContext())
 
@@ -302,7 +302,7 @@ def test_persistent_workers_of_an_iterator_from_get_iterator_are_kept(base: Any)
     assert loader._iterator is iter(loader)
 
 
-def test_loader_whose_subclass_makes_the_iterator_has_no_state() -> None:
+def test_loader_with_an_iterator_of_a_subclass_has_no_state() -> None:
     loader, _ = of_subclass(DataLoader)
     next(iter(loader))
 
@@ -469,7 +469,7 @@ def test_program_may_advance_the_sampler_of_an_iterator(num_workers: int) -> Non
     assert results[0] == results[1]
 
 
-def test_loader_whose_sampler_was_advanced_has_no_state_before_the_epoch_ends() -> None:
+def test_loader_with_an_advanced_sampler_has_no_state_before_the_epoch_ends() -> None:
     loader = DataLoader(range(4))
     iterator = iter(loader)
     assert hasattr(loader, "state_dict")

@@ -74,7 +74,7 @@ def test_slots_are_locked_only_where_that_is_asked_for(options: dict[str, Any], 
     assert not gpu.num_registrations
 
 
-def test_what_is_to_be_copied_is_handed_to_pytorch(gpu: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pin_memory_copy_uses_pytorchs_copy(gpu: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(TorchBackend, "pin", lambda self, batch: seen.append(batch) or batch)
 

@@ -233,7 +233,7 @@ def test_shuffle(workers: dict[str, Any], seed: int | None) -> None:
 
 
 @pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
-def test_loading_in_order_takes_from_the_generator_what_pytorch_takes(workers: dict[str, Any]) -> None:
+def test_loading_in_order_draws_as_much_as_pytorch(workers: dict[str, Any]) -> None:
     def program(kind: Any) -> Any:
         loader = kind(range(8), batch_size=4, **workers)
         return [(epochs(loader, 1), torch.rand(1).item()) for _ in range(3)]
@@ -423,7 +423,7 @@ def test_a_batch_sampler_of_ones_own() -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True])
-def test_what_worker_init_fn_sees_and_draws(persistent: bool) -> None:
+def test_worker_init_fn_sees_and_draws_the_same_as_in_pytorch(persistent: bool) -> None:
     def program(kind: Any) -> Any:
         loader = as_in_torch(
             kind, Told(), batch_size=2, num_workers=2, worker_init_fn=note_start, persistent_workers=persistent
@@ -433,7 +433,7 @@ def test_what_worker_init_fn_sees_and_draws(persistent: bool) -> None:
     assert_same(program)
 
 
-def test_what_worker_init_fn_sees_and_draws_by_default() -> None:
+def test_worker_init_fn_sees_and_draws_the_same_by_default() -> None:
     def program(kind: Any) -> Any:
         told = epochs(kind(Told(), batch_size=1, num_workers=1, worker_init_fn=note_start))
         return [[batch[:6] for batch in epoch] for epoch in told]  # the rest is what the samples drew
@@ -544,21 +544,21 @@ def by_hand(samples: list[Any]) -> Any:
     ],
     ids="-".join,
 )
-def test_by_default_what_samples_draw_does_not_depend_on_the_number_of_workers(options: dict[str, Any]) -> None:
+def test_random_numbers_of_samples_do_not_depend_on_the_number_of_workers(options: dict[str, Any]) -> None:
     one, two = (drawn_with(num_workers, **options) for num_workers in (1, 2))
 
     assert one == two
     assert one[0] != one[1], "two epochs draw the same"
 
 
-def test_three_workers_draw_what_one_draws() -> None:
+def test_three_workers_draw_the_same_as_one() -> None:
     with expecting_too_many(3):
         three = drawn_with(3, batch_size=8)
 
     assert three == drawn_with(1, batch_size=8)
 
 
-def test_spawned_workers_draw_what_forked_ones_draw() -> None:
+def test_spawned_workers_draw_the_same_as_forked_ones() -> None:
     forked, spawned = (drawn_with(2, batch_size=8, multiprocessing_context=method) for method in ("fork", "spawn"))
 
     assert forked == spawned
@@ -579,7 +579,7 @@ def test_workers_of_an_iterable_dataset_do_not_draw_the_same() -> None:
     assert len(set(drawn)) == len(drawn)
 
 
-def test_the_state_of_the_programs_generators_is_what_pytorch_leaves_with_either_seeding() -> None:
+def test_program_generators_are_left_as_by_pytorch_with_either_seeding() -> None:
     def program(kind: Any) -> Any:
         kinds = itertools.cycle([{}] if kind is not DataLoader else [{"worker_seeding": "torch"}, {}])
         for _ in range(2):

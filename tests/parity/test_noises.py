@@ -93,7 +93,7 @@ def test_pixels_that_are_replaced(layout):
             assert np.array_equal(result, np.broadcast_to(first, shape)) == (name == "pixels")
 
 
-def test_what_noise_leaves_as_it_is():
+def test_noise_of_strength_zero_changes_nothing():
     data = [np.arange(-10, 10, dtype=np.int32).reshape(4, 5), np.zeros((0, 5), np.int32)]
 
     def quiet(library: Any, data: Any) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_defaults(path):
 
 
 @pytest.mark.parametrize("path", descriptions())
-def test_which_may_be_nodes(path):
+def test_arguments_per_sample_are_those_of_dali(path):
     description = descriptions()[path]
     schema = schema_of(description)
 
@@ -136,7 +136,7 @@ def test_which_may_be_nodes(path):
 
 
 @pytest.mark.parametrize("path", descriptions())
-def test_which_may_differ_from_frame_to_frame(path):
+def test_arguments_per_frame_are_those_of_dali(path):
     description = descriptions()[path]
     schema = schema_of(description)
 

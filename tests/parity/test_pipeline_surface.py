@@ -258,7 +258,7 @@ def test_statistics_without_workers_and_readers_are_the_same() -> None:
     ],
     ids=str,
 )
-def test_wrong_arguments_raise_what_dali_raises(options: dict[str, Any], expected: type[Exception]) -> None:
+def test_wrong_arguments_raise_as_in_dali(options: dict[str, Any], expected: type[Exception]) -> None:
     def program(dali: ModuleType) -> None:
         with pipeline(dali, **options) as pipe:
             pipe.run()
@@ -267,7 +267,7 @@ def test_wrong_arguments_raise_what_dali_raises(options: dict[str, Any], expecte
 
 
 @pytest.mark.parametrize("name", ["epoch_size", "reader_meta"])
-def test_unknown_readers_raise_what_dali_raises(name: str) -> None:
+def test_unknown_readers_raise_as_in_dali(name: str) -> None:
     def program(dali: ModuleType) -> None:
         with pipeline(dali) as pipe:
             getattr(pipe, name)("train")
@@ -342,7 +342,7 @@ def test_constants_alone_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", None, {}, b"x", [[1]], ["a"], 1j, np.array(["a"]), np.array([1j])], ids=repr)
-def test_what_is_no_output_raises_what_dali_raises(value: Any) -> None:
+def test_invalid_output_raises_as_in_dali(value: Any) -> None:
     def program(dali: ModuleType) -> None:
         with pipeline(dali, lambda dali: value) as pipe:
             pipe.build()
@@ -351,7 +351,7 @@ def test_what_is_no_output_raises_what_dali_raises(value: Any) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda node: [node], lambda node: (node, node), lambda node: [1, [node]]])
-def test_nested_nodes_raise_what_dali_raises(wrap: Callable[[Any], Any]) -> None:
+def test_nested_nodes_raise_as_in_dali(wrap: Callable[[Any], Any]) -> None:
     def program(dali: ModuleType) -> None:
         with pipeline(dali, lambda dali: wrap(numbers(dali))) as pipe:
             pipe.build()
@@ -360,7 +360,7 @@ def test_nested_nodes_raise_what_dali_raises(wrap: Callable[[Any], Any]) -> None
 
 
 @pytest.mark.parametrize("define", [lambda: None, lambda: ()], ids=["None", "nothing"])
-def test_no_outputs_raise_what_dali_raises(define: Callable[[], Any]) -> None:
+def test_missing_outputs_raise_as_in_dali(define: Callable[[], Any]) -> None:
     raises_the_same(
         lambda dali: dali.pipeline_def(define)(batch_size=1, num_threads=1, device_id=None).build(), NotImplementedError
     )
@@ -453,7 +453,7 @@ def test_iter_setup_ends_epochs_alike(depth: int) -> None:
 
 
 @pytest.mark.parametrize("outputs", [lambda: None, lambda: [[1, "a"]]])
-def test_illegal_outputs_of_define_graph_raise_what_dali_raises(outputs: Callable[[], Any]) -> None:
+def test_illegal_outputs_of_define_graph_raise_as_in_dali(outputs: Callable[[], Any]) -> None:
     def program(dali: Any) -> None:
         kind = type("Derived", (dali.Pipeline,), {"define_graph": lambda self: outputs()})
         with pipeline(dali, kind=kind) as pipe:
@@ -463,7 +463,7 @@ def test_illegal_outputs_of_define_graph_raise_what_dali_raises(outputs: Callabl
 
 
 @pytest.mark.parametrize("question", [bool, iter, len, list, float, lambda node: 1 in node])
-def test_what_a_node_cannot_be_asked_raises_what_dali_raises(question: Callable[[Any], Any]) -> None:
+def test_invalid_use_of_a_node_raises_as_in_dali(question: Callable[[Any], Any]) -> None:
     raises_the_same(lambda dali: question(numbers(dali)), TypeError)
 
 
@@ -514,7 +514,7 @@ def test_scheduled_batches_come_alike(steps: str, options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("second", ["schedule_run", "outputs", "share_outputs", "release_outputs"])
-def test_mixed_ways_to_run_raise_what_dali_raises(second: str) -> None:
+def test_mixed_ways_to_run_raise_as_in_dali(second: str) -> None:
     texts = []
 
     def program(dali: ModuleType) -> None:
@@ -699,12 +699,12 @@ def test_tensors_do_the_same(program: Program) -> None:
         (lambda tensors: as_list(tensors).at("0"), TypeError),
     ],
 )
-def test_wrong_questions_raise_what_dali_raises(question: Callable[[Any], Any], expected: type[Exception]) -> None:
+def test_wrong_calls_raise_as_in_dali(question: Callable[[Any], Any], expected: type[Exception]) -> None:
     raises_the_same(lambda dali: question(dali.tensors), expected)
 
 
 @pytest.mark.parametrize("make", [as_tensor, as_list])
-def test_elements_of_another_size_raise_what_dali_raises(make: Callable[[Any], Any]) -> None:
+def test_elements_of_another_size_raise_as_in_dali(make: Callable[[Any], Any]) -> None:
     raises_the_same(lambda dali: make(dali.tensors).reinterpret(dali.types.UINT8), RuntimeError)
 
 
@@ -723,13 +723,11 @@ def test_elements_of_another_size_raise_what_dali_raises(make: Callable[[Any], A
         (lambda kind: kind(1, 1).serialize(), NotImplementedError),
     ],
 )
-def test_what_cannot_be_saved_or_loaded_raises_what_dali_raises(
-    call: Callable[[Any], Any], expected: type[Exception]
-) -> None:
+def test_failed_saves_and_loads_raise_as_in_dali(call: Callable[[Any], Any], expected: type[Exception]) -> None:
     raises_the_same(lambda dali: call(dali.Pipeline), expected)
 
 
-def test_outputs_that_are_given_twice_raise_what_dali_raises() -> None:
+def test_repeated_outputs_raise_as_in_dali() -> None:
     def program(dali: ModuleType) -> None:
         with pipeline(dali) as pipe:
             pipe.serialize(lambda: 1)
@@ -740,7 +738,7 @@ def test_outputs_that_are_given_twice_raise_what_dali_raises() -> None:
 @pytest.mark.parametrize(
     "form", [{}, {"batch_size": 5}, {"num_threads": 3, "seed": 9}, {"prefetch_queue_depth": 1}], ids=str
 )
-def test_what_is_saved_comes_back_alike(form: dict[str, Any]) -> None:
+def test_saved_pipeline_is_loaded_alike(form: dict[str, Any]) -> None:
     def program(dali: Any) -> Any:
         with pipeline(dali, lambda dali: 5, lambda dali: [1.5], seed=4, output_ndim=[0, 1]) as pipe:
             loaded = dali.Pipeline.deserialize(pipe.serialize(), **form)

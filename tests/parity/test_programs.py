@@ -30,7 +30,7 @@ def test_programs_do_the_same(dali: Library, program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", faulty_programs(), ids=str)
-def test_what_is_wrong_raises_the_same(dali: Library, program: Program) -> None:
+def test_faulty_programs_raise_the_same(dali: Library, program: Program) -> None:
     """Nothing is delivered but what is right; dali_like delivers all of it, and DALI not what comes after an error."""
     right = [each.outcome for each in run(dali, dataclasses.replace(reference(program), fault="none"))]
     ours = [each.outcome for each in run(OURS, program)]

@@ -84,7 +84,7 @@ class TestTensors:
 
         np.testing.assert_array_equal(products, np.square(SAMPLES, dtype=np.float32))
 
-    def test_what_is_no_tensor(self):
+    def test_function_that_returns_no_tensor_is_refused(self):
         with pytest.raises(TypeError, match=r"the function must return PyTorch tensors, not a ndarray"):
             self.run(1, function=lambda a: a.numpy(), batch_processing=False)
 

@@ -61,7 +61,7 @@ def test_types_shapes_and_distributions():
 
 
 @pytest.mark.parametrize("layout", ["NS", ""])
-def test_layouts_of_what_is_drawn(layout):
+def test_layouts_of_random_choices_equal_dalis(layout):
     def choices(library: Any, rows: Any) -> dict[str, Any]:
         choice = library.fn.random.choice
         shapes: dict[str, Any] = {"one": None, "none": (), "a row": 5, "a row of one": (1,), "rows": (1, 2)}

@@ -24,7 +24,7 @@ jax.distributed.shutdown()
 """
 
 
-def test_pytorch_says_which() -> None:
+def test_shard_is_detected_from_pytorch() -> None:
     torch = pytest.importorskip("torch.distributed")
     fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
     torch.init_process_group("fake", rank=3, world_size=8, store=fake.FakeStore())
@@ -36,7 +36,7 @@ def test_pytorch_says_which() -> None:
     assert detect_shard() == Shard(0, 1)
 
 
-def test_jax_says_which() -> None:
+def test_shard_is_detected_from_jax() -> None:
     pytest.importorskip("jax")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -177,7 +177,7 @@ def test_tests_run_with_our_loader(tmp_path: Path) -> None:
     assert "test_loader.py:5" in err
 
 
-def test_interrupt_shows_what_there_was(tmp_path: Path) -> None:
+def test_interrupt_prints_the_partial_report(tmp_path: Path) -> None:
     written(
         tmp_path,
         "train.py",

@@ -104,7 +104,7 @@ def test_a_pass_with_a_generator_of_pytorch_can_be_resumed(kind: str, count: int
 
 
 @pytest.mark.parametrize("state", [{}, {"torch": "00"}, {"torch": "x"}, {"torch": None}, {"bit_generator": "PCG64"}])
-def test_what_is_no_state_of_a_generator_of_pytorch(state: dict[str, Any]) -> None:
+def test_invalid_state_of_a_pytorch_generator_is_refused(state: dict[str, Any]) -> None:
     sampler = data.RandomSampler(range(5), generator=generator(1))
     running = iter(sampler)
 

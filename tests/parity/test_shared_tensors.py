@@ -154,7 +154,7 @@ class Permuted(torch.utils.data.Dataset):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_kept_workers_see_what_the_program_writes_and_the_other_way_round(method: str) -> None:
+def test_kept_workers_and_program_see_each_others_writes(method: str) -> None:
     dataset = Permuted()
     loader = DataLoader(dataset, 4, num_workers=1, multiprocessing_context=method, persistent_workers=True)
     epochs, workers = [], set()

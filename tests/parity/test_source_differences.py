@@ -174,7 +174,7 @@ def test_the_number_of_outputs_must_be_right(dali: Library, make: Callable[[int]
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_operators_are_a_batch_ahead_of_what_runs(dali: Library, depth: int) -> None:
+def test_operators_are_one_batch_ahead_of_the_run(dali: Library, depth: int) -> None:
     """In DALI they are as far ahead as the sources are."""
 
     def asked_for(library: Library, *, operator: bool) -> int:

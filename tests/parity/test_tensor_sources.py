@@ -69,7 +69,7 @@ def test_a_pipeline_goes_on_with_the_batches_of_another(dali: Library) -> None:
 
 
 @pytest.mark.parametrize("layouts", [("CHW", "HWC"), ("CHW", "CHW", "HWC", "HWC")], ids=["in a batch", "in an epoch"])
-def test_layouts_that_change_raise_what_dali_raises(dali: Library, layouts: tuple[str, ...]) -> None:
+def test_changing_layouts_raise_as_in_dali(dali: Library, layouts: tuple[str, ...]) -> None:
     def program(library: Library) -> None:
         left = iter(layouts)
 

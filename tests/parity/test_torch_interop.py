@@ -257,7 +257,7 @@ def test_samples_of_ragged_batches_stay_as_they_were(make_pipeline: MakePipeline
     assert [tensor.tolist() for tensor in kept] == [[i] * (1 + i % 4) for i in range(32)]
 
 
-def test_what_operators_make_stays_as_it_was() -> None:
+def test_outputs_of_operators_do_not_change() -> None:
     cv2 = pytest.importorskip("cv2")
 
     def image(info: SampleInfo) -> Any:
@@ -293,7 +293,7 @@ def test_tensors_outlive_the_pipeline(
     assert torch.equal(kept[0], numbers_of(0) + 1)
 
 
-def test_what_autograd_has_saved_is_not_overwritten(make_pipeline: MakePipeline, way: str) -> None:
+def test_tensors_saved_by_autograd_are_not_overwritten(make_pipeline: MakePipeline, way: str) -> None:
     pipe = make_pipeline(numbered, way)
     weight = torch.ones(5, requires_grad=True)
 
@@ -306,7 +306,7 @@ def test_what_autograd_has_saved_is_not_overwritten(make_pipeline: MakePipeline,
     assert weight.grad.tolist() == [3.0 * sum(range(24))] * 5
 
 
-def test_what_is_written_into_a_tensor_shows_in_no_later_batch(make_pipeline: MakePipeline, way: str) -> None:
+def test_writes_to_a_tensor_do_not_show_in_later_batches(make_pipeline: MakePipeline, way: str) -> None:
     pipe = make_pipeline(numbered, way)
 
     for run in range(20):

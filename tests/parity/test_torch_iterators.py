@@ -284,9 +284,7 @@ def test_tensors_are_the_memory_of_the_batch(way: str, make_pipeline: MakePipeli
     ],
     ids=["tensor", "reshaped", "a part", "array"],
 )
-def test_what_is_kept_does_not_change(
-    keep: Callable[[Any], Any], first: int, last: int, make_pipeline: MakePipeline
-) -> None:
+def test_kept_batches_do_not_change(keep: Callable[[Any], Any], first: int, last: int, make_pipeline: MakePipeline) -> None:
     iterator = pytorch.DALIGenericIterator(make_pipeline(numbered), ["x"])
 
     kept = [keep(batch["x"]) for [batch] in itertools.islice(iterator, 30)]
@@ -295,7 +293,7 @@ def test_what_is_kept_does_not_change(
     assert ends == [(4 * i + first, 4 * i + last) for i in range(30)]
 
 
-def test_what_is_let_go_is_used_again(make_pipeline: MakePipeline) -> None:
+def test_memory_of_dropped_batches_is_reused(make_pipeline: MakePipeline) -> None:
     """Else the test above would pass with memory that is never used again."""
     iterator = pytorch.DALIGenericIterator(make_pipeline(numbered), ["x"])
 
@@ -372,7 +370,7 @@ def test_batches_that_are_not_in_host_memory(tag: str, make_pipeline: MakePipeli
     assert tag == "sparse_coo" or value[0].data_ptr() == array.ctypes.data
 
 
-def test_feed_ndarray_of_what_is_not_in_host_memory() -> None:
+def test_feed_ndarray_copies_from_another_device() -> None:
     target = torch.zeros((4, 3), dtype=torch.int64)
 
     pytorch.feed_ndarray(OnAnotherDevice(np.arange(12).reshape(4, 3)), target)

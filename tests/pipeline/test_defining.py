@@ -509,7 +509,7 @@ def test_iter_setup_may_use_the_pipeline() -> None:
     assert pipe.log == ["defined", "1 outputs"]
 
 
-def test_what_iter_setup_raises_is_raised_by_run_and_the_batch_is_still_to_come() -> None:
+def test_error_of_iter_setup_is_raised_by_run_and_loses_no_batch() -> None:
     class Failing(Counting):
         def iter_setup(self) -> None:
             self.log.append("set up")

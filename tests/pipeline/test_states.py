@@ -128,7 +128,7 @@ def test_scheduled_batches_do_not_count_in_the_state() -> None:
         assert np.array_equal(pipe.outputs()[0].as_array(), first)
 
 
-def test_an_end_that_comes_behind_what_has_been_scheduled_does_not_count_either() -> None:
+def test_end_behind_scheduled_batches_does_not_count() -> None:
     with closing(pipeline_of(samples, batch=False)) as pipe:
         for _ in range(12):
             pipe.schedule_run()
@@ -504,7 +504,7 @@ IN_WORKERS = {"iterable": Batches, "iterator that goes on": Reel, "iterators of 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
 @pytest.mark.parametrize("name", IN_WORKERS)
-def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name: str, is_running: bool) -> None:
+def test_workers_return_to_their_earlier_states_before_the_next_batch(name: str, is_running: bool) -> None:
     """By their states, not only by their positions: the two iterables count from different numbers."""
     with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
         expected = states_and_rest(pipe, 17)

@@ -390,12 +390,12 @@ class CalledAndIndexed(Called):
         return np.zeros(1)
 
 
-def test_a_class_whose_instances_can_be_called_is_no_source() -> None:
+def test_class_of_callable_instances_is_refused_as_source() -> None:
     with pytest.raises(errors.DefinitionError, match=r"is a class whose instances can be called; .* Called\(\.\.\.\)"):
         fn.external_source(source=Called, batch=False)
 
 
-def test_what_is_walked_through_could_be_called(way: str, make_pipeline: MakePipeline) -> None:
+def test_iterated_object_with_a_call_method_is_refused_with_advice(way: str, make_pipeline: MakePipeline) -> None:
     source = CalledAndIndexed()
 
     with pytest.raises(errors.DefinitionError, match=r"has __iter__ or __getitem__; .* source=yours\.__call__"):
@@ -537,7 +537,7 @@ def test_the_same_source_works_in_forked_workers(case: str, make_pipeline: MakeP
     assert pipe.run()[0].as_array().shape == (4, 1)
 
 
-def test_source_whose_pickling_raises(make_pipeline: MakePipeline) -> None:
+def test_exception_during_pickling_of_a_source_is_the_cause(make_pipeline: MakePipeline) -> None:
     class Refusing:
         def __call__(self, info: SampleInfo) -> NDArray[Any]:
             return np.zeros(1)

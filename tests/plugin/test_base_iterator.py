@@ -606,7 +606,7 @@ def test_length_of_a_size(size: int, policy: LastBatchPolicy, num_pipelines: int
 
 
 @either_reset
-def test_length_is_that_of_the_epoch_which_is_shorter_for_what_was_taken_before(auto_reset: bool) -> None:
+def test_length_of_an_epoch_excludes_batches_taken_before(auto_reset: bool) -> None:
     iterator = DALIGenericIterator(ScriptedPipeline([4] * 100), ["x"], 10, auto_reset=auto_reset)
 
     lengths = [(len(iterator), len(epoch_of(iterator))) for _ in range(4)]

@@ -728,7 +728,7 @@ class Sleeping:
 
 
 @pytest.mark.parametrize("way", ["fork", "thread"])
-def test_a_pipeline_whose_samples_wait_gets_more_workers(way: str, make_pipeline: MakePipeline) -> None:
+def test_pipeline_with_waiting_samples_gets_more_workers(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(sleeping, way, batch_size=32, workers="auto", prefetch_queue_depth="auto")
 
     assert pipe.run()[0].as_array().tolist() == list(range(32))
@@ -955,11 +955,11 @@ def test_workers_that_divide_an_iterable_stay_as_many(make_pipeline: MakePipelin
     assert (settings.num_workers, settings.num_workers_reason) == (first_workers(available_cpus()), "")
 
 
-def test_a_pipeline_whose_numbers_are_given_has_nothing_to_say(make_pipeline: MakePipeline) -> None:
+def test_pipeline_with_given_numbers_has_no_chosen_settings(make_pipeline: MakePipeline) -> None:
     assert make_pipeline(sleeping).statistics().settings.chosen is None
 
 
-def test_a_loader_whose_samples_wait_gets_more_workers_and_keeps_the_number() -> None:
+def test_loader_with_waiting_samples_gets_more_workers_and_keeps_the_number() -> None:
     loader = DataLoader(
         Sleeping(), 32, num_workers="auto", prefetch_factor="auto", multiprocessing_context="thread", sampler=range(1 << 12)
     )

@@ -331,7 +331,7 @@ def test_so_is_the_end_of_the_epoch(policy: str, make_pipeline: MakePipeline) ->
 
 
 @pytest.mark.usefixtures("changing_sizes")
-def test_so_are_batches_whose_workers_are_killed(make_pipeline: MakePipeline) -> None:
+def test_batches_are_complete_after_workers_are_killed(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(of_many_lengths, num_outputs=2, batch_size=16, prefetch_queue_depth=3, py_worker_restarts=None)
     choice = random.Random(5)
 

@@ -430,7 +430,7 @@ class Refusing:
 
 
 @pytest.mark.parametrize("with_operator", [False, True])
-def test_an_object_whose_unpickling_fails_is_an_error_and_later_batches_are_right(with_operator: bool, way: str) -> None:
+def test_failed_unpickling_is_an_error_and_later_batches_are_right(with_operator: bool, way: str) -> None:
     @pipeline_def(batch_size=4, num_threads=2, py_num_workers=2, **({} if way == "serial" else {"py_start_method": way}))
     def pipeline() -> Any:
         source = lambda info: (info.idx_in_epoch, Refusing() if info.idx_in_epoch == 6 else info.idx_in_epoch)  # noqa: E731

@@ -112,7 +112,7 @@ def test_arrays_are_the_memory_of_the_batch(way: str, make_pipeline: MakePipelin
     [lambda array: array, jax.device_put, np.asarray],
     ids=["array", "put", "numpy"],
 )
-def test_what_is_kept_does_not_change(keep: Callable[[Any], Any], make_pipeline: MakePipeline) -> None:
+def test_kept_batches_do_not_change(keep: Callable[[Any], Any], make_pipeline: MakePipeline) -> None:
     iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
 
     kept = [keep(batch["x"]) for batch in itertools.islice(iterator, 30)]
@@ -120,7 +120,7 @@ def test_what_is_kept_does_not_change(keep: Callable[[Any], Any], make_pipeline:
     assert [np.asarray(array)[:, -1].tolist() for array in kept] == [list(range(4 * i, 4 * i + 4)) for i in range(30)]
 
 
-def test_what_is_let_go_is_used_again(make_pipeline: MakePipeline) -> None:
+def test_memory_of_dropped_batches_is_reused(make_pipeline: MakePipeline) -> None:
     """Else the test above would pass with memory that is never used again."""
     iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
 
@@ -129,7 +129,7 @@ def test_what_is_let_go_is_used_again(make_pipeline: MakePipeline) -> None:
     assert len(addresses) < 20
 
 
-def test_computations_under_way_keep_what_they_read(make_pipeline: MakePipeline) -> None:
+def test_running_computations_keep_their_input(make_pipeline: MakePipeline) -> None:
     @jax.jit
     def compute(x: Any) -> Any:
         matrix = jnp.outer(x[0, :300], jnp.ones(300)) / 300

@@ -53,7 +53,7 @@ def numbers(batch: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("prepare", [False, True])
-def test_peek_is_what_next_gives(library: Library, theirs: Any, prepare: bool) -> None:
+def test_peek_returns_the_next_batch(library: Library, theirs: Any, prepare: bool) -> None:
     with iterator_of(library, theirs, counted(None), prepare_first_batch=prepare) as iterator:
         seen = [numbers(step()) for step in (iterator.peek, iterator.peek, iterator.next, iterator.next, iterator.peek)]
 
@@ -70,7 +70,7 @@ def test_peek_in_another_thread(library: Library, theirs: Any) -> None:
         assert numbers(peeked) == numbers(next(iterator)) == [0, 1, 2, 3]
 
 
-def test_what_the_source_raises_is_in_the_future(make_pipeline: MakePipeline) -> None:
+def test_exception_of_the_source_is_in_the_future(make_pipeline: MakePipeline) -> None:
     def broken(info: Any) -> Any:
         raise ZeroDivisionError("broken")
 
@@ -79,7 +79,7 @@ def test_what_the_source_raises_is_in_the_future(make_pipeline: MakePipeline) ->
     assert isinstance(iterator.peek_async().exception(), ZeroDivisionError)
 
 
-def test_a_loop_behind_a_peek_begins_with_what_was_peeked_at(library: Library, theirs: Any) -> None:
+def test_loop_after_a_peek_begins_with_the_peeked_batch(library: Library, theirs: Any) -> None:
     with iterator_of(library, theirs, counted(8)) as iterator:
         iterator.peek()
         epoch = list(map(numbers, iterator))
@@ -115,7 +115,7 @@ def test_batches_must_be_alike(step: str, library: Library, theirs: Any) -> None
     assert library is not OURS or isinstance(caught.value, SpecError)
 
 
-def test_checkpoints_do_not_know_of_what_is_peeked_at(library: Library, theirs: Any) -> None:
+def test_checkpoints_are_refused_after_a_peek(library: Library, theirs: Any) -> None:
     with iterator_of(library, theirs, counted(None), enable_checkpointing=True) as iterator:
         iterator.peek()
         with pytest.raises(RuntimeError, match="peeked") as caught:
@@ -126,7 +126,7 @@ def test_checkpoints_do_not_know_of_what_is_peeked_at(library: Library, theirs: 
         assert library is not OURS or isinstance(caught.value, PipelineStateError)
 
 
-def test_loading_a_state_drops_what_is_peeked_at(make_pipeline: MakePipeline) -> None:
+def test_loading_a_state_drops_the_peeked_batch(make_pipeline: MakePipeline) -> None:
     iterator = clu.DALIGenericPeekableIterator(make_pipeline(counted(12), "serial", enable_checkpointing=True), ["x"])
     state = iterator.state_dict()
     first = next(iterator)["x"]
@@ -139,7 +139,7 @@ def test_loading_a_state_drops_what_is_peeked_at(make_pipeline: MakePipeline) ->
     assert np.array_equal(iterator.peek()["x"], first)
 
 
-def test_reset_drops_what_is_peeked_at(make_pipeline: MakePipeline) -> None:
+def test_reset_drops_the_peeked_batch(make_pipeline: MakePipeline) -> None:
     """DALI ignores it within an epoch."""
     iterator = clu.DALIGenericPeekableIterator(make_pipeline(counted(12), "serial"), ["x"])
     next(iterator)

@@ -267,7 +267,7 @@ def test_batch_size_must_be_known() -> None:
 
 
 @pytest.mark.parametrize("name", ["device_id", "shard_id", "num_shards"])
-def test_the_iterator_says_which_part_is_whose(name: str) -> None:
+def test_iterator_sets_the_shard_arguments_itself(name: str) -> None:
     with pytest.raises(ArgumentTypeError, match=f"the iterator sets {name}"):
         parts(devices=DEVICES)(batch_size=16, **{name: 1})
 
