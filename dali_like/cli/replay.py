@@ -1,12 +1,13 @@
-"""Shows a batch of a loader again: the one of a step, computed from a saved state.
+"""Shows a batch of a loader or pipeline again: the one of a step, computed from a saved state.
 
-The state is any one that the loader has saved in that epoch, as JSON of state_dict(). For example, after a loss spike at
-step 4711, shows the shapes and numbers of that batch and the samples that it was made of; --picture draws it.
+The state is any one that was saved in that epoch, as JSON of state_dict(), or a checkpoint. For example, after a loss
+spike at step 4711, shows the shapes and numbers of that batch and the samples that it was made of; --picture draws it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from dali_like.cli.check.subjects import file_of
 from dali_like.cli.factories import object_of, parse_argument
 from dali_like.cli.reports import table
 from dali_like.errors import ArgumentError, CheckpointError, NotRepeatableError, SampleIndexError
+from dali_like.pipeline.pipeline import Pipeline
 from dali_like.sources.kinds import is_composed
 
 __all__ = ["add_arguments", "run"]
@@ -25,7 +27,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
-    parser.add_argument("loader", help="module:name or file.py:name of a loader, or of a function that makes it")
+    parser.add_argument("object", help="module:name or file.py:name of a loader or pipeline, or of a function that makes it")
     parser.add_argument(
         "--with", dest="given", metavar="NAME=VALUE", action="append", default=[], help="argument of that function"
     )
@@ -43,36 +45,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
-    loader = _loader_of(options)
+    found = _object_of(options)
     states = [_state_in(path) for path in options.state]
     if options.step < 0:
         raise ArgumentError(f"--step must not be negative, but is {options.step}")
-    from dali_like.data.repeating import repeat_batch
-
     try:
-        repeated = repeat_batch(loader, options.step, states if len(states) > 1 else states[0])
+        batch, origins = _batch_of(found, options.step, states if len(states) > 1 else states[0])
     except (CheckpointError, NotRepeatableError, SampleIndexError) as error:
         raise ArgumentError(str(error)) from error
-    print(f"{options.loader}, step {options.step}: {_origins(loader.dataset, repeated.keys)}\n")
-    print(_numbers(repeated.batch))
+    print(f"{options.object}, step {options.step}: {origins}\n")
+    print(_numbers(batch))
     if options.picture is not None:
         from dali_like.showing.pictures import show
 
-        show(repeated.batch).save(options.picture)
+        show(batch).save(options.picture)
     return 0
 
 
-def _loader_of(options: argparse.Namespace) -> Any:
-    """Return the loader that the user has named.
+def _batch_of(found: Any, step: int, state: Any) -> tuple[Any, str]:
+    """Return the batch, and where its samples come from."""
+    if isinstance(found, Pipeline):
+        first = state[0] if isinstance(state, list) else state
+        epoch = first.get("epoch") if isinstance(first, dict) else None
+        if not isinstance(epoch, int):
+            raise CheckpointError("the state is not one of a pipeline")
+        with contextlib.closing(found):
+            outputs = found.batch_at(epoch, step, state)
+        size = found.max_batch_size or len(outputs[0])
+        return outputs, _names_of(
+            outputs
+        ) or f"positions {step * size} to {step * size + len(outputs[0]) - 1} of epoch {epoch}"
+    from dali_like.data.repeating import repeat_batch
+
+    repeated = repeat_batch(found, step, state)
+    return repeated.batch, _origins(found.dataset, repeated.keys)
+
+
+def _names_of(outputs: Any) -> str:
+    """Return the names of the files that readers have read the samples from; "" if they are unknown."""
+    for output in outputs:
+        names = [tensor.source_info() for tensor in output.as_cpu()]
+        if all(names):
+            return f"samples {', '.join(names)}"
+    return ""
+
+
+def _object_of(options: argparse.Namespace) -> Any:
+    """Return the loader or pipeline that the user has named.
 
     Raises:
         ArgumentError: it is another object.
     """
-    found = object_of(options.loader, "loader", lambda value: value is not None)
-    if not hasattr(found, "batch_at") and callable(found):
+    found = object_of(options.object, "loader or pipeline", lambda value: value is not None)
+    if callable(found) and (getattr(found, "_is_pipeline_def", False) or not hasattr(found, "batch_at")):
         found = found(**dict(map(parse_argument, options.given)))
     if not hasattr(found, "batch_at"):
-        raise ArgumentError(f"{options.loader} is a {type(found).__qualname__}, not a loader of this library")
+        raise ArgumentError(f"{options.object} is a {type(found).__qualname__}, not a loader or pipeline of this library")
     return found
 
 

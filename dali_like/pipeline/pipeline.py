@@ -16,6 +16,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
+from dali_like.common.checks import not_negative
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.stability import unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown, suggest_arguments
@@ -31,6 +32,7 @@ from dali_like.errors import (
     ForkedError,
     NoOutputsError,
     PipelineStateError,
+    SampleIndexError,
 )
 from dali_like.graph.defining import NO_OUTPUTS, Definition, current_pipeline, pop_pipeline, push_pipeline
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations, per_output
@@ -736,6 +738,48 @@ class Pipeline:
                 self._start()
                 if executor is not None:
                     self._build()
+
+    @user_frames_first
+    def batch_at(self, epoch: int, iteration: int, state: Any = None) -> tuple[TensorList, ...]:
+        """Return the batch of an iteration again, bit for bit, with its random augmentation. For debuggers: a second
+        pipeline computes it in this process, without workers, and this one is not disturbed.
+
+        Callables are asked for the samples of that batch only. With other sources, the iterations from the state to that
+        batch are computed, or those from the beginning of the epoch if the state is behind it.
+
+        Args:
+            epoch, iteration: numbers of the batch, from 0 on.
+            state: a result of `state_dict` or `checkpoint` in that epoch; with composed datasets also the list of those of
+                all ranks. None: the current state, which needs ``enable_checkpointing=True`` unless all sources are
+                callables. Those need no state of that epoch.
+
+        Raises:
+            NotRepeatableError: the program feeds an input; a source is an iterator, or has ``sharded=True``.
+            SampleIndexError: the epoch has no such iteration.
+            CheckpointError: the state is of another epoch or pipeline.
+        """
+        from dali_like.pipeline import repeating  # lazy: few programs need it
+
+        epoch, iteration = not_negative("epoch", epoch), not_negative("iteration", iteration)
+        graph = self._make_graph()
+        externals = [node.external for node in graph.sources]
+        repeating.check_repeatable(externals)
+        given = None if state is None else _checkpoint_of(state)
+        if all(map(repeating.depends_on_position, externals)):
+            seed = self._entropy if given is None else given.seed
+            begin = repeating.checkpoint_at(graph, self._batch_size, epoch, iteration, seed)
+        else:
+            begin = repeating.checkpoint_before(given or self._take_checkpoint(), externals, epoch, iteration)
+        other = Pipeline(self._batch_size or None)
+        other._adopt(replace(self._arguments, prefetch_queue_depth=1), begin)
+        other._definition.graph = repeating.without_workers(graph)
+        with contextlib.closing(other):
+            try:
+                for _ in range(iteration - begin.iteration):
+                    other.run()
+                return other.run()
+            except StopIteration:
+                raise SampleIndexError(f"epoch {epoch} has no iteration {iteration}") from None
 
     def _take_checkpoint(self) -> Checkpoint:
         if not self.enable_checkpointing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
 PROGRAM = """
 import numpy as np
+from dali_like import fn, pipeline_def
 from dali_like.data import ComposedDataset, DataLoader, IterableDataset
 
 class Photos:
@@ -40,6 +42,14 @@ class Stream(IterableDataset):
 photos = DataLoader(Photos(), batch_size=4, shuffle=True, num_workers=2)
 stream = DataLoader(Stream(), batch_size=4)
 composed = DataLoader(ComposedDataset.source(range(12)), batch_size=4)
+
+@pipeline_def(batch_size=4, num_threads=1, enable_checkpointing=True)
+def pipeline(size=12):
+    return fn.external_source(lambda info: np.full(2, info.idx_in_epoch), batch=False, size=size)
+
+@pipeline_def(batch_size=2, num_threads=1, enable_checkpointing=True)
+def files():
+    return fn.readers.file(files=["replayed_program.py", "state.json"])
 
 def make(size=4):
     return DataLoader(Photos(), batch_size=size, num_workers=1)
@@ -103,10 +113,24 @@ def test_loaders_of_all_kinds_and_functions_that_make_them_are_replayed(
     assert "samples 6 (photo-6.png), 7 (photo-7.png)" in capsys.readouterr().out
 
 
+def test_pipelines_are_replayed(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.closing(program.pipeline(16)) as pipe:
+        save(pipe)
+    assert replay("pipeline", 3, "--with", "size=16") == 0
+    shown = capsys.readouterr().out
+    assert "step 3: positions 12 to 15 of epoch 0" in shown
+    assert re.search(r"0\s+4\s+\(2,\)\s+int64\s+12\s+13.5\s+15\s+0", shown)
+    with contextlib.closing(program.files()) as pipe:
+        pipe.run()
+        Path("state.json").write_bytes(pipe.checkpoint())
+    assert replay("files", 0) == 0
+    assert "step 0: samples replayed_program.py, state.json" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "step", "state", "message"),
     [
-        ("number", 0, "state.json", "is a int, not a loader of this library"),
+        ("number", 0, "state.json", "is a int, not a loader or pipeline of this library"),
         ("photos", -1, "state.json", "--step must not be negative, but is -1"),
         ("photos", 9, "state.json", "the epoch has no batch 9"),
         ("photos", 0, "none.json", "cannot read none.json: No such file"),

@@ -22,6 +22,7 @@ Without a state, a new worker starts with the iterable as it was when the worker
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import struct
@@ -150,6 +151,13 @@ class Stream:
         self._saved: dict[str, Any] | None = None  # to resume from at the next call
         self._generation: int | None = None  # of the last request
         self._reports = True  # whether the last request asks for a state
+
+    def anew(self) -> Stream:
+        """Return a stream at the beginning; of a copy of the iterable if that is stateful."""
+        begin, owner = self.begin, self.owner
+        if owner is not None:
+            begin, owner = copy.deepcopy((begin, owner))
+        return Stream(begin, once=self.once, owner=owner)
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
@@ -325,6 +333,10 @@ class StatefulCallable:
         if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
             self.on_state(info, self.save())
         return self._callback(info)
+
+    def anew(self) -> StatefulCallable:
+        """Return a callable with a copy of the object."""
+        return StatefulCallable(*copy.deepcopy((self._callback, self._owner)))
 
     def save(self) -> dict[str, Any]:
         """Return the state, for `restore`."""
