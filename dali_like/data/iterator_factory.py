@@ -302,8 +302,11 @@ class PreparedIterator(NamedTuple):
 
     def fits(self, options: LoaderOptions) -> bool:
         """Return whether an iterator that begins now would be the same."""
-        for before, now in zip(self.options, options, strict=True):
-            if before is not now and not (isinstance(now, _PLAIN) and before == now):
+        pairs = [*zip(self.options, options, strict=True)]
+        for before, now in pairs:
+            if isinstance(now, dict):  # arguments by name, which a snapshot of the options has in a dict of its own
+                pairs += [(before[name], now[name]) for name in now]
+            elif before is not now and not (isinstance(now, _PLAIN) and before == now):
                 return False
         return self.samplers == _sampler_attributes(options.index_sampler)
 

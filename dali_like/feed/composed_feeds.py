@@ -265,15 +265,21 @@ class _ShardsEpoch(MergedEpoch):
         every = _STEPS_PER_STATE if workers else _STEPS_PER_LOCAL_STATE
         wants_states = state.keeps or self._num_submitted % every == 0
         parts = [pack_part(mine, self._packed_states(worker), wants_states=wants_states) for worker, mine in places.items()]
-        key = key._replace(
-            first_sample=positions.start,
-            request=pack_parts(parts),
+        # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
+        turn = max(key.turn, self.made[-1].key.turn) if self.made else key.turn
+        step = BatchKey(
+            key.source,
+            key.epoch,
+            key.iteration,
+            positions.start,
+            key.size,
+            key.worker,
+            turn,
+            pack_parts(parts),
             parts=state.batch_size + 1,
-            owners=tuple(workers[number] for number in places) if workers else (),
-            # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
-            turn=max(key.turn, self.made[-1].key.turn) if self.made else key.turn,
+            owners=tuple([workers[number] for number in places]) if workers else (),
         )
-        self.made.append(self.pool.submit(key))
+        self.made.append(self.pool.submit(step))
         self._submitted += self._step
         self._num_submitted += 1
 

@@ -229,7 +229,6 @@ class MergingFeed(Feed, abc.ABC):
             epoch.merge()
 
     def take(self, batch: Batch) -> Sequence[Output]:
-        self.pool.poll()
         self.poll()
         while batch.outcome is None:
             self._epochs[batch.key.epoch].wait_for_next()

@@ -14,7 +14,7 @@ import numpy as np
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import NUM_KEY_WORDS, BatchKey
-from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
+from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, WORD_BYTES, Header, align
 from dali_like.engine.memory.ring import Lease, Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
@@ -34,7 +34,7 @@ from dali_like.engine.pool.sharing import LEAST_SAMPLES, Sharing, Size
 from dali_like.engine.worker.exceptions import read_message
 from dali_like.engine.worker.neighbors import NeighborCounts
 from dali_like.engine.worker.out_of_band import OutOfBandPickle
-from dali_like.engine.worker.parts import PartReport
+from dali_like.engine.worker.parts import PartReport, part_of
 from dali_like.engine.worker.requests import SCHEMA_BYTES, RequestHandler, Schema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, dtype_text, ndim_text
 from dali_like.engine.worker.streams import asks_for_state
@@ -680,6 +680,9 @@ def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartRepor
     Raises:
         CorruptionError: a worker cannot have written it.
     """
+    if not batch.described >> task & 1:  # all samples of the part are in their rows
+        places = source.callback.places_of(part_of(batch.key.request, task))  # type: ignore[attr-defined]
+        return PartReport(len(places) // WORD_BYTES, True, places, b"")
     start, room = slot.offset + slot.slot_layout.region_offset(task), int(slot.marks[task])
     if 0 < room <= slot.slot_layout.region_bytes:
         offset = int(slot.space.array(start, (1,), np.dtype(np.int64))[0])

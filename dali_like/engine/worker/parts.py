@@ -4,8 +4,9 @@ The main process divides the places of a batch among workers, and sends each of 
 and the main process understand. A place may turn out to have no sample; then the batch is smaller. Behind its samples, a
 task reports their places and a message of the callback.
 
-A sample of the expected schema goes to its row. While that holds for all samples of a task, none has a descriptor. If a
-place of a batch stays empty, the main process delivers the others as a list of samples.
+A sample of the expected schema goes to its row. While that holds for all samples of a task, none has a descriptor. If each
+place of the part has a sample, too, and there is no message, the task needs no report. If a place of a batch stays empty,
+the main process delivers the others as a list of samples.
 
 This code runs where tasks are computed: in workers, or in the main process.
 """
@@ -36,6 +37,7 @@ __all__ = [
     "PartTask",
     "make_part",
     "pack_parts",
+    "part_of",
     "report_of",
 ]
 
@@ -75,6 +77,9 @@ class PartCallback(Protocol):
     def begin_part(self, epoch: int, text: bytes) -> Part:
         """Return the part with a text."""
 
+    def places_of(self, text: bytes) -> bytes:
+        """Return the places of the part with a text, as 64-bit integers."""
+
 
 def pack_parts(parts: Sequence[bytes]) -> bytes:
     """Return the request of a batch: the part of each of its tasks."""
@@ -82,7 +87,7 @@ def pack_parts(parts: Sequence[bytes]) -> bytes:
     return b"".join((struct.pack(f"={1 + len(parts)}q", len(parts), *ends), *parts))
 
 
-def _part_of(request: bytes, number: int) -> bytes:
+def part_of(request: bytes, number: int) -> bytes:
     """Return the part of a task in the request of its batch."""
     (count,) = struct.unpack_from("=q", request)
     ends = struct.unpack_from(f"={count}q", request, WORD_BYTES)
@@ -155,11 +160,14 @@ class PartTask(Task):
         return self.region
 
     def end_part(self, part: Part) -> None:
-        """Write the report."""
+        """Write the report, unless the main process knows it."""
         in_rows = self.region is None
+        report = report_of(part, self.found, in_rows=in_rows)
         if self.region is None:
+            if not report.message and report.num_samples == len(part.places):
+                return
             self.region = self._new_region()
-        text = report_of(part, self.found, in_rows=in_rows).pack()
+        text = report.pack()
         offset = self.region.append(np.frombuffer(len(text).to_bytes(WORD_BYTES, "little") + text, np.uint8))
         self.region.space.array(self.region.start, (1,), _WORD)[0] = offset - self.region.start
 
@@ -179,18 +187,24 @@ def report_of(part: Part, found: list[int], *, in_rows: bool) -> PartReport:
 def make_part(runner: TaskRunner, task: Any, cell: memoryview, watch: Stopwatch | None) -> None:
     """Compute the samples of a task, and write its report."""
     source, found = task.source, task.found
-    part: Part = source.callback.begin_part(task.epoch, _part_of(bytes(task.request), task.number))
+    part: Part = source.callback.begin_part(task.epoch, part_of(bytes(task.request), task.number))
     at = part.at if watch is None else watch.timed(part.at)
     first, stride = task.first, source.stride
     # Samples of one output that fit their rows, by the fewest steps.
-    ndarray, (_, dtype, shape), rows = np.ndarray, task.targets[0], task.view.rows[0]
+    ndarray, generic, (_, dtype, shape), rows = np.ndarray, np.generic, task.targets[0], task.view.rows[0]
     if source.num_outputs is not None:
         shape = None
     for place in part.places:
         cell[0] = task.place = place
         try:
             sample = at(first + place * stride)
-            if sample.__class__ is ndarray and sample.shape == shape and sample.dtype == dtype and task.region is None:
+            kind = sample.__class__
+            if (
+                (kind is ndarray or issubclass(kind, generic))
+                and sample.shape == shape
+                and sample.dtype == dtype
+                and task.region is None
+            ):
                 rows[place] = sample
             else:
                 runner.put(task, place, sample, source)

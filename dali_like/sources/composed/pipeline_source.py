@@ -120,6 +120,10 @@ class ShardElements:
         part.wants_states = bool(wants_states)
         return part
 
+    def places_of(self, text: bytes) -> bytes:
+        _, count = _PART.unpack_from(text)
+        return text[_PART.size : _PART.size + 8 * count]
+
     def __call__(self, info: Any) -> Any:
         raise NotImplementedError
 

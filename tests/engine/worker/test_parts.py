@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,7 @@ class Places:
 class Callback:
     def __init__(self, make: Callable[[bytes], Places] = Places) -> None:
         self.begin_part = lambda epoch, text: make(text)
+        self.places_of = lambda text: struct.pack(f"={len(text)}q", *text)
 
     def __call__(self, info: Any) -> Any:
         raise NotImplementedError
@@ -69,6 +71,21 @@ def test_full_batches_are_arrays_and_others_have_fewer_samples() -> None:
         assert samples == expected
         assert isinstance(output, np.ndarray) or len(expected) not in (0, 6)
         assert messages == [b"message"]
+    pool.close()
+
+
+def test_parts_without_empty_places_and_messages_need_no_report() -> None:
+    pool = pool_of(Callback(functools.partial(Places, message=b"")))
+
+    for first, places, expected in (
+        (0, bytes(range(5)), [0, 1, 2, 3, 4]),  # in the region: the schema is unknown
+        (-6, bytes(range(6)), [-6, -5, -4, -3, -2, -1]),
+        (-6, bytes([1, 4]), [-5, -2]),
+        (2, bytes([1, 3, 4]), [3, 6]),  # 5 is missing
+        (-6, b"", []),
+    ):
+        _, samples, messages = compute(pool, first, places)
+        assert (samples, messages) == (expected, [b""])
     pool.close()
 
 
