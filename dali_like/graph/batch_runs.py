@@ -7,6 +7,7 @@ batches get all samples at once.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -149,7 +150,8 @@ def run_program(
         if note_times is not None and times_ns is not None:
             note_times(times_ns, begin_ns)
 
-    if program.packs and count == 1 and _run_packed(program, inputs, batch_id, results, for_each, measured, local):
+    is_packed = count == 1 and (program.packs or program.rows)
+    if is_packed and _run_packed(program, inputs, batch_id, results, for_each, measured, local):
         return
     if count > 1:
         for_each(-(-size // count), run_stack, measured)
@@ -198,53 +200,80 @@ def _run_packed(
     measured: Callable[[Callable[[], None]], None],
     local: Any,
 ) -> bool:
-    """Run an elementwise program over the memory around samples of different shapes, in blocks; see `run_program`.
+    """Run an elementwise or rowwise program over samples of different shapes, as one piece of memory; see `run_program`.
 
     Returns:
         Whether there are results. Otherwise each sample must be computed alone.
     """
-    if len(inputs) != 1 or not isinstance(inputs[0], SampleList) or not (samples := inputs[0]).is_ragged:
+    if len(inputs) != 1 or not isinstance(samples := inputs[0], SampleList) or not samples.is_ragged:
         return False
-    elements, ndim = samples.elements, samples.ndim
-    if elements.nbytes > _MOST_GAPS * samples.nbytes:
+    packed = _elements_of(samples) if program.packs else _vectors_of(samples)
+    if packed is None or not len(packed):
         return False
-    block = STACK_BYTES // elements.itemsize
+    around = (1,) * (samples.ndim - 2) if program.rows else ()
+    block = max(STACK_BYTES * len(packed) // packed.nbytes, 1)
     places: list[Array | None] = [None] * len(results)
     adding = threading.Lock()
     fits = True
 
     def run_block(number: int) -> None:
         nonlocal fits
-        begin = number * block
-        stop = min(begin + block, elements.size)
+        part = slice(number * block, (number + 1) * block)
+        given = packed[part]
+        shape = (*around, *given.shape)
 
-        def empty(output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-            return place_of(output, dtype)[begin:stop] if shape == (stop - begin,) else None
+        def empty(output: int, wanted: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+            if wanted[: len(around) + 1] != shape[: len(around) + 1]:
+                return None
+            return place_of(output, wanted[len(around) + 1 :], dtype)[part].reshape(wanted)
 
-        made = program.run_packed([elements[begin:stop]], [ndim], batch_id.info(0), empty, local.times_ns) if fits else None
+        made = None
+        if fits:
+            made = program.run_packed([given.reshape(shape)], [samples.ndim], batch_id.info(0), empty, local.times_ns)
         if made is None:
             fits = False
             return
-        for output, block_of in enumerate(made):
-            place_of(output, block_of.dtype)[begin:stop] = block_of  # NumPy skips the copy if both are the same memory
+        for output, result in enumerate(made):
+            tail = result.shape[len(around) + 1 :]
+            # NumPy skips the copy if both are the same memory.
+            place_of(output, tail, result.dtype)[part] = result.reshape(len(given), *tail)
 
-    def place_of(output: int, dtype: np.dtype[Any]) -> Array:
+    def place_of(output: int, tail: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         with adding:
             place = places[output]
             if place is None:
-                place = places[output] = results[output].elements(elements.size, dtype)
+                memory = results[output].elements(len(packed) * math.prod(tail), dtype)
+                place = places[output] = memory.reshape(len(packed), *tail)
         return place
 
     try:
-        for_each(-(-elements.size // block), run_block, measured)
+        for_each(-(-len(packed) // block), run_block, measured)
     except Exception:  # the sample is not known
-        return False
+        fits = False
     if not fits:
         return False
     for output, place in zip(results, places, strict=True):
         assert place is not None
-        output.put_list(samples.placed_in(place))
+        output.put_list(samples.rows_in(place) if program.rows else samples.placed_in(place))
     return True
+
+
+def _elements_of(samples: SampleList) -> Array | None:
+    """Return the memory around all samples, as elements; None if most of it is something else."""
+    elements = samples.elements
+    return None if elements.nbytes > _MOST_GAPS * samples.nbytes else elements
+
+
+def _vectors_of(samples: SampleList) -> Array | None:
+    """Return the vectors along the last axis of all samples; None if their lengths differ, or if a copy is not worth it."""
+    if samples.ndim < 2 or 2 * samples.nbytes > STACK_BYTES * len(samples):
+        return None
+    arrays = samples.arrays()
+    length = arrays[0].shape[-1]
+    if not length or {array.shape[-1] for array in arrays} != {length}:
+        return None
+    vectors: Array = np.concatenate([array.reshape(-1, length) for array in arrays])
+    return vectors
 
 
 def _run_on_batch(

@@ -26,6 +26,8 @@ Array: TypeAlias = NDArray[Any]
 #: Smaller blocks are as cheap from the C library; larger ones are too large to keep.
 _MIN_SCRATCH_BYTES = 1 << 14
 _MAX_SCRATCH_BYTES = 1 << 28
+#: See `RowwiseOperator`.
+ANY_LENGTH = -1
 #: Given a shape and a dtype, returns memory for a result; None if the result has no fixed place.
 Place: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Array | None]
 
@@ -229,6 +231,19 @@ class ElementwiseOperator(Protocol):
 
     @property
     def elementwise(self) -> bool: ...
+
+
+@runtime_checkable
+class RowwiseOperator(Protocol):
+    """Optional attribute of an operator on samples with one output.
+
+    Attributes:
+        rowwise: the length of the vectors along the last axis, or ANY_LENGTH, if each vector of the result depends on the
+            same vector of the only input, whatever their number. The other axes are those of the input. 0: it does not.
+    """
+
+    @property
+    def rowwise(self) -> int: ...
 
 
 @runtime_checkable

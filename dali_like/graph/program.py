@@ -29,10 +29,12 @@ from dali_like.graph.cache_operator import CacheOperator
 from dali_like.graph.conditions import Merge
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.operator_interface import (
+    ANY_LENGTH,
     Array,
     ElementwiseOperator,
     Operator,
     OperatorCall,
+    RowwiseOperator,
     ViewingOperator,
     choose_layout,
 )
@@ -256,6 +258,8 @@ class Program(NamedTuple):
         stacks: whether all steps compute stacks, and all samples have all results.
         per_sample: whether it computes a sample from a sample. Otherwise its only step is an operator on batches.
         packs: for each result, the input with the same shape, if all steps are elementwise; otherwise empty.
+        rows: whether all steps are elementwise or rowwise, and there is one input. Then the results have its shape, except
+            for the last axis.
         views: whether all steps return views of input samples.
     """
 
@@ -268,6 +272,7 @@ class Program(NamedTuple):
     stacks: bool = False
     per_sample: bool = True
     packs: tuple[int, ...] = ()
+    rows: bool = False
     views: bool = False
 
     @property
@@ -380,28 +385,32 @@ class Program(NamedTuple):
         empty: Empty | None = None,
         times_ns: list[int] | None = None,
     ) -> tuple[Array, ...] | None:
-        """Return the results for several samples of any shapes if the program `packs`; None if the bits would differ.
+        """Return the results for several samples of any shapes; None if the bits would differ.
 
         Args:
-            packed: for each input, the elements of all samples, one after another, in one dimension.
+            packed: for each input, the elements of all samples, one after another, in one dimension, if the program `packs`;
+                if it has `rows`, the vectors of all samples, as one sample with the same number of dimensions.
             ndims: for each input, the number of dimensions of a sample.
             info: of the first sample.
-            empty, times_ns: as for `run`; shapes have one dimension.
+            empty, times_ns: as for `run`.
 
         Returns:
             For each result, the elements of all samples. They may lie in memory that the next call uses again.
         """
         if any(array.dtype == np.float16 for array in packed):  # see `dali_like.graph.arithmetic`
             return None
+        around = packed[0].ndim - (1 if self.rows else 0)
         registers: list[Any] = [*packed, *self.constants]
         like = [*ndims, *[0] * len(self.constants)]
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
             inputs = [registers[i] for i in step.inputs]
+            if getattr(step.operator, "rowwise", 0) not in (0, ANY_LENGTH, inputs[0].shape[-1]):
+                return None
             layouts = [choose_layout(words, like[i]) for words, i in zip(step.layouts, step.inputs, strict=True)]
             (made,) = step.call(inputs, _NO_ARGUMENTS, info, layouts, empty)
-            most = max([array.size for array in inputs])
-            if made.dtype == np.float16 or made.shape != (most,):
+            largest = max(inputs, key=_size_of)
+            if made.dtype == np.float16 or made.shape[:around] != largest.shape[:around]:
                 return None
             registers.append(made)
             like.append(max([like[i] for i in step.inputs]))
@@ -576,7 +585,11 @@ def make_program(
     is_whole = not any(producers[i].scope for i in used if i in producers)
     stacks = is_whole and all(step.stacks for step in steps)
     per_sample = all(step.operator.per_sample for step in steps)
-    packs = () if producers or not stacks else _shapes_of(used, steps, len(inputs), constants)
+    packs: tuple[int, ...] = ()
+    rows = False
+    if stacks and not producers:
+        packs = _shapes_of(used, steps, len(inputs), constants)
+        rows = not packs and len(inputs) == 1 and bool(_shapes_of(used, steps, 1, constants, rows=True))
     views = not producers and all(_returns_view(step, len(inputs), len(inputs) + len(constants)) for step in steps)
     return Program(
         tuple(constants),
@@ -588,19 +601,30 @@ def make_program(
         stacks,
         per_sample,
         packs=packs,
+        rows=rows,
         views=views,
     )
 
 
+def _size_of(array: Array) -> int:
+    return array.size
+
+
 def _shapes_of(
-    exports: Sequence[int], steps: Sequence[ProgramStep], num_inputs: int, constants: Sequence[Array]
+    exports: Sequence[int], steps: Sequence[ProgramStep], num_inputs: int, constants: Sequence[Array], *, rows: bool = False
 ) -> tuple[int, ...]:
-    """Return the input whose shape each export has; nothing if a step is not elementwise, or combines several inputs."""
+    """Return the input whose shape each export has; nothing if a step is not elementwise, or combines several inputs.
+
+    Args:
+        rows: whether steps may be rowwise, too, and constants vectors. Exports have the shapes but for the last axis.
+    """
     like: dict[int, int] = {i: i for i in range(num_inputs)}
-    numbers = {num_inputs + i for i, array in enumerate(constants) if not array.ndim}
+    numbers = {num_inputs + i for i, array in enumerate(constants) if array.ndim <= rows}
     for step in steps:
         operator = step.operator
-        if not isinstance(operator, ElementwiseOperator) or not operator.elementwise or step.arguments:
+        is_fit = isinstance(operator, ElementwiseOperator) and operator.elementwise
+        is_fit |= rows and isinstance(operator, RowwiseOperator) and operator.rowwise != 0
+        if not is_fit or step.arguments:
             return ()
         inputs = [i for i in step.inputs if i not in numbers]
         found = {like.get(i) for i in inputs}

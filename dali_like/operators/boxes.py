@@ -28,7 +28,7 @@ def _corners_of(boxes: Array, lead: int = 0) -> Array:
     return boxes.reshape(-1, 4)
 
 
-@operator(output_layout="", stacks=())
+@operator(output_layout="", stacks=(), rowwise=4)
 def bb_flip(
     call: OperatorCall,
     boxes: Array,
@@ -60,7 +60,7 @@ def bb_flip(
     return out
 
 
-@operator(output_layout="")
+@operator(output_layout="", stacks=(), rowwise=4)
 def bbox_paste(
     call: OperatorCall,
     boxes: Array,
@@ -79,7 +79,7 @@ def bbox_paste(
         paste_y: the same, from top to bottom.
         ltrb: whether boxes are (left, top, right, bottom), not (left, top, width, height).
     """
-    rows = _corners_of(boxes)
+    rows = _corners_of(boxes, call.lead)
     out = call.empty(boxes.shape, boxes.dtype)
     rest = np.float32((ratio - 1) / ratio)
     margin = np.minimum(np.array([paste_x, paste_y], np.float32) * rest, rest)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
-from dali_like.graph.operator_interface import Array, OperatorCall, scratch
+from dali_like.graph.operator_interface import ANY_LENGTH, Array, OperatorCall, scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.axes import for_each_axis
 from dali_like.operators.conversion import convert, convert_over, convert_unguarded
@@ -171,7 +171,7 @@ _FROM_YIQ = np.array(
 )
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True, stacks=(), rowwise=ANY_LENGTH)
 def hsv(
     call: OperatorCall,
     image: Array,
@@ -193,7 +193,7 @@ def hsv(
     return _twist(call, image, (), hue, saturation, value, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=(), rowwise=ANY_LENGTH)
 def hue(
     call: OperatorCall,
     image: Array,
@@ -211,7 +211,7 @@ def hue(
     return _twist(call, image, (), hue, 1.0, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=(), rowwise=ANY_LENGTH)
 def saturation(
     call: OperatorCall,
     image: Array,
@@ -229,7 +229,7 @@ def saturation(
     return _twist(call, image, (), 0.0, saturation, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=())
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True, stacks=(), rowwise=ANY_LENGTH)
 def color_twist(
     call: OperatorCall,
     image: Array,
@@ -267,6 +267,13 @@ def _twist(
 ) -> Array:
     if image.shape[-1] != 3:
         raise SampleError(f"the image must have the three channels of RGB, not {image.shape[-1]}")
+    matrix = _matrix_of(tuple(factors), hue, saturation, value)
+    return _transform(call, image, matrix, np.full(3, offset, np.float32), image.dtype if dtype is None else dtype)
+
+
+@functools.lru_cache(256)
+def _matrix_of(factors: tuple[float, ...], hue: float, saturation: float, value: float) -> Array:
+    """Return the matrix that changes colors."""
     angle = float(_float(math.radians(_float(hue))))
     turned = np.eye(3, dtype=np.float32)
     turned[1:, 1:] = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
@@ -275,7 +282,7 @@ def _twist(
     saturated = np.diag(np.array([1, saturation, saturation], np.float32))
     for next_one in (*scales[:-1], _FROM_YIQ, turned, saturated, scales[-1], _TO_YIQ):
         matrix = _product(matrix, next_one)
-    return _transform(call, image, matrix, np.full(3, offset, np.float32), image.dtype if dtype is None else dtype)
+    return matrix
 
 
 def _product(one: Array, other: Array) -> Array:
@@ -340,7 +347,7 @@ def _check_models(given: Mapping[str, Any]) -> None:
         raise ArgumentError("image_type and output_type are the same: conversion not supported")
 
 
-@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True, stacks=())
+@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True, stacks=(), rowwise=ANY_LENGTH)
 def color_space_conversion(
     call: OperatorCall,
     image: Array,

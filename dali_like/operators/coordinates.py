@@ -9,7 +9,7 @@ import numpy as np
 
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.graph.operator_interface import ANY_LENGTH, Array, OperatorCall
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FloatArray, PerFrame, PerSample
@@ -90,7 +90,7 @@ def _matrix(call: OperatorCall, name: str, values: FloatArray | None, length: in
     return elements.reshape(*elements.shape[:-1], -1, columns)
 
 
-@operator(stacks=())
+@operator(stacks=(), rowwise=ANY_LENGTH)
 def coord_flip(
     call: OperatorCall,
     points: Array,

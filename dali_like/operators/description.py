@@ -74,6 +74,8 @@ class Description:
             the first, and of the arguments, that may be nodes then; for such an argument, `function` gets a list of values.
             None: it does not. ``*inputs`` need not be named.
         elementwise: whether each element of the result depends on the same element of its only input.
+        rowwise: the length of vectors along the last axis, such as pixels, if this holds for vectors; ANY_LENGTH: for
+            vectors of any length; 0: it does not. Vectors of the result may have another length.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -106,6 +108,7 @@ class Description:
     views: bool = False
     stacks: Collection[str] | None = None
     elementwise: bool = False
+    rowwise: int = 0
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -215,6 +218,10 @@ class BoundOperator:
     @property
     def elementwise(self) -> bool:
         return self.description.elementwise
+
+    @property
+    def rowwise(self) -> int:
+        return self.description.rowwise
 
     @property
     def views(self) -> bool:
@@ -340,6 +347,7 @@ def describe(
     views: bool = False,
     stacks: Collection[str] | None = None,
     elementwise: bool = False,
+    rowwise: int = 0,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -360,7 +368,7 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, views, stacks, elementwise, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, views, stacks, elementwise, rowwise, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -397,6 +405,7 @@ def describe(
         views=views,
         stacks=stacks,
         elementwise=elementwise,
+        rowwise=rowwise,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,

@@ -385,7 +385,7 @@ def test_operators_applied_one_by_one_to_batches_give_the_bits_of_their_program(
 
 
 def elementwise_program(draw: random.Random, sample: np.ndarray) -> Program:
-    """Return a random program of elementwise operators on samples like the given one."""
+    """Return a random program of elementwise and rowwise operators on samples like the given one."""
     with Pipeline(1) as pipe:
         data = fn.external_source(name="input", layout="HWC")
 
@@ -393,13 +393,18 @@ def elementwise_program(draw: random.Random, sample: np.ndarray) -> Program:
             return sample_program(make_graph([made]), 0)[0]
 
         def works(made: DataNode) -> bool:
-            return bool(of_output(made).packs)
+            program = of_output(made)
+            return bool(program.packs or program.rows)
 
         chain = Chain(draw, "HWC")
-        chain.steps = (Chain.arithmetic, Chain.conversion, Chain.picture)
+        chain.steps = (Chain.arithmetic, Chain.conversion, *(Chain.picture, Chain.points) * 2)
+        wants_rows = sample.ndim > 1 and sample.shape[-1] in (3, 4) and draw.random() < 0.4
         while True:
             *_, made = chain.extend([data], draw.randint(1, 4), works)
-            if made is data or not (program := of_output(made)).packs:
+            if made is data or not works(made):
+                continue
+            program = of_output(made)
+            if wants_rows and not program.rows:
                 continue
             if not isinstance(outcome(program.run, [sample], SampleInfo(0, 0, 0, 0)), Exception):
                 break
@@ -420,32 +425,29 @@ def spread(arrays: list[np.ndarray], gap: int) -> SampleList:
 
 @pytest.mark.parametrize("part", range(NUM_PARTS))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_elementwise_programs_over_the_memory_around_samples_give_the_bits_of_each_sample(part: int) -> None:
-    buffers, num_packed = BufferPool(PrivateSpace()), 0
+def test_elementwise_and_rowwise_programs_over_all_samples_together_give_the_bits_of_each_sample(part: int) -> None:
+    buffers, num_packed, num_rows = BufferPool(PrivateSpace()), 0, 0
     for seed in range(part, NUM_PROGRAMS, NUM_PARTS):
-        draw = random.Random(seed)
-        numbers = np.random.default_rng(seed)
-        shapes = [
-            (draw.choice([1, 5, 130]), draw.choice([1, 7, 90]), draw.choice([1, 3])) for _ in range(draw.randint(2, 9))
-        ]
-        dtype = draw.choice(DTYPES)
+        draw, numbers = random.Random(seed), np.random.default_rng(seed)
+        count, dtype, channels = draw.randint(2, 9), draw.choice(DTYPES), draw.choice([[1, 3], [3], [3], [4]])
+        shapes = [(draw.choice([1, 5, 50]), draw.choice([1, 7, 40]), draw.choice(channels)) for _ in range(count)]
         arrays = [(100 * numbers.standard_normal(shape)).astype(dtype) for shape in shapes]
         program = elementwise_program(draw, arrays[0])
-        infos = [SampleInfo(i, i, 0, 0) for i in range(len(arrays))]
-        alone = [outcome(program.run, [array], info) for array, info in zip(arrays, infos, strict=True)]
-        (result,) = results = [BatchMemory(buffers, len(arrays), PreviousSamples())]
-        made = outcome(
-            run_program, program, [spread(arrays, draw.choice([0, 0, 64]))], len(arrays), BatchId(0, 0, 0), results
-        )
+        alone = [outcome(program.run, [array], SampleInfo(i, i, 0, 0)) for i, array in enumerate(arrays)]
+        result, samples = BatchMemory(buffers, count, PreviousSamples()), spread(arrays, draw.choice([0, 0, 64]))
         if errors := [each for each in alone if isinstance(each, Exception)]:
-            assert type(made) is type(errors[0])
+            with pytest.raises(type(errors[0])):
+                run_program(program, [samples], count, BatchId(0, 0, 0), [result])
             continue
+        run_program(program, [samples], count, BatchId(0, 0, 0), [result])
         made = result.finish("test")
         num_packed += isinstance(made, SampleList)
+        num_rows += program.rows and isinstance(made, SampleList)
         for (expected,), sample in zip(alone, made, strict=True):
             assert (sample.dtype, sample.shape) == (expected.dtype, expected.shape), f"program {seed}"
             assert sample.tobytes() == expected.tobytes(), f"program {seed}"
     assert num_packed > NUM_PROGRAMS // NUM_PARTS // 4
+    assert num_rows > NUM_PROGRAMS // NUM_PARTS // 10
 
 
 class Samples:

@@ -13,6 +13,7 @@ A GPU may still read a slot when its lease ends. Then a fence keeps it, see `dal
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -395,6 +396,23 @@ class SampleList(Sequence[NDArray[Any]]):
         table[:, Word.DTYPE] = DTYPE_CODES[elements.dtype]
         placed = SampleList(elements, elements.__array_interface__["data"][0], table)
         placed._memory = 0, elements.view(np.uint8)
+        return placed
+
+    def rows_in(self, rows: NDArray[Any]) -> SampleList:
+        """Return samples whose vectors along the last axis lie in other memory, one behind the other.
+
+        Args:
+            rows: the vectors, or arrays in place of them, in all dimensions but the first. C-contiguous.
+        """
+        table, last = self._table.copy(), Word.SHAPE + self.ndim - 1
+        row_bytes, tail = math.prod(rows.shape[1:]) * rows.itemsize, rows.shape[1:]
+        table[:, Word.NBYTES] = np.multiply.reduce(table[:, Word.SHAPE : last], axis=1) * row_bytes
+        table[:, Word.OFFSET] = np.add.accumulate(table[:, Word.NBYTES]) - table[:, Word.NBYTES]
+        table[:, Word.DTYPE] = DTYPE_CODES[rows.dtype]
+        table[:, Word.NDIM] = self.ndim - 1 + len(tail)
+        table[:, last : last + len(tail)] = tail
+        placed = SampleList(rows, rows.__array_interface__["data"][0], table)
+        placed._memory = 0, rows.reshape(-1).view(np.uint8)
         return placed
 
     def copy(self, memory: NDArray[np.uint8]) -> SampleList:
