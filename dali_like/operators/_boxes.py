@@ -5,6 +5,8 @@ Boxes are rows of an array; points are (x, y) or (x, y, z).
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +51,7 @@ def check_labels(labels: Array | None, count: int) -> None:
         )
 
 
+@functools.cache
 def parse_layout(layout: str, rank: int) -> tuple[list[int], list[int], bool]:
     """Return the columns of the starts, the columns of the ends, and whether the ends are extents.
 
@@ -68,7 +71,8 @@ def parse_layout(layout: str, rank: int) -> tuple[list[int], list[int], bool]:
 
 def areas(low: Floats64, high: Floats64) -> Floats64:
     """Return the areas, or volumes, of boxes; zero for those that end before they begin."""
-    sizes: Floats64 = np.maximum(high - low, 0).prod(-1)
+    extents = high - low
+    sizes: Floats64 = np.multiply.reduce(np.maximum(extents, 0, out=extents), axis=-1)
     return sizes
 
 

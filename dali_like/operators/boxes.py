@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._boxes import check_coordinates, check_labels, check_rows, parse_layout
+from dali_like.operators._boxes import Floats64, check_coordinates, check_labels, check_rows, parse_layout
 from dali_like.operators.axes import axis_of
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, above, at_least, between, count
@@ -138,27 +139,61 @@ def bbox_rotate(
     check_rows(boxes, 4)
     check_labels(labels, len(boxes))
     height, width = _height_and_width(input_shape, shape_layout)
-    radians = math.radians(angle)
-    canvas = (height, width) if keep_size else size or canvas_of((height, width), radians)
-    scale = np.array([width, height], np.float64) if bbox_normalized else np.ones(2)
-    low, high = boxes[:, :2] * scale, boxes[:, 2:] * scale
-    if parse_layout(bbox_layout, 2)[2]:
+    turn = _turn_of(angle, height, width, None if keep_size else size, keep_size)
+    are_extents = parse_layout(bbox_layout, 2)[2]
+    low, high = boxes[:, :2], boxes[:, 2:]
+    if bbox_normalized:
+        low, high = low * turn.image, high * turn.image
+    else:
+        low, high = low.astype(np.float64), high.astype(np.float64)
+    if are_extents:
         high = low + high
 
-    limits = np.array([math.floor(canvas[1]), math.floor(canvas[0])], np.float64)
-    middle, half = (low + high - [width, height]) / 2, (high - low) / 2
-    cosine, sine = math.cos(radians), math.sin(radians)
-    center = middle @ np.array([[cosine, -sine], [sine, cosine]]) + limits / 2
-    reach = np.abs(half) @ np.abs([[cosine, sine], [sine, cosine]])
-    reach = _without_expansion(reach, half, mode)
-    low, high = np.clip(center - reach, 0, limits), np.clip(center + reach, 0, limits)
+    middle, half = (low + high - turn.image) / 2, (high - low) / 2
+    center = middle @ turn.matrix + turn.limits / 2
+    reach = _without_expansion(np.abs(half) @ turn.magnitudes, half, mode)
+    low = np.minimum(np.maximum(center - reach, 0), turn.limits)
+    high = np.minimum(np.maximum(center + reach, 0), turn.limits)
 
+    seen, whole = high - low, 2 * reach
     with np.errstate(divide="ignore", invalid="ignore"):  # empty boxes are removed
-        kept = (high - low).prod(1) / (2 * reach).prod(1) >= remove_threshold
-    last = high - low if parse_layout(bbox_layout, 2)[2] else high
-    unit = limits if bbox_normalized else np.ones(2)
-    rotated = (np.hstack([low, last])[kept] / np.tile(unit, 2)).astype(np.float32)
-    return rotated if labels is None else (rotated, labels[kept])
+        kept = seen[:, 0] * seen[:, 1] / (whole[:, 0] * whole[:, 1]) >= remove_threshold
+    rotated = np.empty((len(boxes), 4), np.float32)
+    for part, corner in (rotated[:, :2], low), (rotated[:, 2:], seen if are_extents else high):
+        np.divide(corner, turn.limits if bbox_normalized else 1.0, out=part, casting="same_kind")
+    if not kept.all():
+        rotated = rotated[kept]
+        labels = None if labels is None else labels[kept]
+    return rotated if labels is None else (rotated, labels)
+
+
+class _Turn(NamedTuple):
+    """A rotation of images of one size.
+
+    Attributes:
+        image: width and height before.
+        limits: width and height behind it.
+        matrix: of the rotation, for rows.
+        magnitudes: of its elements.
+    """
+
+    image: Floats64
+    limits: Floats64
+    matrix: Floats64
+    magnitudes: Floats64
+
+
+@functools.lru_cache(64)
+def _turn_of(angle: float, height: int, width: int, size: Floats | None, keep_size: bool) -> _Turn:
+    radians = math.radians(angle)
+    canvas = (height, width) if keep_size else size or canvas_of((height, width), radians)
+    cosine, sine = math.cos(radians), math.sin(radians)
+    return _Turn(
+        np.array([width, height], np.float64),
+        np.array([math.floor(canvas[1]), math.floor(canvas[0])], np.float64),
+        np.array([[cosine, -sine], [sine, cosine]]),
+        np.abs([[cosine, sine], [sine, cosine]]),
+    )
 
 
 def _height_and_width(shape: Ints, layout: str) -> tuple[int, int]:
@@ -220,35 +255,79 @@ def box_encoder(
     """
     check_rows(boxes, 4)
     check_labels(labels, len(boxes))
-    frames = np.array(anchors, np.float32).reshape(-1, 4)
-    out = _centered(frames)
-    classes = np.zeros(len(frames), np.int32)
-    if offset:
-        out[:] = 0
+    frames = _frames_of(anchors)
+    classes = np.zeros(len(frames.boxes), np.int32)
+    out = np.zeros_like(frames.centered) if offset else frames.centered.copy()
     if len(boxes):
         overlaps = _intersection_over_union(boxes, frames)
         best_anchor = overlaps.shape[1] - 1 - overlaps[:, ::-1].argmax(1)
         overlaps[np.arange(len(boxes)), best_anchor] = 2
         best_box = len(boxes) - 1 - overlaps[::-1].argmax(0)
-        matched = overlaps[best_box, np.arange(len(frames))] > criteria
-        found = _centered(boxes)[best_box[matched]]
-        out[matched] = _offsets(found, _centered(frames[matched]), means, stds, scale) if offset else found
-        classes[matched] = labels.ravel()[best_box[matched]]
+        matched = np.flatnonzero(overlaps[best_box, frames.numbers] > criteria)
+        chosen = best_box[matched]
+        found = _centered(boxes)[chosen]
+        out[matched] = _offsets(found, frames.centered[matched], means, stds, scale) if offset else found
+        classes[matched] = labels.ravel()[chosen]
     return out, classes
 
 
+class _Frames(NamedTuple):
+    """Anchors.
+
+    Attributes:
+        given: as an argument.
+        boxes: (left, top, right, bottom) of each.
+        centered: (center x, center y, width, height) of each.
+        sizes: areas.
+        numbers: 0, 1 and so on.
+    """
+
+    given: Floats
+    boxes: Array
+    centered: Array
+    sizes: Array
+    numbers: Array
+
+
+_known: list[_Frames] = []
+_MOST_KNOWN = 4
+
+
+def _frames_of(anchors: Floats) -> _Frames:
+    """Return anchors, which are the same object for all samples. Comparing thousands of numbers would take long."""
+    for frames in _known:
+        if frames.given is anchors:
+            return frames
+    boxes = np.array(anchors, np.float32).reshape(-1, 4)
+    frames = _Frames(anchors, boxes, _centered(boxes), _sizes_of(boxes), np.arange(len(boxes)))
+    _known[:] = [frames, *_known[: _MOST_KNOWN - 1]]
+    return frames
+
+
 def _centered(boxes: Array) -> Array:
-    return np.hstack([(boxes[:, :2] + boxes[:, 2:]) * np.float32(0.5), boxes[:, 2:] - boxes[:, :2]])
+    centered = np.empty_like(boxes)
+    np.add(boxes[:, :2], boxes[:, 2:], out=centered[:, :2])
+    centered[:, :2] *= np.float32(0.5)
+    np.subtract(boxes[:, 2:], boxes[:, :2], out=centered[:, 2:])
+    return centered
 
 
-def _intersection_over_union(boxes: Array, frames: Array) -> Array:
+def _sizes_of(boxes: Array) -> Array:
+    sizes: Array = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return sizes
+
+
+def _intersection_over_union(boxes: Array, frames: _Frames) -> Array:
     """Return the overlap of each box with each anchor, in single precision, so that ties are those of DALI."""
-    low = np.maximum(boxes[:, None, :2], frames[:, :2])
-    high = np.minimum(boxes[:, None, 2:], frames[:, 2:])
-    common = np.maximum(high - low, 0).prod(2)
-    sizes = [(array[:, 2:] - array[:, :2]).prod(1) for array in (boxes, frames)]
-    union = sizes[0][:, None] + sizes[1] - common
-    return np.asarray(np.divide(common, union, out=np.zeros_like(common), where=union > 0))
+    anchors = frames.boxes
+    common = np.minimum(boxes[:, 2:3], anchors[:, 2]) - np.maximum(boxes[:, :1], anchors[:, 0])
+    np.maximum(common, 0, out=common)
+    heights = np.minimum(boxes[:, 3:4], anchors[:, 3]) - np.maximum(boxes[:, 1:2], anchors[:, 1])
+    common *= np.maximum(heights, 0, out=heights)
+    union = np.add(_sizes_of(boxes)[:, None], frames.sizes)
+    union -= common
+    overlaps: Array = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    return overlaps
 
 
 def _offsets(boxes: Array, frames: Array, means: Floats, stds: Floats, scale: float) -> Array:
