@@ -6,6 +6,7 @@ because NumPy is several times faster on planes than on interleaved channels.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,7 +86,14 @@ def look_up(plane: Array, table: Array, out: Array) -> None:
 
 
 def fill_numbers(values: Sequence[float], dtype: np.dtype[Any]) -> Array:
-    """Convert fill values as DALI does: like a C cast, which truncates fractions and wraps on overflow."""
+    """Convert fill values as DALI does: like a C cast, which truncates fractions and wraps on overflow. Read-only."""
+    return _fill_numbers(tuple(values), dtype)
+
+
+@functools.lru_cache(256)
+def _fill_numbers(values: tuple[float, ...], dtype: np.dtype[Any]) -> Array:
     numbers = np.array(values, np.float32)
     with np.errstate(over="ignore"):
-        return (numbers if dtype.kind == "f" else numbers.astype(np.int64)).astype(dtype)
+        converted: Array = (numbers if dtype.kind == "f" else numbers.astype(np.int64)).astype(dtype)
+    converted.flags.writeable = False
+    return converted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -273,37 +273,38 @@ def erase(
     numbers = [axis + lead for axis in numbers]
     fill = _filling(fill_value or (0.0,), data, call.layout)
     scaled = (normalized or normalized_anchor, normalized or normalized_shape)
-    regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)
+    regions = _regions(anchor, shape, tuple(numbers), data.shape, scaled, centered_anchor)
     out = call.empty(data.shape, data.dtype)
-    np.copyto(out, data)
+    out[...] = data
     for region in regions:
-        out[region] = fill[region]
+        out[region] = fill[region] if fill.ndim else fill
     return out
 
 
 def _filling(values: Sequence[float], data: Array, layout: str) -> Array:
-    """Return the fill values, broadcast to the shape of the data."""
+    """Return the fill values, broadcast to the shape of the data; a single one without dimensions."""
     filling = fill_numbers(values, data.dtype)
     if filling.size != 1:
         channels = data.shape[layout.index("C")] if "C" in layout else 0
         if filling.size != channels:
             raise ArgumentError(f"fill_value has {filling.size} values, but the input has {channels} channels")
         return np.broadcast_to(filling.reshape([-1 if letter == "C" else 1 for letter in layout]), data.shape)
-    return np.broadcast_to(filling.reshape(()), data.shape)
+    return filling.reshape(())
 
 
+@functools.lru_cache(256)
 def _regions(
-    anchor: Sequence[float],
-    shape: Sequence[float],
-    axes: Sequence[int],
-    extents: Sequence[int],
+    anchor: tuple[float, ...] | None,
+    shape: tuple[float, ...],
+    axes: tuple[int, ...],
+    extents: tuple[int, ...],
     scaled: tuple[bool, bool],
-    *,
     centered: bool,
-) -> Iterator[tuple[slice, ...]]:
+) -> Sequence[tuple[slice, ...]]:
     """Return the index of each region. Positions are computed in single precision and truncated, as in DALI."""
     anchor = anchor or (0.0,) * len(shape)
     _check_region_counts(anchor, shape, len(axes))
+    regions = []
     for first in range(0, len(shape), max(len(axes), 1)):
         region = [slice(None)] * len(extents)
         for i, axis in enumerate(axes, first):
@@ -313,4 +314,5 @@ def _regions(
             if centered:
                 begin -= size / np.float32(2)
             region[axis] = slice(max(int(begin), 0), max(int(begin + size), 0))
-        yield tuple(region)
+        regions.append(tuple(region))
+    return regions
