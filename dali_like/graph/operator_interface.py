@@ -142,7 +142,7 @@ class OperatorCall:
         if self._place is None:
             return array
         out = self.empty(array.shape, array.dtype)
-        np.copyto(out, array)
+        out[...] = array  # takes half the time of np.copyto for few numbers
         return out
 
 
