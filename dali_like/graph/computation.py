@@ -431,11 +431,14 @@ def _origin_in_batch(origin: Callable[..., str], batch_id: BatchId, i: int) -> s
 def _ndim(samples: _Samples) -> int:
     if samples.__class__ is SampleList:  # without making an array
         return samples.ndim
+    if samples.__class__ is np.ndarray:
+        return samples.ndim - 1 if len(samples) else 0
     return kind_of_samples(samples)[1] if _length(samples) else 0
 
 
 def _length(samples: Any) -> int:
-    return len(samples) if isinstance(samples, Sequence) else int(samples.shape[0])
+    is_plain = samples.__class__ is np.ndarray  # decided in a tenth of the time
+    return len(samples) if is_plain or isinstance(samples, Sequence) else int(samples.shape[0])
 
 
 def _on_host(samples: _Samples) -> Any:
