@@ -87,11 +87,12 @@ def look_up(plane: Array, table: Array, out: Array) -> None:
 
 def fill_numbers(values: Sequence[float], dtype: np.dtype[Any]) -> Array:
     """Convert fill values as DALI does: like a C cast, which truncates fractions and wraps on overflow. Read-only."""
-    return _fill_numbers(tuple(values), dtype)
+    return _fill_numbers(tuple(values), tuple(map(repr, values)), dtype)
 
 
 @functools.lru_cache(256)
-def _fill_numbers(values: tuple[float, ...], dtype: np.dtype[Any]) -> Array:
+def _fill_numbers(values: tuple[float, ...], texts: tuple[str, ...], dtype: np.dtype[Any]) -> Array:
+    """Return fill values as elements of an array. Equal numbers, such as 0.0 and -0.0, differ in their texts."""
     numbers = np.array(values, np.float32)
     with np.errstate(over="ignore"):
         converted: Array = (numbers if dtype.kind == "f" else numbers.astype(np.int64)).astype(dtype)

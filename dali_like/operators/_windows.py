@@ -6,6 +6,7 @@ Operators give a window in three ways: as size and relative position (`cut`), as
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -179,7 +180,7 @@ def overlap(
 
 def fill(out: Array, values: Sequence[float], layout: str) -> None:
     """Fill an array with one value, or one for each channel. As in C, integers are truncated and wrap around."""
-    filling = np.asarray(values)
+    filling = _filling(tuple(values), tuple(map(repr, values)), out.dtype)
     if filling.size == 1:
         filling = filling.reshape(())
     else:
@@ -187,11 +188,24 @@ def fill(out: Array, values: Sequence[float], layout: str) -> None:
         if filling.size != channels:
             raise ArgumentError(f"fill_values has {filling.size} values for {channels} channels; pass one, or one each")
         filling = filling.reshape([-1 if letter == "C" else 1 for letter in layout])
+    out[...] = filling
+
+
+@functools.lru_cache(256)
+def _filling(values: tuple[float, ...], texts: tuple[str, ...], dtype: np.dtype[Any]) -> Array:
+    """Return fill values as elements of an array.
+
+    Args:
+        texts: of the values: equal numbers, such as 1 and 1.0, or 0.0 and -0.0, may be converted in several ways.
+    """
+    filling = np.asarray(values)
     if filling.dtype.kind == "f":
         filling = filling.astype(np.float32)
-    if out.dtype.kind in "iu":
-        filling = convert(np.trunc(filling), np.dtype(np.int64)).astype(out.dtype)
-    np.copyto(out, convert(filling, out.dtype))
+    if dtype.kind in "iu":
+        filling = convert(np.trunc(filling), np.dtype(np.int64)).astype(dtype)
+    converted: Array = convert(filling, dtype)
+    converted.flags.writeable = False
+    return converted
 
 
 def _store(values: Array, out: Array) -> None:
