@@ -75,7 +75,7 @@ def _batch_of(found: Any, step: int, state: Any) -> tuple[Any, str]:
         return outputs, _names_of(
             outputs
         ) or f"positions {step * size} to {step * size + len(outputs[0]) - 1} of epoch {epoch}"
-    from dali_like.data.repeating import repeat_batch
+    from dali_like.data.repeated_batches import repeat_batch
 
     repeated = repeat_batch(found, step, state)
     return repeated.batch, _origins(found.dataset, repeated.keys)

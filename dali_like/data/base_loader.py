@@ -268,7 +268,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
             CheckpointError: this is not the state of such a loader, or no epoch has begun.
         """
         from dali_like.common.checks import not_negative
-        from dali_like.data.repeating import repeat_batch
+        from dali_like.data.repeated_batches import repeat_batch
 
         return repeat_batch(
             self, not_negative("step", step), BaseDataLoader.state_dict(self) if state is None else state

@@ -758,21 +758,21 @@ class Pipeline:
             SampleIndexError: the epoch has no such iteration.
             CheckpointError: the state is of another epoch or pipeline.
         """
-        from dali_like.pipeline import repeating  # lazy: few programs need it
+        from dali_like.pipeline import second_pipeline  # lazy: few programs need it
 
         epoch, iteration = not_negative("epoch", epoch), not_negative("iteration", iteration)
         graph = self._make_graph()
         externals = [node.external for node in graph.sources]
-        repeating.check_repeatable(externals)
+        second_pipeline.check_repeatable(externals)
         given = None if state is None else _checkpoint_of(state)
-        if all(map(repeating.depends_on_position, externals)):
+        if all(map(second_pipeline.depends_on_position, externals)):
             seed = self._entropy if given is None else given.seed
-            begin = repeating.checkpoint_at(graph, self._batch_size, epoch, iteration, seed)
+            begin = second_pipeline.checkpoint_at(graph, self._batch_size, epoch, iteration, seed)
         else:
-            begin = repeating.checkpoint_before(given or self._take_checkpoint(), externals, epoch, iteration)
+            begin = second_pipeline.checkpoint_before(given or self._take_checkpoint(), externals, epoch, iteration)
         other = Pipeline(self._batch_size or None)
         other._adopt(replace(self._arguments, prefetch_queue_depth=1), begin)
-        other._definition.graph = repeating.without_workers(graph)
+        other._definition.graph = second_pipeline.without_workers(graph)
         with contextlib.closing(other):
             try:
                 for _ in range(iteration - begin.iteration):

@@ -35,6 +35,7 @@ MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.s
 FOR_PYTORCH = (
     "dali_like.plugin.pytorch",
     "dali_like.engine.backends.inherited_tensors",
+    "dali_like.running.baseline_loader",
     "dali_like.running.run_loader",
 )
 if importlib.util.find_spec("torch") is None:
