@@ -408,7 +408,7 @@ class Task:
     def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> NDArray[Any] | None:
         """Lend the memory for an output of a sample of this task, or return None. See `SampleInfo.empty`."""
         i = info[1]
-        if not self.start <= i < self.stop or info != sample_info(self, i):
+        if not self.start <= i < self.stop or info != (self.first + i * self.source.stride, i, self.iteration, self.epoch):
             return None
         if self._is_over or not 0 <= output < len(self.view.expected) or (i, output) in self.lent:
             return None
@@ -437,8 +437,12 @@ class Task:
 
     def disentangle(self, i: int, outputs: Sequence[Any], source: Source) -> tuple[Any, ...]:
         """Return the outputs of a sample, after copying each one that lies in memory lent for another output."""
-        if not any(source.objects) and all(value.__class__ is np.ndarray and value.base is None for value in outputs[1:]):
-            return tuple(outputs)  # arrays with memory of their own do not overlap
+        if not any(source.objects):
+            for value in outputs[1:]:
+                if value.__class__ is not np.ndarray or value.base is not None:
+                    break
+            else:
+                return tuple(outputs)  # arrays with memory of their own do not overlap
         apart: list[Any] = []
         for output, value in enumerate(outputs):
             if source.is_object(output):
@@ -446,7 +450,7 @@ class Task:
                 continue
             array = value if isinstance(value, np.ndarray) else as_array(value, source, output)
             is_cheap = array.nbytes <= _FEW_BYTES and (i, output) not in self.lent
-            apart.append(array.copy() if is_cheap or self._is_shared(array, i, output) else array)
+            apart.append(array.copy() if is_cheap or (output and self._is_shared(array, i, output)) else array)
         return tuple(apart)
 
     def _is_shared(self, array: NDArray[Any], i: int, output: int) -> bool:
