@@ -6,9 +6,10 @@ Each row is a pipeline, or a `DataLoader` of PyTorch, over two forked workers, w
 threads. The dataset computes in its ``__getitem__`` with NumPy what the operators compute, and the default collation makes
 the batch. Hand-over costs dali_like microseconds a sample, so these rows show what an operator costs.
 
-Prints medians: the samples per second; for dali_like the share of its row `plain`; and how many times the rate of the others
-that is. The same ratio of CPU time, of all processes together, changes less with the other load of a machine. Each run is a
-process of its own, and the systems take turns. Systems that are not installed are left out.
+Prints medians: the samples per second; for dali_like the share of the first row, in CPU time of all processes together; and
+how many times the rate of the others it has, and how many times less CPU time it takes. CPU time changes less with the other
+load of a machine than rates. Each run is a process of its own, and the systems take turns. Systems that are not installed
+are left out.
 """
 
 from __future__ import annotations
@@ -400,10 +401,8 @@ def report_of(measured: Mapping[tuple[str, str], Sequence[Measured]]) -> str:
     others = [system for system in systems if system != "dali_like"]
     head = ["row", *(f"{TITLES[system]}, samples/s" for system in systems)]
     if "dali_like" in systems:
-        head += [
-            "share of the first row",
-            *(f"{text} of {TITLES[other]}" for other in others for text in ("rate", "CPU time")),
-        ]
+        head.append("share of the first row")
+        head += [f"{text} {TITLES[other]}" for other in others for text in ("times the rate of", "times less CPU than")]
     lines = [head, ["---", *["--:"] * (len(head) - 1)]]
     for row in rows:
         rates = {system: statistics.median(run.samples_per_s for run in measured[row, system]) for system in systems}
@@ -415,8 +414,8 @@ def report_of(measured: Mapping[tuple[str, str], Sequence[Measured]]) -> str:
             for other in others:
                 pairs = [*zip(mine, measured[row, other], strict=True)]
                 rate = statistics.median(run.samples_per_s / theirs.samples_per_s for run, theirs in pairs)
-                cpu = statistics.median(run.cpu_us / theirs.cpu_us for run, theirs in pairs)
-                cells += [f"{rate:.1f}", f"{cpu:.3f}"]
+                cpu = statistics.median(theirs.cpu_us / run.cpu_us for run, theirs in pairs)
+                cells += [f"{rate:.1f}", f"{cpu:.1f}"]
         lines.append(cells)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
