@@ -17,6 +17,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "images": ("simplejpeg>=1.8", "opencv-python-headless>=4.9.0.80"),
         "pytorch": ("torch>=2.6",),
         "jax": ("jax>=0.5",),
+        "tensorflow": ("tensorflow>=2.16",),
         "cuda12": (
             "cupy-cuda12x>=13.3",
             "cuda-toolkit[cudart,nvrtc]==12.*",

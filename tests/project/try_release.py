@@ -184,6 +184,17 @@ def batches():
 
 assert [batch["x"].tolist() for batch in batches(batch_size=2, num_threads=1)] == [[0, 1], [2, 3]]
 """,
+    "tensorflow": """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.plugin.tf import DALIDataset
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def pipeline():
+    return fn.external_source(lambda info: np.float32(info.idx_in_epoch), batch=False)
+
+assert [batch.numpy().tolist() for (batch,) in DALIDataset(pipeline(), "float32").take(2)] == [[0, 1], [2, 3]]
+""",
     "ray": """
 import numpy as np
 from dali_like import fn, pipeline_def
