@@ -188,7 +188,7 @@ def test_requests_of_a_loader_are_little_longer_than_their_indices() -> None:
     batches = iter(DataLoader(Squares(64 * 40), 64, num_workers=1))
     next(batches)
 
-    assert max(map(len, requests_of(batches))) <= 64 * 3 + 80
+    assert max(map(len, requests_of(batches))) <= 64 * 3
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
