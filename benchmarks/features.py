@@ -270,7 +270,7 @@ def _called(image: Any, label: Any) -> Any:
 
 
 def _decided(image: Any, label: Any) -> Any:
-    from dali_like.graph.branches import condition, in_branch, merge
+    from dali_like.graph.language.branches import condition, in_branch, merge
 
     decision = condition(label[0] > 4, expression="if", where="features")
     sides = [in_branch(decision, taken, lambda: image + 1 if taken else image - 1) for taken in (True, False)]  # noqa: B023

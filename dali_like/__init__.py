@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dali_like.common.cpu_only import use_cpu
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.fn._custom_operator import operator
-    from dali_like.graph.expressions import newaxis
-    from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.graph.execution.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.graph.language.expressions import newaxis
     from dali_like.pipeline.definition import pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
     from dali_like.serving.consumer import connect
@@ -81,20 +81,20 @@ ALIASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "dali_like.compat.backend",
         (),
     ),
-    "data_node": ("`DataNode`, as in ``nvidia.dali.data_node``.", "dali_like.graph.nodes", ("DataNode",)),
+    "data_node": ("`DataNode`, as in ``nvidia.dali.data_node``.", "dali_like.graph.language.nodes", ("DataNode",)),
     "external_source": (
         "`external_source`, as in ``nvidia.dali.external_source``; see `dali_like.fn`.",
         "dali_like.fn",
         ("external_source",),
     ),
     "math": (
-        "Mathematical functions of data nodes, as in ``nvidia.dali.math``; see `dali_like.graph.math_functions`.",
-        "dali_like.graph.math_functions",
+        "Mathematical functions of data nodes, as in ``nvidia.dali.math``; see `dali_like.graph.language.math_functions`.",
+        "dali_like.graph.language.math_functions",
         (),
     ),
     "pickling": (
-        "`pickle_by_value`, as in ``nvidia.dali.pickling``; see `dali_like.sources.callback_pickler`.",
-        "dali_like.sources.callback_pickler",
+        "`pickle_by_value`, as in ``nvidia.dali.pickling``; see `dali_like.sources.travel.callback_pickler`.",
+        "dali_like.sources.travel.callback_pickler",
         ("pickle_by_value",),
     ),
     "plugin_manager": (
@@ -111,8 +111,8 @@ ALIASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 #: Names that DALI has in a module, and that a module of a higher layer defines here.
 ADDED = {
-    ("dali_like.types", "Constant"): "dali_like.graph.constants",
-    ("dali_like.types", "ScalarConstant"): "dali_like.graph.constants",
+    ("dali_like.types", "Constant"): "dali_like.graph.language.constants",
+    ("dali_like.types", "ScalarConstant"): "dali_like.graph.language.constants",
 }
 
 #: Other modules with the names that they provide. All are imported on first use: spawned workers import this package too.
@@ -123,8 +123,8 @@ _PLACES = {
     "dali_like.errors": (),
     "dali_like.fn": (),
     "dali_like.fn._custom_operator": ("operator",),
-    "dali_like.graph.expressions": ("newaxis",),
-    "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
+    "dali_like.graph.language.expressions": ("newaxis",),
+    "dali_like.graph.execution.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
     "dali_like.ops": (),
     "dali_like.pipeline": (),
     "dali_like.pipeline.definition": ("pipeline_def",),

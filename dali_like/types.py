@@ -76,7 +76,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 if TYPE_CHECKING:
-    from dali_like.graph.constants import Constant, ScalarConstant
+    from dali_like.graph.language.constants import Constant, ScalarConstant
 else:
 
     def __getattr__(name: str) -> Any:

@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from dali_like.operators import description
-from dali_like.operators.description import descriptions
+from dali_like.operators.machinery import description
+from dali_like.operators.machinery.description import descriptions
 
 
 @contextlib.contextmanager

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dali_like import fn
 from dali_like.compat.missing_names import dali_functions
-from dali_like.operators.deprecations import OPERATORS
-from dali_like.operators.description import own_descriptions
-from dali_like.operators.reader_functions import older_reader_names, own_reader_descriptions
+from dali_like.operators.machinery.deprecations import OPERATORS
+from dali_like.operators.machinery.description import own_descriptions
+from dali_like.operators.machinery.reader_functions import older_reader_names, own_reader_descriptions
 from tools.operator_pages import link_to, write_pages
 from tools.reader_pages import page_of
 

@@ -64,8 +64,9 @@ def layers() -> str:
     picture = Picture(_WIDTH, "The layers of dali_like: each imports only from those below it")
     picture.text(16, 26, "Each layer imports only from the layers below it", "strong")
     y = 40.0
-    for contract in contracts:
-        is_engine = contract["containers"] == ["dali_like.engine"]
+    for container in ("dali_like", "dali_like.engine"):
+        (contract,) = (contract for contract in contracts if contract.get("containers") == [container])
+        is_engine = container == "dali_like.engine"
         if is_engine:
             picture.text(16, y + 22, "Layers of the engine", "strong")
             y += 32

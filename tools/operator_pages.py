@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.operators.report import of_operator
 from dali_like import types
-from dali_like.operators.description import Description, own_descriptions
+from dali_like.operators.machinery.description import Description, own_descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_examples import CALLS, MEANINGS, result_of
 from tools.operator_pictures import EXAMPLES, SOUNDS, name_of

@@ -15,9 +15,9 @@ import numpy as np
 from dali_like import types
 from dali_like.common.extras import optional
 from dali_like.fn._external_source import external_source
-from dali_like.graph.operator_interface import Array
-from dali_like.operators.description import description_of
-from dali_like.operators.functions import make_function
+from dali_like.graph.language.operator_interface import Array
+from dali_like.operators.machinery.description import description_of
+from dali_like.operators.machinery.functions import make_function
 from dali_like.pipeline.pipeline import Pipeline
 from examples.spoken_words import word
 

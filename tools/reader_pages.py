@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dali_like.operators.description import Description
-from dali_like.operators.reader_functions import arguments_of_all, own_reader_descriptions
+from dali_like.operators.machinery.description import Description
+from dali_like.operators.machinery.reader_functions import arguments_of_all, own_reader_descriptions
 from tools.operator_pages import as_markdown, parts_of, rows, signature, write_pages
 
 _NOTE = "<!-- Written by tools.reader_pages from the classes of the readers; do not edit. -->"

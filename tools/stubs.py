@@ -22,9 +22,9 @@ import numpy as np
 
 import dali_like
 from dali_like.compat.operator_modules import GROUPS, OTHERS, submodules
-from dali_like.operators.description import Description, own_descriptions
+from dali_like.operators.machinery.description import Description, own_descriptions
+from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
-from dali_like.operators.reader_functions import own_reader_descriptions
 
 _HEAD = '''\
 """{title} Written by tools.stubs from the descriptions of the operators; do not edit."""
@@ -36,7 +36,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 {imports}

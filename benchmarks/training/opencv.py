@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.graph.operator_random import generator_at, key_of
-from dali_like.operators._windows import random_window
+from dali_like.graph.language.operator_random import generator_at, key_of
+from dali_like.operators.geometry._windows import random_window
 from examples import resnet_pipeline, ssd_pipeline
 
 __all__ = ["SEED", "crop_and_scale", "detect", "normalize", "recognize"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dali_like import fn, types
 from dali_like.auto_aug.core._augmentation import augmentation
 from dali_like.errors import ArgumentError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

@@ -18,7 +18,7 @@ from dali_like.auto_aug.core._select import select
 from dali_like.auto_aug.core._suites import Shift, translations, warp_options
 from dali_like.auto_aug.core.policy import Policy
 from dali_like.errors import ArgumentClashError, ArgumentError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

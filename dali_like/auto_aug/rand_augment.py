@@ -17,7 +17,7 @@ from dali_like.auto_aug.core._suites import Shift, translations, warp_options, w
 from dali_like.auto_aug.core.policy import check_bins
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dali_like.cli.run import records_in, run_program, settings_of
-from dali_like.monitor.text import bytes_text, seconds_text
+from dali_like.monitor.measure.text import bytes_text, seconds_text
 from dali_like.running.summary import rates_of
 
 __all__ = ["Figures", "compare", "comparison_lines", "figures_of"]

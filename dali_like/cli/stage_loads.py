@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dali_like.monitor.per_batch import PerBatch
-from dali_like.monitor.statistics import SourceStatistics, Statistics
+from dali_like.monitor.measure.per_batch import PerBatch
+from dali_like.monitor.measure.statistics import SourceStatistics, Statistics
 
 
 class Load(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 
 from dali_like.common.extras import optional
 from dali_like.errors import NotRunningError
-from dali_like.monitor.text import seconds_text, sparkline
+from dali_like.monitor.measure.text import seconds_text, sparkline
 
 __all__ = ["add_arguments", "run"]
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
     console = optional("rich.console", "dali-like top", "top").Console()
-    from dali_like.monitor import live
+    from dali_like.monitor.show import live
 
     found = live.find(options.pid, options.name)
     if len(found) > 1:
@@ -78,7 +78,7 @@ def _display(console: Any, first: Any) -> Iterator[Callable[[Any], None]]:
 
 def _show_all(options: argparse.Namespace, console: Any) -> int:
     """List all running pipelines until they have ended."""
-    from dali_like.monitor import live
+    from dali_like.monitor.show import live
 
     if options.once:
         console.print(overview(live.read_all(options.pid, options.name)))
@@ -95,9 +95,9 @@ def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
     """Return a screen with one line for each of several pipelines, and the rank that holds the job up.
 
     Args:
-        snapshots: see `dali_like.monitor.live.snapshot`.
+        snapshots: see `dali_like.monitor.show.live.snapshot`.
     """
-    from dali_like.monitor.slowest_rank import slowest_rank_text
+    from dali_like.monitor.show.slowest_rank import slowest_rank_text
 
     console = optional("rich.console", "dali-like top", "top")
     tables = optional("rich.table", "dali-like top", "top")
@@ -122,7 +122,7 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
     """Return the screen: rates between two moments, and the state at the second.
 
     Args:
-        before, now: see `dali_like.monitor.live.snapshot`.
+        before, now: see `dali_like.monitor.show.live.snapshot`.
     """
     console = optional("rich.console", "dali-like top", "top")
     tables = optional("rich.table", "dali-like top", "top")

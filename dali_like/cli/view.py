@@ -34,7 +34,7 @@ def _port(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
-    from dali_like.monitor.server import PageServer
+    from dali_like.monitor.show.server import PageServer
 
     data = _data_of(options)
     try:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], Any]]:
     """Return the data that the page requests, by name."""
     if options.trace is not None:
-        from dali_like.monitor import chrome
+        from dali_like.monitor.trace import chrome
 
         path: Path = options.trace
         try:
@@ -59,7 +59,7 @@ def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], A
         except OSError as error:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         return {"about.json": lambda: {"kind": "trace", "name": path.name}, "trace.json": content}
-    from dali_like.monitor.watching import Watching
+    from dali_like.monitor.show.watching import Watching
 
     watching = Watching(options.pid, options.name)
     watching.read()  # report that nothing runs before serving it

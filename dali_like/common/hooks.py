@@ -1,4 +1,4 @@
-"""Hooks: functions that an object calls around parts of its work, for traces (`dali_like.monitor.trace`).
+"""Hooks: functions that an object calls around parts of its work, for traces (`dali_like.monitor.trace.trace`).
 
 An object with hooks has an attribute `hooks`: one of these records. Each field is None unless a trace is in progress, so a
 hook costs one comparison otherwise. A hook of type `Around` replaces the call: it must call the function, and return its

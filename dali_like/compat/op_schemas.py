@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dali_like.common.class_names import class_name
-from dali_like.operators.deprecations import ARGUMENTS, OPERATORS, WITHOUT_EFFECT
-from dali_like.operators.description import Description, descriptions
-from dali_like.operators.mixed import ON_GPU
+from dali_like.operators.machinery.deprecations import ARGUMENTS, OPERATORS, WITHOUT_EFFECT
+from dali_like.operators.machinery.description import Description, descriptions
+from dali_like.operators.machinery.mixed import ON_GPU
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings, to_plain
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType, TensorLayout
 

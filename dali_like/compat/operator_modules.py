@@ -83,7 +83,7 @@ def _readers(module_name: str) -> Members:
     """Return the functions of a module of readers. Users may add readers at any time."""
 
     def get(name: str) -> Any:
-        from dali_like.operators.reader_functions import reader_member, reader_names  # all operators
+        from dali_like.operators.machinery.reader_functions import reader_member, reader_names  # all operators
 
         if name == "__all__":
             return reader_names(module_name)
@@ -104,8 +104,8 @@ def _attribute_error(module_name: str, name: str) -> AttributeError:
 
 
 def _populate(module_name: str, own: Sequence[str]) -> None:
-    from dali_like.operators.functions import populate  # imports all operators
-    from dali_like.operators.reader_functions import add_older_names  # likewise
+    from dali_like.operators.machinery.functions import populate  # imports all operators
+    from dali_like.operators.machinery.reader_functions import add_older_names  # likewise
 
     module = vars(sys.modules[module_name])
     with _lock:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from dali_like.data.loader_iterator import LoaderIterator
     from dali_like.data.loader_trace import LoaderTrace
     from dali_like.data.position_sampler import PositionSampler
+    from dali_like.monitor.measure.statistics import Statistics
     from dali_like.monitor.monitoring import Monitor
-    from dali_like.monitor.report import Report
-    from dali_like.monitor.statistics import Statistics
+    from dali_like.monitor.show.report import Report
     from dali_like.serving.batch_server import Policy, Server
 
 T_co = TypeVar("T_co", covariant=True)
@@ -359,7 +359,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         """Call a function regularly with the statistics since its last call; see `dali_like.Pipeline.on_statistics`.
 
         Args:
-            function: called in the thread of the loop with a `dali_like.monitor.statistics.Statistics`.
+            function: called in the thread of the loop with a `dali_like.monitor.measure.statistics.Statistics`.
             batches, seconds: the interval: a number of batches, or a time. Exactly one of the two.
 
         Raises:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dali_like.common.user_objects import method_of
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
-from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.measure.loops import LoopMeter
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.engine.pool.tuner import Tuner
-    from dali_like.monitor.statistics import Settings, Statistics
+    from dali_like.monitor.measure.statistics import Settings, Statistics
 
 
 class Counts(NamedTuple):
@@ -108,17 +108,17 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         tuner: chooses the arguments given as "auto"; None without.
         memory: whether to read the memory use of the processes.
     """
-    from dali_like.monitor.gathering import (  # programs without statistics do not import them
+    from dali_like.monitor.measure.gathering import (  # programs without statistics do not import them
         cacheable_bytes,
         loop_statistics,
         measured,
         ring_statistics,
         worker_statistics,
     )
-    from dali_like.monitor.process_memory import memory_of
-    from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
+    from dali_like.monitor.measure.process_memory import memory_of
+    from dali_like.monitor.measure.statistics import RingStatistics, SourceStatistics, Statistics
     from dali_like.sources.caching.element_cache import caches_of
-    from dali_like.sources.introspection import large_containers
+    from dali_like.sources.travel.introspection import large_containers
 
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
@@ -172,8 +172,8 @@ def _has_processes(options: LoaderOptions) -> bool:
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:
-    from dali_like.monitor.gathering import num_cpus
-    from dali_like.monitor.statistics import Settings
+    from dali_like.monitor.measure.gathering import num_cpus
+    from dali_like.monitor.measure.statistics import Settings
 
     return Settings(
         kind="loader",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN
 
 if TYPE_CHECKING:
-    from dali_like.sources.main_module import ImportedMain
+    from dali_like.sources.travel.main_module import ImportedMain
 
 #: A part takes about a microsecond.
 MOST_PARTS = 500

@@ -24,8 +24,8 @@ from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.monitor.monitoring import Monitor
-from dali_like.sources.hazards import warn_of_hazards_in_dataset
 from dali_like.sources.kinds import is_composed
+from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
@@ -323,7 +323,7 @@ def _look_at(options: LoaderOptions) -> Any:
 
     main = None
     if options.backend.imports_main:
-        from dali_like.sources.main_module import find_main  # few programs spawn workers
+        from dali_like.sources.travel.main_module import find_main  # few programs spawn workers
 
         main = find_main(options.own["import_main"])
     found = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)

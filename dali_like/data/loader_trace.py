@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dali_like.monitor.trace import Trace, count_nothing
+from dali_like.monitor.trace.trace import Trace, count_nothing
 
 if TYPE_CHECKING:
     from dali_like.data.base_loader import BaseDataLoader
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LoaderTrace(Trace):
-    """A trace of a loader: of its iterators and their workers, whenever they begin; see `dali_like.monitor.trace`."""
+    """A trace of a loader: of its iterators and their workers, whenever they begin; see `dali_like.monitor.trace.trace`."""
 
     def __init__(self, loader: BaseDataLoader[Any], path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)

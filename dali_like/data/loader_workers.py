@@ -33,7 +33,7 @@ from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import WorkerDiedError, WorkerError, WorkerStartError
-from dali_like.sources.hazards import announce_local_classes_of
+from dali_like.sources.travel.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
@@ -309,8 +309,8 @@ def _capacity(options: LoaderOptions, fetcher: Fetcher) -> int:
 
 def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> PickledSource:
     """Pickle a fetcher for spawned workers. Error messages name the arguments of the loader."""
-    from dali_like.sources import callback_pickler as pickling  # forked workers need no pickle
-    from dali_like.sources.main_module import find_main
+    from dali_like.sources.travel import callback_pickler as pickling  # forked workers need no pickle
+    from dali_like.sources.travel.main_module import find_main
 
     fetcher: Fetcher = parts["source"]
     innards = {

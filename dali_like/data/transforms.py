@@ -25,11 +25,11 @@ from dali_like.common.notices import warn
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.images.array_images import InterpolationMode, as_image, as_interpolation, averaged, is_array
-from dali_like.operators.description import Description
-from dali_like.operators.geometry import flip
-from dali_like.operators.geometry import slice as slice_part
-from dali_like.operators.immediate import prepare
-from dali_like.operators.resizing import resize
+from dali_like.operators.geometry.geometry import flip
+from dali_like.operators.geometry.geometry import slice as slice_part
+from dali_like.operators.geometry.resizing import resize
+from dali_like.operators.machinery.description import Description
+from dali_like.operators.machinery.immediate import prepare
 from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN
 
 __all__ = [

@@ -48,7 +48,7 @@ class _PendingCopy(NamedTuple):
 
 
 class CopyTotals:
-    """Totals of `Copier.send`; see `dali_like.monitor.statistics.CopyStatistics`."""
+    """Totals of `Copier.send`; see `dali_like.monitor.measure.statistics.CopyStatistics`."""
 
     batches: int = 0
     copied_bytes: int = 0

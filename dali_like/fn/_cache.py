@@ -8,8 +8,8 @@ from typing import overload
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError
-from dali_like.graph.cache_operator import cached
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.execution.cache_operator import cached
+from dali_like.graph.language.nodes import DataNode
 from dali_like.sources.caching.cache_options import CacheOptions
 
 

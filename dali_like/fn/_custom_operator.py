@@ -13,8 +13,8 @@ from typing import Any, overload
 from dali_like.common.stability import unstable
 from dali_like.common.suggestions import list_unknown
 from dali_like.errors import DefinitionError
-from dali_like.operators.description import Description, describe, register
-from dali_like.operators.functions import make_class, make_function
+from dali_like.operators.machinery.description import Description, describe, register
+from dali_like.operators.machinery.functions import make_class, make_function
 
 #: The options for users. The others are for DALI's own operators.
 _OPTIONS = (
@@ -40,7 +40,7 @@ def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> A
     The positional parameters of the function are its inputs, which are arrays. Inputs with a default are optional, and
     ``*inputs`` accepts any number. Keyword-only parameters are arguments. Their annotations determine the allowed values,
     see `dali_like.operators.parameters`; `PerSample[...]` also allows nodes. If the first parameter is named ``call``, it
-    gets the `dali_like.graph.operator_interface.OperatorCall`: layouts, random numbers, and memory for the result.
+    gets the `dali_like.graph.language.operator_interface.OperatorCall`: layouts, random numbers, and memory for the result.
 
     The operator runs in the workers behind a parallel source, otherwise in threads. It must be a pure function of its
     sample. Spawned workers get the function by value.

@@ -10,8 +10,8 @@ from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
-from dali_like.graph.defining import current_pipeline
-from dali_like.graph.nodes import DataNode, source_nodes
+from dali_like.graph.language.defining import current_pipeline
+from dali_like.graph.language.nodes import DataNode, source_nodes
 from dali_like.sources.source_arguments import SourceOptions, default_options, plain_types
 from dali_like.sources.source_checks import make_external_source
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, DeviceError
-from dali_like.graph.defining import current_pipeline
-from dali_like.graph.nodes import DataNode, source_nodes
+from dali_like.graph.language.defining import current_pipeline
+from dali_like.graph.language.nodes import DataNode, source_nodes
 from dali_like.sources.source_arguments import default_options
 from dali_like.sources.source_checks import make_external_source
 

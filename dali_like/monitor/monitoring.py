@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dali_like.common.checks import positive
 from dali_like.common.hooks import LoopHooks
 from dali_like.errors import ArgumentClashError, ArgumentError, PipelineStateError
-from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.measure.loops import LoopMeter
 
 if TYPE_CHECKING:
-    from dali_like.monitor.live import Publication
-    from dali_like.monitor.report import Report
-    from dali_like.monitor.statistics import Statistics
-    from dali_like.monitor.trace_records import Records
+    from dali_like.monitor.measure.statistics import Statistics
+    from dali_like.monitor.show.live import Publication
+    from dali_like.monitor.show.report import Report
+    from dali_like.monitor.trace.trace_records import Records
 
 
 class Monitored(Protocol):
@@ -53,7 +53,7 @@ class Monitor:
 
     def report(self, now: Statistics, since: Statistics | None) -> Report:
         """Return a report of the time between two readings of the statistics; see `dali_like.Pipeline.report`."""
-        from dali_like.monitor.report import Report  # lazy: few programs ask for a report
+        from dali_like.monitor.show.report import Report  # lazy: few programs ask for a report
 
         return Report(now if since is None else now.since(since))
 
@@ -73,13 +73,13 @@ class Monitor:
         """Draw the last trace; see `dali_like.Pipeline.plot`."""
         if self.records is None:
             raise PipelineStateError("there is no trace to plot: run some batches within `with ....trace():` first")
-        from dali_like.monitor.picture import draw
+        from dali_like.monitor.trace.picture import draw
 
         draw(self.records, path)
 
     def publish(self, owner: Monitored, name: str = "") -> None:
         """Show the statistics to other programs; see `dali_like.Pipeline.publish`."""
-        from dali_like.monitor.live import Publication
+        from dali_like.monitor.show.live import Publication
 
         if self._publication is None:
             self._publication = Publication(owner, name)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dali_like.monitor.durations import EDGES_S, Durations
-from dali_like.monitor.statistics import Statistics
+from dali_like.monitor.measure.durations import EDGES_S, Durations
+from dali_like.monitor.measure.statistics import Statistics
 
 __all__ = ["text"]
 
@@ -27,7 +27,7 @@ def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str
     Args:
         labels: labels of every metric, such as ``{"job": "train"}``.
 
-    >>> from dali_like.monitor.statistics import Statistics
+    >>> from dali_like.monitor.measure.statistics import Statistics
     >>> print(text(Statistics(worker_restarts=2), {"job": "train"}).splitlines()[-1])
     dali_like_held_bytes{job="train"} 0
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dali_like.monitor.statistics import Statistics
+from dali_like.monitor.measure.statistics import Statistics
 
 __all__ = ["scalars"]
 
@@ -12,7 +12,7 @@ def scalars(statistics: Statistics, prefix: str = "data/") -> dict[str, float]:
 
     Pass the argument of a `Pipeline.on_statistics` callback; the curves then show the time between two calls.
 
-    >>> from dali_like.monitor.statistics import Statistics
+    >>> from dali_like.monitor.measure.statistics import Statistics
     >>> list(scalars(Statistics()))[:3]
     ['data/batches_per_s', 'data/samples_per_s', 'data/wait_share']
     """

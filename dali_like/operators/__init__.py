@@ -1,4 +1,4 @@
-"""Operators of ``fn`` and ``ops``: one module for each group.
+"""Operators of ``fn`` and ``ops``: one folder for each family.
 
 Each operator is a function of one sample with a description (`description`). `functions` turns descriptions into the public
 functions and classes. Imports the layers below: `graph`, `images`, `device`, `common`.
@@ -6,76 +6,6 @@ functions and classes. Imports the layers below: `graph`, `images`, `device`, `c
 
 from __future__ import annotations
 
-from dali_like.operators import (
-    arrays,
-    audio,
-    box_crops,
-    boxes,
-    color,
-    convolutions,
-    coordinates,
-    decoding,
-    displacing,
-    experimental_decoding,
-    file_access,
-    filling,
-    filters,
-    geometry,
-    inflating,
-    inspection,
-    masks,
-    matrices,
-    morphology,
-    noises,
-    normalizing,
-    numba_functions,
-    pasting,
-    permutations,
-    python_functions,
-    randoms,
-    reductions,
-    region,
-    resizing,
-    sequences,
-    shaping,
-    spectra,
-    video_decoding,
-    warping,
-)
+from dali_like.operators import arrays, geometry, images, photometry, programs, sound
 
-__all__ = [
-    "arrays",
-    "audio",
-    "box_crops",
-    "boxes",
-    "color",
-    "convolutions",
-    "decoding",
-    "experimental_decoding",
-    "coordinates",
-    "displacing",
-    "file_access",
-    "filling",
-    "filters",
-    "geometry",
-    "morphology",
-    "noises",
-    "normalizing",
-    "permutations",
-    "inflating",
-    "inspection",
-    "numba_functions",
-    "masks",
-    "pasting",
-    "python_functions",
-    "randoms",
-    "reductions",
-    "region",
-    "resizing",
-    "sequences",
-    "shaping",
-    "spectra",
-    "matrices",
-    "video_decoding",
-    "warping",
-]
+__all__ = ["arrays", "geometry", "images", "photometry", "programs", "sound"]

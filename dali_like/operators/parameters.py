@@ -41,8 +41,8 @@ from dali_like.common.arguments import (
     to_plain,
 )
 from dali_like.errors import ArgumentTypeError, DaliLikeError, SampleError, SampleTypeError
-from dali_like.graph.nodes import DataNode
-from dali_like.graph.operator_interface import Array
+from dali_like.graph.language.nodes import DataNode
+from dali_like.graph.language.operator_interface import Array
 
 __all__ = [
     "ASCENDING",

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentClashError
 from dali_like.fn._external_source import external_source
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 from dali_like.sources.source_arguments import SourceOptions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dali_like.fn._video_input import video
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 __all__ = ["Video"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like.graph.nodes import DataNode
-    from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.graph.execution.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.graph.language.nodes import DataNode
     from dali_like.pipeline import experimental
     from dali_like.pipeline.definition import do_not_convert, pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["DataNode", "OperatorConcurrency", "Pipeline", "StreamPolicy", "do_not_convert", "experimental", "pipeline_def"]
 
 _PLACES = {
-    "dali_like.graph.nodes": ("DataNode",),
-    "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
+    "dali_like.graph.language.nodes": ("DataNode",),
+    "dali_like.graph.execution.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
     "dali_like.pipeline.definition": ("do_not_convert", "pipeline_def"),
     "dali_like.pipeline.experimental": (),
     "dali_like.pipeline.pipeline": ("Pipeline",),

@@ -54,8 +54,8 @@ from malt.pyct.transformer import Context, EntityInfo
 
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, DefinitionError
-from dali_like.graph.branches import condition, in_branch, merge, merge_values
-from dali_like.graph.nodes import DataNode, output_nodes
+from dali_like.graph.language.branches import condition, in_branch, merge, merge_values
+from dali_like.graph.language.nodes import DataNode, output_nodes
 from dali_like.pipeline.definition import UNCONVERTED
 
 # The names that converted code uses.

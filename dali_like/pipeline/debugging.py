@@ -13,15 +13,15 @@ from typing import Any
 from dali_like.common.interrupts import interruptible
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError, InputNameError, NoOutputsError, PipelineStateError
-from dali_like.graph.batch_runs import BatchId
-from dali_like.graph.computation import TensorList
-from dali_like.graph.conditions import in_scope
-from dali_like.graph.debug_run import CallLog, DebugRun
-from dali_like.graph.defining import NO_OUTPUTS
-from dali_like.graph.expectations import make_expectations
-from dali_like.graph.nodes import DataNode, SourceNode, check_complete, output_nodes
-from dali_like.graph.placement import image_limit_bytes
-from dali_like.graph.stepping import Computed, current_stepper, stepping
+from dali_like.graph.execution.batch_runs import BatchId
+from dali_like.graph.execution.computation import TensorList
+from dali_like.graph.execution.placement import image_limit_bytes
+from dali_like.graph.language.conditions import in_scope
+from dali_like.graph.language.defining import NO_OUTPUTS
+from dali_like.graph.language.nodes import DataNode, SourceNode, check_complete, output_nodes
+from dali_like.graph.language.stepping import Computed, current_stepper, stepping
+from dali_like.graph.stepwise.debug_run import CallLog, DebugRun
+from dali_like.pipeline.expectations import make_expectations
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.pipeline.runtime import Runtime
 from dali_like.sources.external_source import ExternalSource

@@ -12,8 +12,8 @@ from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentError, DefinitionError
-from dali_like.graph.conditions import in_scope
-from dali_like.graph.nodes import contains_node
+from dali_like.graph.language.conditions import in_scope
+from dali_like.graph.language.nodes import contains_node
 from dali_like.pipeline.pipeline import Pipeline
 
 __all__ = ["do_not_convert", "pipeline_def"]

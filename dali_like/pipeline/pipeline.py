@@ -1,9 +1,9 @@
 """`Pipeline`: definition, running, checkpoints, serialization and statistics, as in ``nvidia.dali.Pipeline`` 1.53.
 
-A pipeline owns its parts, and its methods delegate to them. The parts are the definition (`dali_like.graph.defining`), the
-runtime with workers, shared memory and executor (`dali_like.pipeline.runtime`), the schedule
-(`dali_like.pipeline.scheduling`) and the monitor (`dali_like.monitor.monitoring`). All of them belong to the process that
-made the pipeline.
+A pipeline owns its parts, and its methods delegate to them. The parts are the definition
+(`dali_like.graph.language.defining`), the runtime with workers, shared memory and executor
+(`dali_like.pipeline.runtime`), the schedule (`dali_like.pipeline.scheduling`) and the monitor
+(`dali_like.monitor.monitoring`). All of them belong to the process that made the pipeline.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ from dali_like.errors import (
     PipelineStateError,
     SampleIndexError,
 )
-from dali_like.graph.defining import NO_OUTPUTS, Definition, current_pipeline, pop_pipeline, push_pipeline
-from dali_like.graph.expectations import Expectation, check_outputs, make_expectations, per_output
-from dali_like.graph.nodes import DataNode, Graph, OperatorNode, producer_names
-from dali_like.graph.pipeline_arguments import (
+from dali_like.graph.execution.pipeline_arguments import (
     DEFAULT_START_METHOD,
     DEFAULT_WORKERS,
     Arguments,
@@ -45,18 +42,21 @@ from dali_like.graph.pipeline_arguments import (
     StreamPolicy,
     make_arguments,
 )
-from dali_like.monitor.loops import LoopMeter
+from dali_like.graph.language.defining import NO_OUTPUTS, Definition, current_pipeline, pop_pipeline, push_pipeline
+from dali_like.graph.language.nodes import DataNode, Graph, OperatorNode, producer_names
+from dali_like.monitor.measure.loops import LoopMeter
 from dali_like.monitor.monitoring import Monitor
 from dali_like.pipeline.calls import ExclusiveCall
+from dali_like.pipeline.expectations import Expectation, check_outputs, make_expectations, per_output
 from dali_like.pipeline.scheduling import Schedule, wait_on_stream
 from dali_like.types import DALIDataType, PipelineAPIType
 
 if TYPE_CHECKING:
-    from dali_like.graph.computation import TensorList
-    from dali_like.graph.executor import Executor
-    from dali_like.graph.inputs import InputPool
-    from dali_like.monitor.report import Report
-    from dali_like.monitor.statistics import Statistics
+    from dali_like.graph.execution.computation import TensorList
+    from dali_like.graph.execution.executor import Executor
+    from dali_like.graph.execution.inputs import InputPool
+    from dali_like.monitor.measure.statistics import Statistics
+    from dali_like.monitor.show.report import Report
     from dali_like.pipeline.checkpoints import Checkpoint
     from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
@@ -107,7 +107,7 @@ class Pipeline:
             docs/how-to/fork-or-spawn.md.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
-            None: cloudpickle, by value where workers could not import; see `dali_like.sources.callback_pickler`.
+            None: cloudpickle, by value where workers could not import; see `dali_like.sources.travel.callback_pickler`.
         py_worker_options: resources of each Ray worker, as for ``ray.remote``: ``{"num_cpus": 1, "resources": {...}}``.
             Default: one CPU.
         enable_checkpointing: whether `state_dict` and `checkpoint` may be called.
@@ -952,7 +952,7 @@ class Pipeline:
         exceptions; the batch is not lost.
 
         Args:
-            function: called with a `dali_like.monitor.statistics.Statistics`.
+            function: called with a `dali_like.monitor.measure.statistics.Statistics`.
             batches, seconds: the interval: a number of batches, or a time. Exactly one of the two.
 
         Raises:
@@ -1157,7 +1157,7 @@ class Pipeline:
             show_ids: without effect, and deprecated.
             use_colors: show sources, operators and constants in different colors.
         """
-        from dali_like.graph.dot import dot_of  # lazy: few programs draw
+        from dali_like.pipeline.dot import dot_of  # lazy: few programs draw
 
         if show_ids is not None:
             warn_deprecated("show_ids")
@@ -1168,7 +1168,7 @@ class Pipeline:
             file.write(dot_of(graph, show_tensors, use_colors, fused))
 
     def _places(self, graph: Graph) -> dict[OperatorNode, str]:
-        from dali_like.graph.placement import place  # lazy: the runtime imports it, too
+        from dali_like.graph.execution.placement import place  # lazy: the runtime imports it, too
 
         arguments = self._arguments.for_sources(node.external for node in graph.sources)
         return place(graph, arguments, 0).places

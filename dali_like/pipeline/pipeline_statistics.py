@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dali_like.engine.pool.settings import AUTO, NOT_MEASURED, ChosenSettings
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
-from dali_like.graph.cache_operator import caches_of
-from dali_like.monitor.durations import Durations
-from dali_like.monitor.gathering import (
+from dali_like.graph.execution.cache_operator import caches_of
+from dali_like.monitor.measure.durations import Durations
+from dali_like.monitor.measure.gathering import (
     cacheable_bytes,
     loop_statistics,
     measured,
@@ -17,9 +17,9 @@ from dali_like.monitor.gathering import (
     source_statistics,
     worker_statistics,
 )
-from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.process_memory import memory_of
-from dali_like.monitor.statistics import (
+from dali_like.monitor.measure.loops import LoopMeter
+from dali_like.monitor.measure.process_memory import memory_of
+from dali_like.monitor.measure.statistics import (
     CopyStatistics,
     OperatorStatistics,
     OperatorTime,
@@ -28,11 +28,11 @@ from dali_like.monitor.statistics import (
     Statistics,
 )
 from dali_like.pipeline.runtime import PoolKind
-from dali_like.sources.introspection import large_containers
+from dali_like.sources.travel.introspection import large_containers
 
 if TYPE_CHECKING:
-    from dali_like.graph.executor import Executor
-    from dali_like.graph.nodes import SourceNode
+    from dali_like.graph.execution.executor import Executor
+    from dali_like.graph.language.nodes import SourceNode
     from dali_like.pipeline.runtime import Runtime
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from dali_like.common.hooks import GraphHooks, InlineHooks, LoopHooks
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.batch_runs import BatchId
-from dali_like.monitor.trace import Trace, count_nothing, details_of_key
-from dali_like.monitor.trace_records import BUILD, OPERATORS, WAIT
-from dali_like.monitor.tracer import track_of_thread
+from dali_like.graph.execution.batch_runs import BatchId
+from dali_like.monitor.trace.trace import Trace, count_nothing, details_of_key
+from dali_like.monitor.trace.trace_records import BUILD, OPERATORS, WAIT
+from dali_like.monitor.trace.tracer import track_of_thread
 
 if TYPE_CHECKING:
     from dali_like.pipeline.pipeline import Pipeline
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PipelineTrace(Trace):
-    """A trace of a pipeline. Entering it builds the pipeline, and records that; see `dali_like.monitor.trace`."""
+    """A trace of a pipeline. Entering it builds the pipeline, and records that; see `dali_like.monitor.trace.trace`."""
 
     def __init__(self, pipe: Pipeline, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError
-from dali_like.graph.nodes import Graph, unused_outputs
-from dali_like.graph.pipeline_arguments import Arguments
-from dali_like.graph.placement import Placement
+from dali_like.graph.execution.pipeline_arguments import Arguments
+from dali_like.graph.execution.placement import Placement
+from dali_like.graph.language.nodes import Graph, unused_outputs
 from dali_like.sources.external_source import ExternalSource
 from dali_like.sources.sharding import ALONE, Rest, Shard
 

@@ -35,12 +35,12 @@ from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointEr
 from dali_like.feed.feed import Feed, MergingFeed, SourcePlan, TurnsFeed
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.feed.source_states import LocalState, ReportedState, SourceState
-from dali_like.graph.buffers import BufferPool
-from dali_like.graph.computation import Computation
-from dali_like.graph.executor import Executor
-from dali_like.graph.nodes import DataNode, Graph, SourceNode
-from dali_like.graph.pipeline_arguments import Arguments
-from dali_like.graph.placement import place, source_with_operators
+from dali_like.graph.execution.buffers import BufferPool
+from dali_like.graph.execution.computation import Computation
+from dali_like.graph.execution.executor import Executor
+from dali_like.graph.execution.pipeline_arguments import Arguments
+from dali_like.graph.execution.placement import place, source_with_operators
+from dali_like.graph.language.nodes import DataNode, Graph, SourceNode
 from dali_like.pipeline.preflight import (
     EmptyEpochWarning,
     announce_moves,
@@ -49,16 +49,16 @@ from dali_like.pipeline.preflight import (
     common_shard,
 )
 from dali_like.sources.external_source import Fed
-from dali_like.sources.hazards import announce_local_classes, warn_of_hazards
-from dali_like.sources.main_module import find_main
 from dali_like.sources.sharding import ALONE
+from dali_like.sources.travel.hazards import announce_local_classes, warn_of_hazards
+from dali_like.sources.travel.main_module import find_main
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier
     from dali_like.device.interface import Device
     from dali_like.engine.worker.source import PickledSource
-    from dali_like.graph.gpu_sources import GpuSourcePool
-    from dali_like.graph.inputs import InputPool
+    from dali_like.graph.execution.gpu_sources import GpuSourcePool
+    from dali_like.graph.execution.inputs import InputPool
     from dali_like.pipeline.checkpoints import Checkpoint
 
 
@@ -155,7 +155,7 @@ class Runtime:
             self._buffers = BufferPool(self.space)
             copier = self.copier = self._open_gpu(self._buffers) if self.graph.wants_gpu else None
             if inputs:
-                from dali_like.graph.inputs import InputPool
+                from dali_like.graph.execution.inputs import InputPool
 
                 self.inputs = {
                     node: InputPool(node.external, self._batch_size, copier)
@@ -165,7 +165,7 @@ class Runtime:
             made = {node: self._source_of(node) for node in (*serial, *on_gpu)}
             self.inline_pool = InlinePool([made[node] for node in serial], self._batch_size, self.space)
             if copier is not None:
-                from dali_like.graph.gpu_sources import GpuSourcePool
+                from dali_like.graph.execution.gpu_sources import GpuSourcePool
 
                 externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
@@ -537,7 +537,7 @@ def _layouts_seen(
 
 
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
-    from dali_like.sources import callback_pickler as pickling  # lazy: forked sources are not pickled
+    from dali_like.sources.travel import callback_pickler as pickling  # lazy: forked sources are not pickled
 
     main = find_main(given.py_import_main) if given.backend.imports_main else None
     inherits = not given.backend.is_remote

@@ -11,7 +11,7 @@ from dali_like.tensors import TensorListCPU
 from dali_like.types import PipelineAPIType
 
 if TYPE_CHECKING:
-    from dali_like.graph.computation import TensorList
+    from dali_like.graph.execution.computation import TensorList
 
 
 class Schedule:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import CheckpointError, NotRepeatableError
-from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, make_graph
+from dali_like.graph.language.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, make_graph
 from dali_like.pipeline.checkpoints import Checkpoint
 from dali_like.pipeline.preflight import common_shard
 from dali_like.sources.external_source import Called, Composed, ExternalSource, Iterated

@@ -54,12 +54,13 @@ from dali_like.common.json_state import (
 from dali_like.engine.memory.protocol import DTYPES, UNKNOWN
 from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.fn import external_source
-from dali_like.graph.arithmetic import OPERATIONS, apply_elementwise
-from dali_like.graph.branches import condition, merge
-from dali_like.graph.cache_operator import is_cache, without_cache
-from dali_like.graph.conditions import Scope, in_scope
-from dali_like.graph.constants import Constant
-from dali_like.graph.nodes import (
+from dali_like.graph.execution.cache_operator import is_cache, without_cache
+from dali_like.graph.execution.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy
+from dali_like.graph.language.arithmetic import OPERATIONS, apply_elementwise
+from dali_like.graph.language.branches import condition, merge
+from dali_like.graph.language.conditions import Scope, in_scope
+from dali_like.graph.language.constants import Constant
+from dali_like.graph.language.nodes import (
     ConstantNode,
     DataNode,
     Graph,
@@ -68,12 +69,11 @@ from dali_like.graph.nodes import (
     constant_node,
     producer_names,
 )
-from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy
-from dali_like.graph.subscripts import subscribe_again
-from dali_like.operators.description import Description, descriptions, internal_descriptions
-from dali_like.operators.functions import apply, make_function
+from dali_like.graph.language.subscripts import subscribe_again
+from dali_like.operators.machinery.description import Description, descriptions, internal_descriptions
+from dali_like.operators.machinery.functions import apply, make_function
+from dali_like.operators.machinery.reader_functions import apply_reader, is_own_reader, reader_descriptions
 from dali_like.operators.parameters import REQUIRED
-from dali_like.operators.reader_functions import apply_reader, is_own_reader, reader_descriptions
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 

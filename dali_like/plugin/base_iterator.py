@@ -25,7 +25,7 @@ from dali_like.errors import (
     IteratorArgumentError,
     OutputMapError,
 )
-from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.measure.loops import LoopMeter
 from dali_like.pipeline.checkpoints import Checkpoint, IteratorPosition
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._pipelines import Pipelines

@@ -218,7 +218,7 @@ def _record() -> dict[str, Any]:
 
 
 def _of_place(name: str, place: _Place) -> dict[str, Any]:
-    from dali_like.monitor.report import Report
+    from dali_like.monitor.show.report import Report
 
     sums = dict(place.sums)
     found = [_statistics(each) for each in place.loaders]
@@ -284,7 +284,7 @@ def _digest(batch: Any) -> str:
 
 def _memory_bytes() -> int:
     """Return the memory of this process and its descendants."""
-    from dali_like.monitor.process_memory import descendants_of, pss_bytes
+    from dali_like.monitor.measure.process_memory import descendants_of, pss_bytes
 
     return sum(map(pss_bytes, [os.getpid(), *descendants_of(os.getpid())]))
 

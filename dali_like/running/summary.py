@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dali_like.monitor.text import seconds_text
+from dali_like.monitor.measure.text import seconds_text
 from dali_like.running.run_settings import Settings
 
 __all__ = ["print_summary", "rates_of", "summary_lines"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dali_like.monitor.server import PageServer
+from dali_like.monitor.show.server import PageServer
 from tests.conftest import wait_until
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

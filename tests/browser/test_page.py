@@ -17,10 +17,10 @@ import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import NotRunningError
-from dali_like.monitor import chrome
-from dali_like.monitor.slowest_rank import slowest_rank_text
-from dali_like.monitor.trace_records import CALLBACK, GPU, MAIN, PART_OF, WORKERS, Count, Records, Span, Track
-from dali_like.monitor.watching import Watching
+from dali_like.monitor.show.slowest_rank import slowest_rank_text
+from dali_like.monitor.show.watching import Watching
+from dali_like.monitor.trace import chrome
+from dali_like.monitor.trace.trace_records import CALLBACK, GPU, MAIN, PART_OF, WORKERS, Count, Records, Span, Track
 from dali_like.types import SampleInfo
 from tests.browser.conftest import Browser, Serve
 from tests.conftest import wait_until

@@ -23,7 +23,7 @@ from dali_like.cli.reports import table
 from dali_like.cli.stage_loads import busiest_stage
 from dali_like.cli.trials import Outcome
 from dali_like.errors import ArgumentError, TrialError
-from dali_like.monitor.statistics import OperatorStatistics, OperatorTime, Settings, SourceStatistics, Statistics
+from dali_like.monitor.measure.statistics import OperatorStatistics, OperatorTime, Settings, SourceStatistics, Statistics
 from dali_like.types import SampleInfo
 
 SECONDS = 0.05

@@ -19,8 +19,8 @@ import pytest
 
 from dali_like import Pipeline, cli
 from dali_like.cli import top
-from dali_like.monitor import chrome
-from dali_like.monitor.trace_records import Records
+from dali_like.monitor.trace import chrome
+from dali_like.monitor.trace.trace_records import Records
 from tests.conftest import DEADLINE_S
 
 MakePipeline = Callable[..., Pipeline]

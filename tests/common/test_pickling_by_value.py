@@ -12,7 +12,7 @@ import pytest
 from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.engine.worker.exceptions import pack_exception, unpack_exception
 from dali_like.engine.worker.out_of_band import OutOfBandPickle, block_of, pickle_parts
-from dali_like.sources import by_value
+from dali_like.sources.travel import by_value
 
 CELL = """
 def outer():

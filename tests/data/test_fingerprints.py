@@ -19,7 +19,7 @@ import pytest
 
 from dali_like.data.fingerprints import MOST_PARTS, fingerprint_of
 from dali_like.engine.backends.main_import import MainModule
-from dali_like.sources.main_module import ImportedMain
+from dali_like.sources.travel.main_module import ImportedMain
 
 
 class Inner:

@@ -16,7 +16,7 @@ import pytest
 from dali_like.data import DataLoader
 from dali_like.engine.memory.protocol import DONE
 from dali_like.engine.pool.pipes import waiting_bytes
-from dali_like.monitor.statistics import Statistics
+from dali_like.monitor.measure.statistics import Statistics
 from tests.conftest import wait_until
 from tests.data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
 from tests.internals import dispatcher_of, loader_workers_of

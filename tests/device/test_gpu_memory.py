@@ -14,7 +14,7 @@ from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.ring import Lease, Ring
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.graph.buffers import BufferPool
+from dali_like.graph.execution.buffers import BufferPool
 from dali_like.testing.simulated_device import SimulatedDevice, SimulatedFence
 from tests.internals import kept_files
 

@@ -20,7 +20,7 @@ import pytest
 
 from dali_like.data import ComposedDataset
 from dali_like.errors import DaliLikeError
-from dali_like.monitor import chrome
+from dali_like.monitor.trace import chrome
 from dali_like.sources.readers.coco_reader import CocoReader
 from dali_like.sources.readers.mxnet_reader import MXNetReader
 from dali_like.sources.readers.numpy_reader import NumpyReader

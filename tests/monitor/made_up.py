@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dali_like.monitor.durations import Durations
-from dali_like.monitor.statistics import (
+from dali_like.monitor.measure.durations import Durations
+from dali_like.monitor.measure.statistics import (
     CopyStatistics,
     LoopStatistics,
     MemoryStatistics,

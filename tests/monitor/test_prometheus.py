@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from dali_like.monitor.durations import Durations
+from dali_like.monitor.measure.durations import Durations
+from dali_like.monitor.measure.statistics import LoopStatistics, Statistics
 from dali_like.monitor.prometheus import text
-from dali_like.monitor.statistics import LoopStatistics, Statistics
-from tests.monitor.test_report import everything
+from tests.monitor.show.test_report import everything
 
 _LINE = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"\n]*"(,\w+="[^"\n]*")*\})? [0-9.e+-]+)')
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline
-from dali_like.engine.backends import ray_dispatcher
+from dali_like.engine.backends.ray import ray_dispatcher
 from tests.conftest import DEADLINE_S, descendants_of, wait_until
 from tests.on_ray.test_ray_pool import content, dense
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, get_worker_info, types
-from dali_like.engine.backends import ray_cluster, ray_dispatcher
+from dali_like.engine.backends.ray import ray_cluster, ray_dispatcher
 from dali_like.errors import ArgumentError, ClosedError, PicklingError, WorkerDiedError, WorkerStartError
-from dali_like.monitor.trace_records import WORKERS
+from dali_like.monitor.trace.trace_records import WORKERS
 from tests.conftest import DEADLINE_S, wait_until
 from tests.internals import backend_of, pool_of
 from tests.on_ray.conftest import actors

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from dali_like.operators import description
-from dali_like.operators.functions import make_function
+from dali_like.operators.machinery import description
+from dali_like.operators.machinery.functions import make_function
 
 
 @pytest.fixture
 def operator() -> Iterator[Callable[..., Callable[..., Any]]]:
-    """Make a function of ``fn`` like `dali_like.operators.description.operator`; registered for one test."""
+    """Make a function of ``fn`` like `dali_like.operators.machinery.description.operator`; registered for one test."""
     before = set(description.descriptions())
 
     def described(**options: Any) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dali_like import Pipeline, fn
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 from dali_like.tensors import TensorListCPU
 
 #: Places for operators: threads of this process, or a worker, after the source.

@@ -18,8 +18,8 @@ from hypothesis.extra import numpy as numpy_st
 from dali_like import Pipeline, fn, math, newaxis, types
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, SampleError, SampleTypeError
 from dali_like.experimental import dynamic
-from dali_like.graph.arithmetic import promoted
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.arithmetic import promoted
+from dali_like.graph.language.nodes import DataNode
 from dali_like.types import Constant
 from tests.documents import DOCS, run_program_of
 from tests.operators.running import WAYS, batches, pipeline, run

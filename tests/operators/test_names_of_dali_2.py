@@ -12,7 +12,7 @@ import pytest
 from dali_like import fn, ops
 from dali_like.common.class_names import class_name
 from dali_like.experimental import dynamic
-from dali_like.operators.deprecations import OF_DALI_2
+from dali_like.operators.machinery.deprecations import OF_DALI_2
 from tests.operators.running import run
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dali_like import Pipeline, fn, types
 from dali_like.errors import DecodeError, DtypeMismatchError
-from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.graph.language.operator_interface import Array, OperatorCall
 from tests.operators.running import batches, pipeline, run
 
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
@@ -107,10 +107,10 @@ class TestTheDecision:
 
     def test_it_is_drawn(self, tmp_path):
         pipe = pipeline(augment, IMAGES, LABELS, layouts=["HWC"], way="workers")
-        pipe.save_graph_to_dot_file(tmp_path / "graph.dot", use_colors=True)
+        pipe.save_graph_to_dot_file(tmp_path / "pipeline.dot", use_colors=True)
         pipe.close()
 
-        text = (tmp_path / "graph.dot").read_text()
+        text = (tmp_path / "pipeline.dot").read_text()
         assert '"fn.flip_1" [color=green peripheries=2];' in text
         assert '"fn.random.uniform_2" [color=green];' in text
 

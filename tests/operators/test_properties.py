@@ -19,9 +19,9 @@ cv2 = pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
 
 from dali_like import types  # noqa: E402
-from dali_like.graph.operator_interface import OperatorCall  # noqa: E402
-from dali_like.graph.operator_random import key_of  # noqa: E402
-from dali_like.operators.description import description_of, own_descriptions  # noqa: E402
+from dali_like.graph.language.operator_interface import OperatorCall  # noqa: E402
+from dali_like.graph.language.operator_random import key_of  # noqa: E402
+from dali_like.operators.machinery.description import description_of, own_descriptions  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
 from tests.operators.test_table import TABLE  # noqa: E402
 
@@ -129,51 +129,51 @@ CASES = {
 }
 #: Operators whose inputs are files or arbitrary, or that have no inputs, and the files with their property tests.
 OTHERS = {
-    "batch_permutation": "tests/operators/test_permutations.py",
-    "audio_resample": "tests/operators/test_spectra.py",
+    "batch_permutation": "tests/operators/arrays/test_permutations.py",
+    "audio_resample": "tests/operators/sound/test_spectra.py",
     **dict.fromkeys(
         [f"transforms.{name}" for name in ("translation", "scale", "rotation", "shear", "crop", "combine")],
-        "tests/operators/test_transforms.py",
+        "tests/operators/geometry/test_transforms.py",
     ),
     **dict.fromkeys(
         ["coord_transform", "coord_flip", "jitter", "experimental.warp_perspective", "experimental.remap"],
-        "tests/operators/test_transforms.py",
+        "tests/operators/geometry/test_transforms.py",
     ),
-    **dict.fromkeys(TABLE["boxes and masks"][0].split(), "tests/operators/test_boxes.py"),
-    "constant": "tests/operators/test_arrays.py",
+    **dict.fromkeys(TABLE["boxes and masks"][0].split(), "tests/operators/arrays/test_boxes.py"),
+    "constant": "tests/operators/arrays/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
-    "decoders.image_crop": "tests/operators/test_decoding.py",
-    "decoders.image_random_crop": "tests/operators/test_decoding.py",
-    "decoders.audio": "tests/operators/test_audio.py",
-    "decoders.image_slice": "tests/operators/test_decoding.py",
-    "decoders.numpy": "tests/operators/test_decoding.py",
-    "experimental.debayer": "tests/operators/test_color.py",
-    "experimental.audio_resample": "tests/operators/test_spectra.py",
+    "decoders.image_crop": "tests/operators/images/test_decoding.py",
+    "decoders.image_random_crop": "tests/operators/images/test_decoding.py",
+    "decoders.audio": "tests/operators/sound/test_audio.py",
+    "decoders.image_slice": "tests/operators/images/test_decoding.py",
+    "decoders.numpy": "tests/operators/images/test_decoding.py",
+    "experimental.debayer": "tests/operators/photometry/test_color.py",
+    "experimental.audio_resample": "tests/operators/sound/test_spectra.py",
     "experimental.decoders.video": "tests/sources/readers/test_video_reader.py",
-    "experimental.filter": "tests/operators/test_convolutions.py",
-    "full": "tests/operators/test_filling.py",
-    "dl_tensor_python_function": "tests/operators/test_python_functions.py",
-    "dump_image": "tests/operators/test_inspection.py",
-    "element_extract": "tests/operators/test_sequences.py",
-    "experimental.decoders.image": "tests/operators/test_experimental_decoding.py",
-    "experimental.decoders.image_crop": "tests/operators/test_experimental_decoding.py",
-    "experimental.decoders.image_random_crop": "tests/operators/test_experimental_decoding.py",
-    "experimental.decoders.image_slice": "tests/operators/test_experimental_decoding.py",
-    "experimental.inflate": "tests/operators/test_inflating.py",
-    "experimental.numba_function": "tests/operators/test_numba_functions.py",
-    "experimental.peek_image_shape": "tests/operators/test_experimental_decoding.py",
-    "get_property": "tests/operators/test_inspection.py",
-    "io.file.read": "tests/operators/test_file_access.py",
-    "ones": "tests/operators/test_filling.py",
-    "nonsilent_region": "tests/operators/test_spectra.py",
+    "experimental.filter": "tests/operators/photometry/test_convolutions.py",
+    "full": "tests/operators/arrays/test_filling.py",
+    "dl_tensor_python_function": "tests/operators/programs/test_python_functions.py",
+    "dump_image": "tests/operators/arrays/test_inspection.py",
+    "element_extract": "tests/operators/arrays/test_sequences.py",
+    "experimental.decoders.image": "tests/operators/images/test_experimental_decoding.py",
+    "experimental.decoders.image_crop": "tests/operators/images/test_experimental_decoding.py",
+    "experimental.decoders.image_random_crop": "tests/operators/images/test_experimental_decoding.py",
+    "experimental.decoders.image_slice": "tests/operators/images/test_experimental_decoding.py",
+    "experimental.inflate": "tests/operators/arrays/test_inflating.py",
+    "experimental.numba_function": "tests/operators/programs/test_numba_functions.py",
+    "experimental.peek_image_shape": "tests/operators/images/test_experimental_decoding.py",
+    "get_property": "tests/operators/arrays/test_inspection.py",
+    "io.file.read": "tests/operators/programs/test_file_access.py",
+    "ones": "tests/operators/arrays/test_filling.py",
+    "nonsilent_region": "tests/operators/sound/test_spectra.py",
     "per_frame": "tests/operators/test_frames.py",
-    "peek_image_shape": "tests/operators/test_decoding.py",
-    "permute_batch": "tests/operators/test_permutations.py",
-    "python_function": "tests/operators/test_python_functions.py",
-    "random_crop_generator": "tests/operators/test_resizing.py",
-    "spectrogram": "tests/operators/test_spectra.py",
+    "peek_image_shape": "tests/operators/images/test_decoding.py",
+    "permute_batch": "tests/operators/arrays/test_permutations.py",
+    "python_function": "tests/operators/programs/test_python_functions.py",
+    "random_crop_generator": "tests/operators/geometry/test_resizing.py",
+    "spectrogram": "tests/operators/sound/test_spectra.py",
     "torch_python_function": "tests/parity/test_python_functions.py",
-    "zeros": "tests/operators/test_filling.py",
+    "zeros": "tests/operators/arrays/test_filling.py",
 }
 #: Layouts without depth; each image operator supports some.
 LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")

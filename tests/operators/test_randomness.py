@@ -9,7 +9,7 @@ import pytest
 
 from dali_like import Pipeline, fn, types
 from dali_like.errors import SampleError
-from dali_like.graph.operator_random import generator_at, key_of, key_of_seed
+from dali_like.graph.language.operator_random import generator_at, key_of, key_of_seed
 from tests.operators.running import pipeline, run
 
 

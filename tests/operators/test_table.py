@@ -13,7 +13,7 @@ import pytest
 
 import dali_like
 from dali_like import fn, ops
-from dali_like.operators.description import description_of, own_descriptions
+from dali_like.operators.machinery.description import description_of, own_descriptions
 from tools.operator_examples import CALLS
 from tools.operator_pictures import EXAMPLES, name_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.operators.test_filters import apply
+from tests.operators.photometry.test_filters import apply
 
 NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
 VIEWS = {

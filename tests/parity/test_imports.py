@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 #: Imported besides by a spawned worker of a loader of tensors.
 FOR_TENSORS = (
     *("plugin", "plugin.pytorch", "plugin.pytorch.datapipes", "plugin.pytorch.leaves", "plugin.pytorch.tensor_backend"),
-    *("plugin.pytorch.tensor_pickling", "sources", "sources.by_value"),
+    *("plugin.pytorch.tensor_pickling", "sources", "sources.travel.by_value"),
 )
 
 

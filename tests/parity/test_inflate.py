@@ -1,6 +1,7 @@
 """``experimental.inflate``, which DALI has on the GPU alone: its example, and a comparison where there is a GPU.
 
-tests/operators/test_inflating.py compares results with arrays; test_operator_schemas.py compares arguments with DALI's.
+tests/operators/arrays/test_inflating.py compares results with arrays; test_operator_schemas.py compares arguments with
+DALI's.
 """
 
 from __future__ import annotations

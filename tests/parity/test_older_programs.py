@@ -13,7 +13,7 @@ import pytest
 import dali_like
 import dali_like.tensors
 from dali_like.common.class_names import class_name
-from dali_like.operators.deprecations import OPERATORS
+from dali_like.operators.machinery.deprecations import OPERATORS
 from tests.parity.alike import assert_same
 
 #: Both libraries call all of this deprecated.

@@ -10,8 +10,8 @@ import pytest
 
 backend = pytest.importorskip("nvidia.dali.backend")
 
-from dali_like.operators.deprecations import ARGUMENTS, SEED, WITHOUT_EFFECT  # noqa: E402
-from dali_like.operators.description import Description, descriptions  # noqa: E402
+from dali_like.operators.machinery.deprecations import ARGUMENTS, SEED, WITHOUT_EFFECT  # noqa: E402
+from dali_like.operators.machinery.description import Description, descriptions  # noqa: E402
 from dali_like.operators.parameters import REQUIRED, Parameter  # noqa: E402
 from dali_like.types import to_dali_type  # noqa: E402
 

@@ -11,10 +11,10 @@ import pytest
 
 import dali_like
 from dali_like.common.class_names import class_name
-from dali_like.operators.deprecations import ARGUMENTS as DEPRECATED
-from dali_like.operators.description import Description
+from dali_like.operators.machinery.deprecations import ARGUMENTS as DEPRECATED
+from dali_like.operators.machinery.description import Description
+from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.operators.parameters import REQUIRED
-from dali_like.operators.reader_functions import own_reader_descriptions
 from dali_like.types import to_dali_type
 from tests.parity.test_operator_schemas import backend, theirs
 

@@ -20,7 +20,7 @@ from dali_like import Pipeline  # noqa: E402
 from dali_like.data.fingerprints import fingerprint_of  # noqa: E402
 from dali_like.engine.backends.inherited import inheriting  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from dali_like.sources.callback_pickler import dumps  # noqa: E402
+from dali_like.sources.travel.callback_pickler import dumps  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

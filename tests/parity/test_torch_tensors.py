@@ -17,8 +17,8 @@ torch = pytest.importorskip("torch")
 # What follows needs PyTorch.
 from dali_like import Pipeline  # noqa: E402
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor  # noqa: E402
-from dali_like.sources import by_value  # noqa: E402
-from dali_like.sources.callback_pickler import dumps  # noqa: E402
+from dali_like.sources.travel import by_value  # noqa: E402
+from dali_like.sources.travel.callback_pickler import dumps  # noqa: E402
 from tests.faults.processes import children_of, workers_of  # noqa: E402
 
 pytestmark = pytest.mark.peers

@@ -1,7 +1,8 @@
 """``fn.transforms``, points and displaced images, against DALI's on the CPU.
 
 Matrices and points differ by the order of sums in single precision: 1e-5. Displaced images: the same pixels, or 1 where
-values are interpolated. ``experimental.remap`` and ``jitter`` exist only on DALI's GPU: tests/operators/test_transforms.py.
+values are interpolated. ``experimental.remap`` and ``jitter`` exist only on DALI's GPU:
+tests/operators/geometry/test_transforms.py.
 """
 
 from __future__ import annotations

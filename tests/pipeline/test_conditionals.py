@@ -32,7 +32,7 @@ from dali_like.errors import (
     SampleTypeError,
     SerializationError,
 )
-from dali_like.graph.branches import adapted
+from dali_like.graph.language.branches import adapted
 from dali_like.pipeline import experimental
 from dali_like.pipeline.definition import do_not_convert
 from dali_like.types import SampleInfo

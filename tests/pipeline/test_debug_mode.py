@@ -397,7 +397,7 @@ def test_nested_outputs() -> None:
 
 
 def test_outputs_of_a_branch() -> None:
-    from dali_like.graph.branches import condition, in_branch
+    from dali_like.graph.language.branches import condition, in_branch
 
     def define() -> Any:
         x = numbers()

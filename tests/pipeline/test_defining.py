@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, DeviceError, PipelineStateError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 from dali_like.pipeline import experimental
 from dali_like.pipeline.definition import do_not_convert
 from dali_like.types import Constant, SampleInfo

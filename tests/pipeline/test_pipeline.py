@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.errors import ArgumentClashError, ArgumentError, DecodeError, DefinitionError, DeviceError, SampleTypeError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 # Private: the module is private as a whole
-from dali_like.operators import _image_parts as decoding_module
+from dali_like.operators.images import _image_parts as decoding_module
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, is_running, wait_until
 

@@ -85,8 +85,8 @@ def pipe() -> Pipeline:
 
 
 def drawing(pipe: Pipeline, path: Path, **options: Any) -> str:
-    pipe.save_graph_to_dot_file(path / "graph.dot", **options)
-    return (path / "graph.dot").read_text()
+    pipe.save_graph_to_dot_file(path / "pipeline.dot", **options)
+    return (path / "pipeline.dot").read_text()
 
 
 def edges(text: str) -> set[tuple[str, str]]:
@@ -138,7 +138,7 @@ def test_drawing_does_not_start_the_workers(pipe: Pipeline, tmp_path: Path) -> N
 
 def test_identities_are_deprecated(pipe: Pipeline, tmp_path: Path) -> None:
     with pytest.warns(DeprecationWarning, match="show_ids") as caught:
-        pipe.save_graph_to_dot_file(tmp_path / "graph.dot", show_ids=True)
+        pipe.save_graph_to_dot_file(tmp_path / "pipeline.dot", show_ids=True)
 
     assert caught[0].filename == __file__
 

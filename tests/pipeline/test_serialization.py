@@ -27,7 +27,7 @@ from dali_like.errors import (
     PipelineStateError,
     SerializationError,
 )
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 from dali_like.pipeline import serialization
 from dali_like.pipeline.serialization import InputSpec
 from dali_like.types import Constant

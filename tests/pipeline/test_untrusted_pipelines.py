@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from dali_like import Pipeline, fn
 from dali_like.errors import SerializationError
-from dali_like.operators.description import Description, describe, descriptions, own_descriptions, register
-from dali_like.operators.functions import apply
+from dali_like.operators.machinery.description import Description, describe, descriptions, own_descriptions, register
+from dali_like.operators.machinery.functions import apply
+from dali_like.operators.machinery.reader_functions import apply_reader, description_of_reader, own_reader_descriptions
 from dali_like.operators.parameters import Parameter
-from dali_like.operators.reader_functions import apply_reader, description_of_reader, own_reader_descriptions
 from dali_like.pipeline import serialization
 from dali_like.readers import Reader, reader
 from dali_like.sources.readers.registered import registered_readers

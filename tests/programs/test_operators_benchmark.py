@@ -11,7 +11,7 @@ from benchmarks.operators import cases, inputs, report
 from benchmarks.operators.__main__ import rows_of
 from benchmarks.operators.measuring import Row
 from dali_like import Pipeline, fn, math, types
-from dali_like.operators.description import own_descriptions
+from dali_like.operators.machinery.description import own_descriptions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

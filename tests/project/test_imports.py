@@ -13,11 +13,34 @@ import dali_like
 
 #: Not imported by a program that only defines a pipeline.
 NOT_FOR_DEFINING = (
-    *("cli", "data", "device", "images", "plugin", "testing", "engine.backends", "graph.computation", "graph.executor"),
-    *("feed.lockstep", "graph.placement", "graph.program", "monitor.report", "monitor.statistics", "monitor.trace"),
-    *("operators.description", "operators.functions", "pipeline.checkpoints", "pipeline.runtime", "pipeline.serialization"),
+    *(
+        "cli",
+        "data",
+        "device",
+        "images",
+        "plugin",
+        "testing",
+        "engine.backends",
+        "graph.execution.computation",
+        "graph.execution.executor",
+    ),
+    *(
+        "feed.lockstep",
+        "graph.execution.placement",
+        "graph.execution.program",
+        "monitor.show.report",
+        "monitor.measure.statistics",
+        "monitor.trace.trace",
+    ),
+    *(
+        "operators.machinery.description",
+        "operators.machinery.functions",
+        "pipeline.checkpoints",
+        "pipeline.runtime",
+        "pipeline.serialization",
+    ),
     *("engine.pool.dispatch", "engine.pool.pool", "engine.pool.recovery", "engine.worker.runner", "engine.worker.worker"),
-    *("sources.by_value", "sources.callback_pickler", "sources.remote_files", "tensors.gpu_tensor_lists"),
+    *("sources.travel.by_value", "sources.travel.callback_pickler", "sources.remote_files", "tensors.gpu_tensor_lists"),
 )
 
 #: Imported by a spawned worker that calls a source: these packages and modules, and nothing else.
@@ -43,17 +66,29 @@ FOR_FETCHING = (
 #: Not imported by a program that runs a pipeline of sources in forked workers.
 NOT_FOR_RUNNING = (
     *("cli", "data", "images", "plugin", "testing", "device.copier", "device.cuda", "device.opening", "device.device_array"),
-    *("engine.backends.threads", "engine.backends.ray_workers", "graph.gpu_sources"),
-    *("graph.inputs", "monitor.report", "monitor.statistics", "monitor.trace", "operators.functions"),
-    *("pipeline.checkpoints", "pipeline.serialization", "sources.by_value", "sources.callback_pickler"),
+    *("engine.backends.threads", "engine.backends.ray.ray_workers", "graph.execution.gpu_sources"),
+    *(
+        "graph.execution.inputs",
+        "monitor.show.report",
+        "monitor.measure.statistics",
+        "monitor.trace.trace",
+        "operators.machinery.functions",
+    ),
+    *("pipeline.checkpoints", "pipeline.serialization", "sources.travel.by_value", "sources.travel.callback_pickler"),
     *("sources.remote_files", "tensors.gpu_tensor_lists"),
 )
 
 #: Not imported by a program that iterates over a map-style dataset with forked workers.
 NOT_FOR_LOADING = (
     *("cli", "fn", "graph", "images", "operators", "ops", "pipeline", "plugin", "testing", "tensors", "device.copier"),
-    *("device.cuda", "device.opening", "engine.backends.threads", "engine.backends.ray_workers"),
-    *("monitor.report", "monitor.statistics", "monitor.trace", "sources.callback_pickler", "sources.remote_files"),
+    *("device.cuda", "device.opening", "engine.backends.threads", "engine.backends.ray.ray_workers"),
+    *(
+        "monitor.show.report",
+        "monitor.measure.statistics",
+        "monitor.trace.trace",
+        "sources.travel.callback_pickler",
+        "sources.remote_files",
+    ),
 )
 
 #: Modules of the standard library, and NumPy's, that take long, and are there for few programs.
@@ -317,7 +352,7 @@ def test_operators_are_made_once_whatever_threads_ask_for_them() -> None:
     program = """if True:
         import threading, time
         from dali_like import fn
-        from dali_like.operators import functions
+        from dali_like.operators.machinery import functions
 
         made, asking = [], []
         populate = functions.populate

@@ -19,8 +19,8 @@ import pytest
 import dali_like
 from dali_like import data, errors, fn, ops, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
-from dali_like.operators.description import descriptions
-from dali_like.operators.reader_functions import own_reader_descriptions
+from dali_like.operators.machinery.description import descriptions
+from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.pipeline import definition
 from tests.custom_operators import removed_at_the_end
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dali_like.operators.description import own_descriptions
-from dali_like.operators.reader_functions import own_reader_descriptions
+from dali_like.operators.machinery.description import own_descriptions
+from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.pipeline.pipeline import Pipeline
 from tests.documents import DOCS
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dali_like.data import DataLoader
-from dali_like.sources.callback_pickler import dumps
 from dali_like.sources.plain_parts import plain_parts
+from dali_like.sources.travel.callback_pickler import dumps
 
 MANY = 10_000
 

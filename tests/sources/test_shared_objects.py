@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dali_like.data import DataLoader, SharedDict, SharedList
 from dali_like.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, PicklingError
 from dali_like.sources import shared_objects
-from dali_like.sources.introspection import large_containers
+from dali_like.sources.travel.introspection import large_containers
 from tests.internals import block_of
 
 MIB = 1 << 20

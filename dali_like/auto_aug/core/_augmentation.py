@@ -13,7 +13,7 @@ from dali_like import types
 from dali_like.auto_aug.core._magnitudes import SignedMagnitudeBin, plain_bin, signed_bin
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentError, ArgumentTypeError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

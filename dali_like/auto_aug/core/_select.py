@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dali_like.errors import ArgumentError
-from dali_like.graph.branches import condition, merge_values
-from dali_like.graph.conditions import current_scope, in_scope
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.branches import condition, merge_values
+from dali_like.graph.language.conditions import current_scope, in_scope
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

@@ -11,7 +11,7 @@ from dali_like import types
 from dali_like.auto_aug import augmentations as a
 from dali_like.auto_aug.core._augmentation import Augmentation
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
-from dali_like.graph.nodes import DataNode
+from dali_like.graph.language.nodes import DataNode
 
 CONVERT_CONDITIONALS = True
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from dali_like.cli.doctor.findings import Check, Finding, ok, warning
 from dali_like.cli.factories import object_of
-from dali_like.sources.introspection import large_containers
+from dali_like.sources.travel.introspection import large_containers
 
 _SUBJECT = "dataset"
 

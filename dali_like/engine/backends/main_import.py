@@ -1,7 +1,7 @@
 """The program's main module in spawned workers. The forkserver imports it once, so workers are forked with it.
 
 As `multiprocessing` does, it is imported under the name ``__mp_main__``, so that code under ``if __name__ == "__main__"``
-does not run. `dali_like.sources.main_module` decides whether to import it. Its objects then travel by name.
+does not run. `dali_like.sources.travel.main_module` decides whether to import it. Its objects then travel by name.
 """
 
 from __future__ import annotations

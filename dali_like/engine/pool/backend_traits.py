@@ -77,7 +77,7 @@ _ROWS = (
     ),
     BackendTraits(
         name="ray",
-        start="dali_like.engine.backends.ray_workers:start_actors",
+        start="dali_like.engine.backends.ray.ray_workers:start_actors",
         is_remote=True,
         splices=False,  # its dispatcher has one thread, which reads records without losing any
         serves_loaders=False,

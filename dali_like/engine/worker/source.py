@@ -97,7 +97,7 @@ class Source(NamedTuple):
         worker_teardown: called in each worker before it exits; without workers, when the pipeline is closed.
         seeds: seeds of `SampleInfo.rng` besides the sample: the pipeline's seed, and the number of the source.
         verb: the verb in messages about values of the source: "'images' returned ...".
-        takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
+        takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.execution.gpu_sources`.
         layouts: the declared layout of each output; empty without layouts.
         seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
         declared: the declared schema of each output, for messages; empty: nothing is declared.
@@ -207,7 +207,7 @@ class PickledSource(NamedTuple):
 
 
 #: Pickles the parts of a source, by their names in messages, given also the name of the source. See
-#: `dali_like.sources.callback_pickler`.
+#: `dali_like.sources.travel.callback_pickler`.
 SourcePickler = Callable[[dict[str, Any], str], PickledSource]
 
 

@@ -14,11 +14,11 @@ from dali_like.experimental.dynamic import random_keys
 from dali_like.experimental.dynamic.epochs import reader_class
 from dali_like.experimental.dynamic.invocation import call_operator
 from dali_like.experimental.dynamic.values import operate
-from dali_like.graph import math_functions
-from dali_like.operators.deprecations import OF_DALI_2, OPERATORS
-from dali_like.operators.description import descriptions
-from dali_like.operators.functions import deprecated_function, make_class, make_function
-from dali_like.operators.reader_functions import reader_descriptions
+from dali_like.graph.language import math_functions
+from dali_like.operators.machinery.deprecations import OF_DALI_2, OPERATORS
+from dali_like.operators.machinery.description import descriptions
+from dali_like.operators.machinery.functions import deprecated_function, make_class, make_function
+from dali_like.operators.machinery.reader_functions import reader_descriptions
 
 _ROOT = "dali_like.experimental.dynamic"
 #: Operators that need a pipeline: they keep state between batches, or call the user's functions.

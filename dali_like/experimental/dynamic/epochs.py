@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from dali_like.errors import ArgumentClashError, PipelineStateError
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.values import Batch
-from dali_like.operators.description import Description
-from dali_like.operators.reader_functions import apply_reader
+from dali_like.operators.machinery.description import Description
+from dali_like.operators.machinery.reader_functions import apply_reader
 from dali_like.pipeline.pipeline import Pipeline
 
 _NAME = "reader"

@@ -19,8 +19,8 @@ from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.errors import ArgumentError
 from dali_like.experimental.dynamic.placing import Device
-from dali_like.graph.buffers import BufferPool, PrivateSpace
-from dali_like.graph.operator_interface import SampleShape
+from dali_like.graph.execution.buffers import BufferPool, PrivateSpace
+from dali_like.graph.language.operator_interface import SampleShape
 
 #: As DALI's default.
 _MOST_THREADS = 4
@@ -137,7 +137,7 @@ class EvalContext:
         return self._num_threads
 
     def empty(self, export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return memory for a large result; see `dali_like.graph.program.Empty`."""
+        """Return memory for a large result; see `dali_like.graph.execution.program.Empty`."""
         if math.prod(shape) * dtype.itemsize < _LARGE_BYTES:
             return None
         made: NDArray[Any] = self.buffers.rows(SampleShape(shape, dtype), 1)[0]

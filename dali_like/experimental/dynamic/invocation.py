@@ -13,10 +13,10 @@ from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.random_keys import key_from
 from dali_like.experimental.dynamic.values import Batch, Tensor, apply_to_batch, apply_to_one, as_operands, device_of
-from dali_like.graph.operator_interface import Operator
-from dali_like.graph.operator_random import RandomKey, key_of_seed
-from dali_like.operators.description import Description
-from dali_like.operators.immediate import prepare
+from dali_like.graph.language.operator_interface import Operator
+from dali_like.graph.language.operator_random import RandomKey, key_of_seed
+from dali_like.operators.machinery.description import Description
+from dali_like.operators.machinery.immediate import prepare
 from dali_like.tensors import TensorListCPU
 from dali_like.types import NO_TYPE, SampleInfo
 

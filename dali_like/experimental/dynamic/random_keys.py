@@ -11,7 +11,7 @@ import numpy as np
 
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.errors import ArgumentTypeError
-from dali_like.graph.operator_random import RandomKey
+from dali_like.graph.language.operator_random import RandomKey
 
 
 class RNG:

@@ -19,13 +19,13 @@ from dali_like.experimental.dynamic.data_types import dtype as to_dtype
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.placing import device as to_device
-from dali_like.graph.arithmetic import elementwise
-from dali_like.graph.batch_runs import BatchId, run_program
-from dali_like.graph.buffers import BatchMemory, PreviousSamples
-from dali_like.graph.constants import Constant
-from dali_like.graph.operator_interface import choose_layout
-from dali_like.graph.program import Program, operator_program, repeated
-from dali_like.graph.subscripts import Ref, subscription
+from dali_like.graph.execution.batch_runs import BatchId, run_program
+from dali_like.graph.execution.buffers import BatchMemory, PreviousSamples
+from dali_like.graph.execution.program import Program, operator_program, repeated
+from dali_like.graph.language.arithmetic import elementwise
+from dali_like.graph.language.constants import Constant
+from dali_like.graph.language.operator_interface import choose_layout
+from dali_like.graph.language.subscripts import Ref, subscription
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.tensor_arguments import checked_layout
 from dali_like.types import SampleInfo, numpy_dtype, to_dali_type
@@ -44,7 +44,7 @@ def _reflected(operation: str) -> Callable[[Any, Any], Any]:
 
 
 class _Operand:
-    """Python's operators, as `dali_like.graph.arithmetic` describes them."""
+    """Python's operators, as `dali_like.graph.language.arithmetic` describes them."""
 
     __slots__ = ()
     __array_ufunc__ = None  # with a NumPy array on the left, these methods compute
@@ -657,10 +657,10 @@ def common_batch_size(name: str, values: Sequence[Any]) -> int | None:
 
 
 def operate(operation: str, *operands: Any) -> Any:
-    """Compute an elementwise operation; see `dali_like.graph.arithmetic`.
+    """Compute an elementwise operation; see `dali_like.graph.language.arithmetic`.
 
     Args:
-        operation: a name in `dali_like.graph.arithmetic.OPERATIONS`.
+        operation: a name in `dali_like.graph.language.arithmetic.OPERATIONS`.
         operands: tensors, batches, arrays, numbers and lists of numbers.
 
     Returns:

@@ -11,10 +11,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, OutputCountError, SampleTypeError
-from dali_like.graph.nodes import DataNode
-from dali_like.graph.operator_interface import Array
-from dali_like.operators.description import Description, description_of
-from dali_like.operators.functions import make_function
+from dali_like.graph.language.nodes import DataNode
+from dali_like.graph.language.operator_interface import Array
+from dali_like.operators.machinery.description import Description, description_of
+from dali_like.operators.machinery.functions import make_function
 from dali_like.operators.parameters import Parameter
 
 __all__ = ["jax_function"]

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 
 from dali_like.data.counters import LoaderCounters
-from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.measure.loops import LoopMeter
 
 __all__ = ["count_batches", "metered", "noted"]
 

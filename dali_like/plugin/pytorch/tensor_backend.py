@@ -24,8 +24,8 @@ from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
 from dali_like.plugin.pytorch.leaves import leaf_of
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor
-from dali_like.sources import by_value
 from dali_like.sources.collate import function_for
+from dali_like.sources.travel import by_value
 
 if TYPE_CHECKING:
     from dali_like.data.columns import RowDataset

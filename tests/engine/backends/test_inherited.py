@@ -21,7 +21,7 @@ from dali_like.data import DataLoader
 from dali_like.data.fingerprints import fingerprint_of
 from dali_like.engine.backends.forkserver import MOST_FDS
 from dali_like.errors import PicklingError
-from dali_like.sources.callback_pickler import dumps
+from dali_like.sources.travel.callback_pickler import dumps
 from dali_like.types import SampleInfo
 from tests.conftest import START_METHODS, wait_until
 from tests.faults.processes import children_of, kill_and_wait, workers_of

@@ -25,8 +25,8 @@ from dali_like.engine.backends import source_bundle as bundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.errors import ClosedError, OutOfMemoryError, PicklingError, WorkerStartError
-from dali_like.sources import by_value
-from dali_like.sources.callback_pickler import dumps
+from dali_like.sources.travel import by_value
+from dali_like.sources.travel.callback_pickler import dumps
 from dali_like.types import SampleInfo
 from tests.conftest import wait_until
 from tests.faults.processes import forkserver_of, kill_and_wait, reserve_of, wait_for_reserve

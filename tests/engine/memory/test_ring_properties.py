@@ -32,8 +32,8 @@ from dali_like.engine.memory.ring import Lease, Ring, SampleList, Slot, leased_a
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import ClosedError, OutOfMemoryError
-from dali_like.graph.buffers import BufferPool
-from dali_like.graph.operator_interface import SampleShape
+from dali_like.graph.execution.buffers import BufferPool
+from dali_like.graph.language.operator_interface import SampleShape
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from tests.internals import free_of, returned_of, space_of

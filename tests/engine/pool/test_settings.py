@@ -35,9 +35,9 @@ from dali_like.engine.pool.tuner import Totals, Tuner
 from dali_like.engine.worker import meters
 from dali_like.engine.worker.meters import Reading
 from dali_like.errors import ArgumentClashError, ArgumentError
-from dali_like.monitor.gathering import worker_statistics
-from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStatistics
-from dali_like.monitor.trace_records import WORKERS
+from dali_like.monitor.measure.gathering import worker_statistics
+from dali_like.monitor.measure.statistics import RingStatistics, Statistics, WorkerStatistics
+from dali_like.monitor.trace.trace_records import WORKERS
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S, wait_until
 from tests.internals import pool_of, set_decided

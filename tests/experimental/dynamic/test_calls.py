@@ -11,7 +11,7 @@ import pytest
 
 import dali_like.experimental.dynamic as ndd
 from dali_like import errors, fn, pipeline_def, types
-from dali_like.operators.description import descriptions
+from dali_like.operators.machinery.description import descriptions
 from dali_like.types import SampleInfo
 
 IMAGE = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)

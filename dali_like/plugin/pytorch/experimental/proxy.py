@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from dali_like.errors import ArgumentTypeError, DefinitionError
-from dali_like.graph.placement import sample_program
-from dali_like.graph.program import Program
+from dali_like.graph.execution.placement import sample_program
+from dali_like.graph.execution.program import Program
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin.pytorch import torch_loader
 from dali_like.types import SampleInfo

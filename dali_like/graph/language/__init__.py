@@ -1,0 +1,1 @@
+"""Language of pipelines: nodes, constants, arithmetic, conditions, and the interface of operators. No execution."""

@@ -1,0 +1,1 @@
+"""Reports, live page, and values for other tools."""

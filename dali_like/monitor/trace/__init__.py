@@ -1,0 +1,1 @@
+"""Records over time, their files, and their pictures."""

@@ -1,0 +1,204 @@
+"""Image decoders of any depth, as in ``nvidia.dali.fn.experimental.decoders``, and ``experimental.peek_image_shape``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+
+from dali_like.graph.language.operator_interface import Array, OperatorCall
+from dali_like.operators.geometry._windows import (
+    Attempts,
+    Axes,
+    AxisNames,
+    Extents,
+    Parts,
+    Position,
+    Range,
+    RelativeExtents,
+    Rounding,
+    Side,
+    Sides,
+    random_window,
+)
+from dali_like.operators.geometry.geometry import check_crop, crop_window
+from dali_like.operators.images._image_parts import (
+    CACHE,
+    IGNORED,
+    ImageForm,
+    ImagePart,
+    check_image_slice,
+    image_slice_part,
+)
+from dali_like.operators.images.decoding import ShapeType
+from dali_like.operators.machinery.description import operator
+from dali_like.operators.parameters import Ints, PerSample, one_of_types
+from dali_like.types import RGB, DALIImageType
+
+_UINT8 = np.dtype(np.uint8)
+_INT64 = np.dtype(np.int64)
+_SampleType: TypeAlias = Annotated[np.dtype[Any], one_of_types("uint8 int8 uint16 int16 uint32 int32 float32")]
+_IGNORED = {**IGNORED, "hw_decoder_load": 0.9}
+
+
+@operator(module="experimental.decoders", output_layout="HWC", ignored={**_IGNORED, **CACHE})
+def image(
+    call: OperatorCall,
+    data: Array,
+    *,
+    output_type: DALIImageType = RGB,
+    dtype: _SampleType = _UINT8,
+    adjust_orientation: bool = True,
+    use_fast_idct: bool = False,
+) -> Array:
+    """Decode images: JPEG, JPEG 2000, PNG, WebP, BMP, PNM and TIFF, of eight or sixteen bits or floating-point samples.
+
+    A TIFF with a compression that OpenCV lacks, such as Zstandard, requires the package imagecodecs.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+            of the file.
+        dtype: data type of the result: UINT8, INT8, UINT16, INT16, UINT32, INT32 or FLOAT. Samples are scaled from the range
+            of the file to that of this type: white is 255 as UINT8, 65535 as UINT16, and 1.0 as FLOAT.
+        adjust_orientation: rotate the image upright according to its EXIF orientation.
+        use_fast_idct: decode JPEGs with a faster transform, which changes pixels by a few units.
+
+    With ``device="mixed"`` images of dtype UINT8 are decoded on the GPU, as those of `dali_like.fn.decoders.image`.
+
+    Returns:
+        Images of shape (height, width, channels) and layout "HWC".
+    """
+    return ImageForm(output_type, adjust_orientation, dtype, use_fast_idct).decode(call, data)
+
+
+@operator(module="experimental.decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
+def image_crop(
+    call: OperatorCall,
+    data: Array,
+    *,
+    crop: PerSample[Sides] | None = None,
+    crop_w: PerSample[Side] = 0.0,
+    crop_h: PerSample[Side] = 0.0,
+    crop_d: PerSample[Side] = 0.0,
+    crop_pos_x: PerSample[Position] = 0.5,
+    crop_pos_y: PerSample[Position] = 0.5,
+    crop_pos_z: PerSample[Position] = 0.5,
+    rounding: Rounding = "round",
+    output_type: DALIImageType = RGB,
+    dtype: _SampleType = _UINT8,
+    adjust_orientation: bool = True,
+    use_fast_idct: bool = False,
+) -> Array:
+    """Decode windows of images of any depth.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`. The
+            window is one of the image turned upright.
+        crop_d, crop_pos_z: accepted for DALI compatibility.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
+    height, width, _ = whole = form.shape_of(data)
+    sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
+    window = crop_window("HW", (height, width), crop, sizes, positions, rounding)
+    return form.decode_part(call, data, whole, ImagePart(*zip(window["H"], window["W"], strict=True)))
+
+
+@operator(module="experimental.decoders", output_layout="HWC", check=check_image_slice, ignored=_IGNORED)
+def image_slice(
+    call: OperatorCall,
+    data: Array,
+    anchor: Array | None = None,
+    shape_input: Array | None = None,
+    /,
+    *,
+    axes: PerSample[Axes] | None = None,
+    axis_names: AxisNames | None = None,
+    start: PerSample[Ints] | None = None,
+    rel_start: PerSample[Parts] | None = None,
+    end: PerSample[Ints] | None = None,
+    rel_end: PerSample[Parts] | None = None,
+    shape: PerSample[Extents] | None = None,
+    rel_shape: PerSample[RelativeExtents] | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    output_type: DALIImageType = RGB,
+    dtype: _SampleType = _UINT8,
+    adjust_orientation: bool = True,
+    use_fast_idct: bool = False,
+) -> Array:
+    """Decode windows of images of any depth, given by start and end.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        anchor, shape_input: start and size of the windows; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`. The window is one of
+            the image turned upright.
+        normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    named = {
+        "start": start,
+        "rel_start": rel_start,
+        "end": end,
+        "rel_end": rel_end,
+        "shape": shape,
+        "rel_shape": rel_shape,
+    }
+    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
+    whole = form.shape_of(data)
+    part = image_slice_part(whole, anchor, shape_input, (normalized_anchor, normalized_shape), axes, axis_names, named)
+    return form.decode_part(call, data, whole, part)
+
+
+@operator(module="experimental.decoders", output_layout="HWC", random=True, ignored=_IGNORED)
+def image_random_crop(
+    call: OperatorCall,
+    data: Array,
+    *,
+    random_area: Range = (0.08, 1.0),
+    random_aspect_ratio: Range = (3 / 4, 4 / 3),
+    num_attempts: Attempts = 10,
+    output_type: DALIImageType = RGB,
+    dtype: _SampleType = _UINT8,
+    adjust_orientation: bool = True,
+    use_fast_idct: bool = False,
+) -> Array:
+    """Decode random windows of images of any depth.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
+    """
+    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
+    height, width, _ = whole = form.shape_of(data)
+    window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
+    return form.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
+
+
+@operator(module="experimental")
+def peek_image_shape(
+    call: OperatorCall,
+    data: Array,
+    *,
+    image_type: DALIImageType = RGB,
+    dtype: ShapeType = _INT64,
+    adjust_orientation: bool = True,
+) -> Array:
+    """Return the shapes that encoded images have after decoding. Reads only their headers.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        image_type: color format, as `output_type` of the decoder.
+        dtype: data type of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+        adjust_orientation: whether the decoder turns images upright.
+
+    Returns:
+        (height, width, channels).
+    """
+    return np.array(ImageForm(image_type, adjust_orientation).shape_of(data), dtype)
