@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: that of the subcommand, 2 for invalid arguments, 130 for Ctrl-C.
     """
-    parser = _Parser(prog="dali-like", description="Tools for data pipelines of dali_like.")
+    parser = _SuggestingParser(prog="dali-like", description="Tools for data pipelines of dali_like.")
     subparsers = _add_commands(parser)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-class _Parser(argparse.ArgumentParser):
+class _SuggestingParser(argparse.ArgumentParser):
     """Suggests the subcommand that has a similar name. From Python 3.14 on, argparse has a switch for that."""
 
     def error(self, message: str) -> NoReturn:

@@ -32,7 +32,7 @@ _CLOSE = 0.9
 _LIMIT = ("limit", "of the limit", "set by")
 
 
-class _Line(NamedTuple):
+class _ResultLine(NamedTuple):
     """Result for one number of workers."""
 
     workers: int
@@ -82,11 +82,11 @@ def _number(given: Any, usual: int) -> int:
 
 
 def _measure_workers(factory: Factory, counts: Sequence[int], given: int, seconds: float) -> int:
-    lines: list[_Line] = []
+    lines: list[_ResultLine] = []
     for workers in counts:
         with StatusLine(f"{workers} workers") as progress:
             outcome = try_pipeline(functools.partial(factory.make, py_num_workers=workers), seconds, progress.show)
-        lines.append(_Line(workers, outcome))
+        lines.append(_ResultLine(workers, outcome))
     head = ("workers", "samples/s", "each added brings", *_LIMIT, "first batch", "memory")
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
@@ -105,7 +105,7 @@ def _beside_torch(outcome: Outcome) -> str:
     )
 
 
-def _cells(line: _Line, before: _Line | None) -> tuple[str, ...]:
+def _cells(line: _ResultLine, before: _ResultLine | None) -> tuple[str, ...]:
     outcome = line.outcome
     return (
         str(line.workers),
@@ -123,13 +123,13 @@ def _limit_cells(outcome: Outcome) -> tuple[str, str, str]:
     return rate_text(outcome.limit_per_s), f"{outcome.share_of_limit:.0%}", outcome.stage
 
 
-def _gain(line: _Line, before: _Line) -> float:
+def _gain(line: _ResultLine, before: _ResultLine) -> float:
     """Return the relative gain of each added worker."""
     more = line.outcome.samples_per_s / before.outcome.samples_per_s - 1
     return more / (line.workers - before.workers)
 
 
-def _advice(lines: list[_Line], given: int) -> str:
+def _advice(lines: list[_ResultLine], given: int) -> str:
     best = max(lines, key=lambda line: line.outcome.samples_per_s)
     now = next((line for line in lines if line.workers == given), None)
     cpus = allowed_cpus()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dali_like.errors import ArgumentError
-from dali_like.running.run_settings import Settings, startup_folder
+from dali_like.running.run_settings import RunSettings, startup_folder
 from dali_like.running.summary import print_summary
 
 __all__ = ["add_arguments", "run"]
@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def settings_of(options: argparse.Namespace, folder: str, **changes: Any) -> Settings:
+def settings_of(options: argparse.Namespace, folder: str, **changes: Any) -> RunSettings:
     """Return the settings for the processes of a program."""
-    return Settings(
+    return RunSettings(
         **{
             "fast": options.fast,
             "baseline": options.baseline,
@@ -115,7 +115,7 @@ def _command_of(options: argparse.Namespace) -> list[str]:
     return [found, *arguments]
 
 
-def run_program(command: Sequence[str], settings: Settings, folder: str | None = None) -> int:
+def run_program(command: Sequence[str], settings: RunSettings, folder: str | None = None) -> int:
     """Run a program and wait for its end. The terminal sends Ctrl-C to the program, too, so this process only waits.
 
     Args:
@@ -146,7 +146,7 @@ def _handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def environment_of(settings: Settings) -> dict[str, str]:
+def environment_of(settings: RunSettings) -> dict[str, str]:
     """Return the environment of a program whose processes take part."""
     paths = [startup_folder(), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DALI_LIKE_RUN": settings.as_text()}
@@ -157,7 +157,7 @@ def records_in(folder: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
 
 
-def _write_files(options: argparse.Namespace, records: list[dict[str, Any]], settings: Settings) -> None:
+def _write_files(options: argparse.Namespace, records: list[dict[str, Any]], settings: RunSettings) -> None:
     from dali_like.cli.run_files import merged_trace, page
 
     if options.json_file is not None:

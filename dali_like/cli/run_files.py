@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dali_like.running.run_settings import Settings
+from dali_like.running.run_settings import RunSettings
 from dali_like.running.summary import summary_lines
 
 __all__ = ["merged_trace", "page", "traces_in"]
@@ -47,7 +47,7 @@ def merged_trace(folder: str, records: Sequence[Mapping[str, Any]]) -> dict[str,
     return {"displayTimeUnit": "ms", "otherData": {"made_by": "dali_like", "begin_ns": begin_ns}, "traceEvents": events}
 
 
-def page(records: Sequence[Mapping[str, Any]], settings: Settings) -> str:
+def page(records: Sequence[Mapping[str, Any]], settings: RunSettings) -> str:
     """Return a page with the summary, all reports, and the longest trace. It needs no other file and no server."""
     reports = [(record, loader) for record in records for loader in record["loaders"]]
     parts = [f"<h2>{html.escape(_title(*each))}</h2><pre>{html.escape(each[1]['report'])}</pre>" for each in reports]

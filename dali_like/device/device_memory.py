@@ -39,7 +39,7 @@ class Buffer(NamedTuple):
         return self.block.address
 
 
-class _Free(NamedTuple):
+class _FreeMemory(NamedTuple):
     buffer: Buffer
     request: int
     fence: DeviceFence
@@ -77,7 +77,7 @@ class DeviceMemory:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._free: defaultdict[int, deque[_Free]] = defaultdict(deque)
+        self._free: defaultdict[int, deque[_FreeMemory]] = defaultdict(deque)
         #: Leased buffers. This reference keeps the memory when a batch is collected in a cycle, until its lease ends.
         self._leased: dict[int, Buffer] = {}
         self._requests = 0
@@ -104,7 +104,7 @@ class DeviceMemory:
         if self._closed:
             fence.wait()
         else:
-            self._free[buffer.nbytes].append(_Free(buffer, self._requests, fence))
+            self._free[buffer.nbytes].append(_FreeMemory(buffer, self._requests, fence))
 
     def drop_free(self) -> None:
         """Free all buffers without a lease."""
@@ -115,7 +115,7 @@ class DeviceMemory:
         self._closed = True
         self.drop_free()
 
-    def _take_free(self, free: deque[_Free]) -> Buffer | None:
+    def _take_free(self, free: deque[_FreeMemory]) -> Buffer | None:
         """Return a free buffer, waiting for its fence on the device's stream if necessary, or None."""
         for _ in range(len(free)):
             try:

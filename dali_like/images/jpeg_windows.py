@@ -56,11 +56,11 @@ class JpegWindow(NamedTuple):
     factor: int = 1
 
 
-class _Region(ctypes.Structure):
+class _BlockRegion(ctypes.Structure):
     _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_int), ("w", ctypes.c_int), ("h", ctypes.c_int))
 
 
-class _Scale(ctypes.Structure):
+class _ScaleFactor(ctypes.Structure):
     _fields_ = (("numerator", ctypes.c_int), ("denominator", ctypes.c_int))
 
 
@@ -87,8 +87,8 @@ def find_turbojpeg() -> ctypes.CDLL | None:
         ("tj3DecompressHeader", ctypes.c_int, (handle, *data)),
         ("tj3Get", ctypes.c_int, (handle, ctypes.c_int)),
         ("tj3Set", ctypes.c_int, (handle, ctypes.c_int, ctypes.c_int)),
-        ("tj3SetScalingFactor", ctypes.c_int, (handle, _Scale)),
-        ("tj3SetCroppingRegion", ctypes.c_int, (handle, _Region)),
+        ("tj3SetScalingFactor", ctypes.c_int, (handle, _ScaleFactor)),
+        ("tj3SetCroppingRegion", ctypes.c_int, (handle, _BlockRegion)),
         ("tj3Decompress8", ctypes.c_int, (handle, *data, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)),
     ):
         function = getattr(library, name)
@@ -147,13 +147,13 @@ class _Decompressor:
         left = max(0, window.left - _CONTEXT_COLUMNS) // block * block
         right = min(image_width, window.left + window.width + _CONTEXT_COLUMNS)
         bottom = min(image_height, window.top + window.height)
-        region = _Region(left, window.top, right - left, bottom - window.top)
+        region = _BlockRegion(left, window.top, right - left, bottom - window.top)
         if region.w < 1 or region.h < 1:  # TurboJPEG would decode the rest of the image
             return None
         channels = 1 if output_type == GRAY else 3
         failed = (
             library.tj3Set(handle, _FAST_DCT, fast_idct)
-            or library.tj3SetScalingFactor(handle, _Scale(1, window.factor))
+            or library.tj3SetScalingFactor(handle, _ScaleFactor(1, window.factor))
             or library.tj3SetCroppingRegion(handle, region)
         )
         if failed:

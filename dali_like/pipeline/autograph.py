@@ -275,7 +275,7 @@ def _where() -> str:
 # Conversion
 
 
-class _Factory(NamedTuple):
+class _FactoryCode(NamedTuple):
     """Code that makes a converted function, given `ag__`, with the variables of the function's closure around it."""
 
     code: CodeType
@@ -293,7 +293,7 @@ class _Factory(NamedTuple):
 
 
 #: By the code of the original function. None for code that cannot be converted.
-_factories: WeakKeyDictionary[CodeType, _Factory | None] = WeakKeyDictionary()
+_factories: WeakKeyDictionary[CodeType, _FactoryCode | None] = WeakKeyDictionary()
 
 
 def _converted(function: FunctionType) -> FunctionType:
@@ -312,7 +312,7 @@ def _converted(function: FunctionType) -> FunctionType:
     return function if factory is None else factory.make(function)
 
 
-def _make_factory(function: FunctionType) -> _Factory:
+def _make_factory(function: FunctionType) -> _FactoryCode:
     transpiler = _Transpiler()
     definition, name = transpiler.transform_function(function, ProgramContext(options=_OPTIONS))
     if isinstance(definition, ast.Lambda):
@@ -328,7 +328,7 @@ def _make_factory(function: FunctionType) -> _Factory:
     code = compile(module, function.__code__.co_filename, "exec", flags, dont_inherit=True)
     for part in ("outer", "factory"):
         code = next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == part)
-    return _Factory(code)
+    return _FactoryCode(code)
 
 
 class _Transpiler(PyToPy):  # type: ignore[misc]  # malt has no types

@@ -39,13 +39,13 @@ __all__ = ["BaseIterator", "LastBatchPolicy"]
 logger = logging.getLogger("dali_like")
 
 
-class _Samples(Protocol):
+class _OutputSamples(Protocol):
     """One output of a batch, in the form of a framework. A slice returns its first samples."""
 
     def __getitem__(self, samples: slice, /) -> Any: ...
 
 
-Value = TypeVar("Value", bound=_Samples)
+Value = TypeVar("Value", bound=_OutputSamples)
 Batch = TypeVar("Batch")
 
 

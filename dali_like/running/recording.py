@@ -46,7 +46,7 @@ class _Loader:
 
 
 @dataclass
-class _Place:
+class _CallSite:
     """All loaders that one line of the program has made."""
 
     loaders: list[_Loader] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Process:
     """The records of this process."""
 
     def __init__(self) -> None:
-        self.places: dict[str, _Place] = {}
+        self.places: dict[str, _CallSite] = {}
         self.written_s = time.monotonic()
         self.is_registered = False
         self.steps = 0
@@ -67,7 +67,7 @@ class _Process:
 _process = _Process()
 
 
-class _Dataset:
+class _DatasetName:
     """Stands for a dataset in the options that are kept: only the name of its class is known."""
 
 
@@ -83,7 +83,7 @@ def shortened(path: str) -> str:
 def note(loader: Any) -> None:
     """Note that an iterator of a loader begins."""
     factory = loader._dali_like_factory
-    place = _process.places.setdefault(loader._dali_like_place or type(loader).__qualname__, _Place())
+    place = _process.places.setdefault(loader._dali_like_place or type(loader).__qualname__, _CallSite())
     foreign = loader._dali_like_why_foreign or ""
     if (kept := next((each for each in place.loaders if each.counters is factory.counters), None)) is not None:
         kept.foreign = foreign
@@ -163,7 +163,7 @@ def _light_options(loader: Any) -> Any:
     from dali_like.data.options import LoaderOptions
 
     options = LoaderOptions.of(loader)
-    dataset = type(type(options.dataset).__qualname__, (_Dataset,), {})()
+    dataset = type(type(options.dataset).__qualname__, (_DatasetName,), {})()
     nothing: dict[str, Any] = dict.fromkeys(("collate_fn", "worker_init_fn", "generator"))
     return options._replace(dataset=dataset, index_sampler=(), own={**options.own, "on_error": "raise"}, **nothing)
 
@@ -193,7 +193,7 @@ def _sums_of(statistics: Any) -> dict[str, float]:
     }
 
 
-def _fold(place: _Place) -> None:
+def _fold(place: _CallSite) -> None:
     """Replace the counters of the oldest loader by sums."""
     oldest = place.loaders.pop(0)
     _add(place.sums, _sums_of(_statistics(oldest)))
@@ -217,7 +217,7 @@ def _record() -> dict[str, Any]:
     }
 
 
-def _of_place(name: str, place: _Place) -> dict[str, Any]:
+def _of_place(name: str, place: _CallSite) -> dict[str, Any]:
     from dali_like.monitor.show.report import Report
 
     sums = dict(place.sums)

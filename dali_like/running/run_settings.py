@@ -10,7 +10,7 @@ from typing import Any
 
 from dali_like.running.hook import VARIABLE
 
-__all__ = ["Settings", "settings", "startup_folder"]
+__all__ = ["RunSettings", "settings", "startup_folder"]
 
 
 def startup_folder() -> str:
@@ -19,7 +19,7 @@ def startup_folder() -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """Options of ``dali-like run``; see `dali_like.cli.run`.
 
     Attributes:
@@ -49,8 +49,8 @@ class Settings:
 
 
 @functools.cache
-def settings() -> Settings:
+def settings() -> RunSettings:
     """Return the options of this process."""
     values: dict[str, Any] = json.loads(os.environ.get(VARIABLE) or "{}")
     given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return Settings(**given)
+    return RunSettings(**given)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dali_like.monitor.measure.text import seconds_text
-from dali_like.running.run_settings import Settings
+from dali_like.running.run_settings import RunSettings
 
 __all__ = ["print_summary", "rates_of", "summary_lines"]
 
@@ -18,12 +18,12 @@ _PLACE_WIDTH = 34
 Record = Mapping[str, Any]
 
 
-def print_summary(records: Sequence[Record], settings: Settings) -> None:
+def print_summary(records: Sequence[Record], settings: RunSettings) -> None:
     """Print the summary on stderr, so that the output of the program stays as it is."""
     print("\n".join(summary_lines(records, settings)), file=sys.stderr, flush=True)
 
 
-def summary_lines(records: Sequence[Record], settings: Settings) -> Iterator[str]:
+def summary_lines(records: Sequence[Record], settings: RunSettings) -> Iterator[str]:
     """Yield the lines of the summary.
 
     Args:
@@ -42,7 +42,7 @@ def summary_lines(records: Sequence[Record], settings: Settings) -> Iterator[str
         yield from _row(record, loader)
 
 
-def mode_of(settings: Settings) -> str:
+def mode_of(settings: RunSettings) -> str:
     """Return one sentence about the loaders and the random numbers of a program."""
     if settings.baseline:
         return "PyTorch's own loader, measured."

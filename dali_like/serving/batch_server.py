@@ -52,7 +52,7 @@ class Served(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Item:
+class _ServedItem:
     """A batch or the end of an epoch.
 
     Attributes:
@@ -88,8 +88,8 @@ class _Peer:
         self.connection = connection
         self.is_active = False
         self.taken_s = 0.0
-        self.untaken: deque[_Item] = deque()
-        self.held: dict[int, _Item] = {}
+        self.untaken: deque[_ServedItem] = deque()
+        self.held: dict[int, _ServedItem] = {}
         self.files: set[int] = set()
 
     @property
@@ -151,8 +151,8 @@ class Server:
         self._pid = os.getpid()
         self._is_closing = self._is_closed = False
         self._peers: dict[int, _Peer] = {}  # by each of their descriptors
-        self._open: deque[_Item] = deque()  # items that not all have taken, in order
-        self._waiting: deque[_Item] = deque()  # batches of consumers that have ended before taking them
+        self._open: deque[_ServedItem] = deque()  # items that not all have taken, in order
+        self._waiting: deque[_ServedItem] = deque()  # batches of consumers that have ended before taking them
         self._state: Mapping[str, Any] | None = None
         self._count = self._epoch = 0
         self._has_begun = False
@@ -230,7 +230,7 @@ class Server:
 
     def _close(self, reason: str) -> None:
         self._listener.close()
-        held: list[_Item] = []
+        held: list[_ServedItem] = []
         for peer in set(self._peers.values()):
             if peer.is_active:
                 peer.connection.send(Kind.CLOSED, text=reason)
@@ -269,18 +269,18 @@ class Server:
                     batch = next(self._batches)
             except StopIteration:
                 break
-            item = _Item(Kind.BATCH, (self._count, self._epoch, self._iteration), batch, state=self._served.state())
+            item = _ServedItem(Kind.BATCH, (self._count, self._epoch, self._iteration), batch, state=self._served.state())
             self._iteration += 1
             item.parcel = self._packer.pack(batch)
             self._publish(item)
             del batch, item
         if self._policy == "split":
             self._wait(lambda: not self._open, self._with_untaken)
-        self._publish(_Item(Kind.END, (self._count, self._epoch), state=self._served.state()))
+        self._publish(_ServedItem(Kind.END, (self._count, self._epoch), state=self._served.state()))
         self._epoch += 1
         self._batches, self._iteration = None, 0
 
-    def _publish(self, item: _Item) -> None:
+    def _publish(self, item: _ServedItem) -> None:
         """Send a new item to all consumers, or a batch to one of them."""
         self._count += 1
         self._open.append(item)
@@ -305,7 +305,7 @@ class Server:
             item.holders.add(peer)
             self._send(peer, item)
 
-    def _send(self, peer: _Peer, item: _Item) -> None:
+    def _send(self, peer: _Peer, item: _ServedItem) -> None:
         """Send an item to a consumer, after the descriptors of its files."""
         peer.untaken.append(item)
         if item.parcel is None:
@@ -547,12 +547,12 @@ class Server:
         self._waiting.extendleft(reversed(returned))
         self._settle()
 
-    def _end_lease(self, peer: _Peer, item: _Item | None) -> None:
+    def _end_lease(self, peer: _Peer, item: _ServedItem | None) -> None:
         if item is not None:
             item.holders.discard(peer)
             self._free_if_unused(item)
 
-    def _free_if_unused(self, item: _Item) -> None:
+    def _free_if_unused(self, item: _ServedItem) -> None:
         if not item.holders and item not in self._waiting:
             item.batch = None
             if item.parcel is not None:

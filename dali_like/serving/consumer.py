@@ -20,8 +20,8 @@ from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import ArgumentError, ClosedError, ForkedError, ServerError, ServerTimeoutError
-from dali_like.serving.parcels import Place, PrivateMapping, load, places_of
-from dali_like.serving.wire import VERSION, Connection, Kind, Record, dial
+from dali_like.serving.parcels import FilePart, PrivateMapping, load, places_of
+from dali_like.serving.wire import VERSION, Connection, Kind, WireRecord, dial
 
 #: Pause between two attempts to connect to a server that is not there yet.
 _RETRY_S = 0.02
@@ -31,7 +31,7 @@ class _Lent(NamedTuple):
     """The memory of a batch."""
 
     number: int
-    places: tuple[Place, ...]
+    places: tuple[FilePart, ...]
     mappings: tuple[PrivateMapping, ...]
 
 
@@ -90,7 +90,7 @@ class Consumer(Iterator[Any]):
         self._leases = _Leases(connection)
         self._lock = InterruptSafeLock()
         self._pid = os.getpid()
-        self._queue: deque[Record] = deque()
+        self._queue: deque[WireRecord] = deque()
         self._mappings: dict[int, PrivateMapping] = {}
         self._is_over = self._is_closed = False
         self._failure: str | None = None
@@ -175,7 +175,7 @@ class Consumer(Iterator[Any]):
         if self._is_closed:
             raise ClosedError("the consumer has been closed; connect again")
 
-    def _open(self, record: Record) -> Any:
+    def _open(self, record: WireRecord) -> Any:
         number, _, _, file, offset = record.words
         places, data = places_of(self._mappings[file], offset)
         mappings = tuple(self._mappings[place.file] for place in places)
@@ -183,7 +183,7 @@ class Consumer(Iterator[Any]):
         with interruptible():
             return load(data, places, mappings, lease)
 
-    def _take_record(self, deadline_s: float) -> Record | None:
+    def _take_record(self, deadline_s: float) -> WireRecord | None:
         """Return the next batch, end of an epoch or welcome; None at the deadline.
 
         Raises:

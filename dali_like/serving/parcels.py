@@ -39,7 +39,7 @@ _MOST_FREE = 8
 _PARCELS_TO_FREE = 8
 
 
-class Place(NamedTuple):
+class FilePart(NamedTuple):
     """A part of a shared file."""
 
     file: int
@@ -110,7 +110,7 @@ class Packer:
         for i, (array, place) in enumerate(zip(arrays, places, strict=True)):
             if place is None:
                 begin = align(end, SAMPLE_ALIGNMENT)
-                places[i] = Place(self.number, begin, array.nbytes)  # relative to the parcel until it has an extent
+                places[i] = FilePart(self.number, begin, array.nbytes)  # relative to the parcel until it has an extent
                 copied.append(i)
                 end = begin + array.nbytes
         capacity = max(PAGE_BYTES, 1 << (end - 1).bit_length())
@@ -118,7 +118,7 @@ class Packer:
         for i in copied:
             place = places[i]
             assert place is not None
-            places[i] = Place(place.file, offset + place.offset, place.nbytes)
+            places[i] = FilePart(place.file, offset + place.offset, place.nbytes)
             np.copyto(self.space.array(offset + place.offset, (place.nbytes,), _BYTE), arrays[i])
         found = [place for place in places if place is not None]
         head = _HEAD.pack(len(found), len(data)) + b"".join(_PLACE.pack(*place) for place in found) + data
@@ -143,12 +143,12 @@ class Packer:
         kept = self._free.get(capacity)
         return kept.pop() if kept else self.space.take(capacity, capacity)
 
-    def _place_of(self, array: NDArray[np.uint8]) -> Place | None:
+    def _place_of(self, array: NDArray[np.uint8]) -> FilePart | None:
         address: int = array.__array_interface__["data"][0]
         file = SharedFile.of_address(address)
         if file is None:
             return None
-        return Place(self.files.number_of(file), address - file.address, array.nbytes)
+        return FilePart(self.files.number_of(file), address - file.address, array.nbytes)
 
 
 def read_only(file: SharedFile) -> Descriptor:
@@ -188,16 +188,16 @@ class PrivateMapping:
         self.map.madvise(mmap.MADV_DONTNEED, begin, align(offset + nbytes, PAGE_BYTES) - begin)
 
 
-def places_of(mapping: PrivateMapping, offset: int) -> tuple[list[Place], memoryview]:
+def places_of(mapping: PrivateMapping, offset: int) -> tuple[list[FilePart], memoryview]:
     """Return the places of a parcel's arrays, and its pickle."""
     count, nbytes = _HEAD.unpack_from(mapping.map, offset)
     begin = offset + _HEAD.size
-    places = [Place(*_PLACE.unpack_from(mapping.map, begin + i * _PLACE.size)) for i in range(count)]
+    places = [FilePart(*_PLACE.unpack_from(mapping.map, begin + i * _PLACE.size)) for i in range(count)]
     begin += count * _PLACE.size
     return places, memoryview(mapping.map)[begin : begin + nbytes]
 
 
-def load(data: memoryview, places: Sequence[Place], mappings: Sequence[PrivateMapping], lease: Lease[Any]) -> Any:
+def load(data: memoryview, places: Sequence[FilePart], mappings: Sequence[PrivateMapping], lease: Lease[Any]) -> Any:
     """Return the batch of a parcel. Its large arrays are views of the mappings, and keep the lease.
 
     Raises:

@@ -50,7 +50,7 @@ class Kind(IntEnum):
     RELEASED = 10  # number of a batch
 
 
-class Record(NamedTuple):
+class WireRecord(NamedTuple):
     """A record, with the descriptor and the text that it carries."""
 
     kind: int
@@ -100,7 +100,7 @@ class Connection(Descriptor):
             raise
         return True
 
-    def receive(self, *, takes_descriptors: bool) -> Record | None:
+    def receive(self, *, takes_descriptors: bool) -> WireRecord | None:
         """Return the next record; None if none has arrived.
 
         Args:
@@ -124,7 +124,7 @@ class Connection(Descriptor):
         if len(message) < _RECORD.size:
             raise EOFError
         kind, *words = _RECORD.unpack_from(message)
-        return Record(kind, tuple(words), message[_RECORD.size :].decode(errors="replace"), descriptor)
+        return WireRecord(kind, tuple(words), message[_RECORD.size :].decode(errors="replace"), descriptor)
 
     def _receive(self, takes_descriptors: bool) -> tuple[bytes, list[int], int]:
         nbytes = _RECORD.size + _TEXT_BYTES

@@ -101,7 +101,7 @@ def show(
     found = columns_of(batch)
     chosen = roles_of(found, roles or {})
     count = min(positive("samples", samples), *(len(column.values) for column in found)) if found else 0
-    settings = _Settings(classes, decode, box_format, normalization, positive("size", size))
+    settings = _ShowSettings(classes, decode, box_format, normalization, positive("size", size))
     tiles = [_tile_of(number, found, chosen, settings) for number in range(count)]
     if columns is None:
         columns = 1 if "clip" in chosen.values() else max(math.ceil(math.sqrt(count)), 1)
@@ -112,7 +112,7 @@ def show(
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _ShowSettings:
     """Arguments of `show` for each sample."""
 
     classes: Sequence[str] | Mapping[int, str] | None
@@ -129,7 +129,7 @@ class _Settings:
         return names[int(label)] if 0 <= int(label) < len(names) else str(label)
 
 
-def _tile_of(number: int, columns: Sequence[Column], roles: Mapping[str, str], settings: _Settings) -> Image:
+def _tile_of(number: int, columns: Sequence[Column], roles: Mapping[str, str], settings: _ShowSettings) -> Image:
     """Draw one sample."""
     from dali_like.showing import drawing
 

@@ -246,7 +246,7 @@ class BlockPermutation:
         #: The last block lacks this many numbers; its place in the order of blocks follows.
         self._num_missing = len(self._blocks) * block_size - length
         self._short_place = self._blocks.index(len(self._blocks) - 1) if length else 0
-        self._latest = _Group(-1, 0, 0, Permutation(0), {})
+        self._latest = _BlockGroup(-1, 0, 0, Permutation(0), {})
 
     def __len__(self) -> int:
         return self._length
@@ -334,11 +334,11 @@ class BlockPermutation:
         if latest.number != group:
             begin, end = self._begin(group), min(self._begin(group + 1), self._length)
             (seed,) = np.random.SeedSequence([*self._entropy, group]).generate_state(1, np.uint64).tolist()
-            latest = self._latest = _Group(group, begin, end, Permutation(end - begin, seed), {})
+            latest = self._latest = _BlockGroup(group, begin, end, Permutation(end - begin, seed), {})
         return latest.order
 
 
-class _Group(NamedTuple):
+class _BlockGroup(NamedTuple):
     """Blocks that are shuffled together.
 
     Attributes:

@@ -55,7 +55,7 @@ class _Footer(NamedTuple):
     num_slots: int
 
 
-class _Block:
+class _MappedBlock:
     """The mapped block of a list or dict: pickles with their offsets, and a hash table.
 
     Args:
@@ -96,30 +96,30 @@ class _Block:
         from multiprocessing import context, reduction  # few programs need it
 
         if self.path is not None:
-            return _Reference(self.path)
+            return _BlockReference(self.path)
         if context.get_spawning_popen() is None or self.file.fileno() < 0:
             raise PicklingError(
                 "a shared list or dict without a path can only travel to worker processes of this program that start now; "
                 "create it with path=, such as a file in /dev/shm"
             )
-        return _Reference(None, reduction.DupFd(self.file.fileno()))
+        return _BlockReference(None, reduction.DupFd(self.file.fileno()))
 
 
-class _Reference:
+class _BlockReference:
     """A block in a pickle."""
 
     def __init__(self, path: str | None, inherited: Any = None) -> None:
         self._path = path
         self._inherited = inherited
 
-    def open(self) -> _Block:
+    def open(self) -> _MappedBlock:
         """Map the block. Runs in the process that unpickles."""
         if self._path is not None:
             return _open(self._path)
-        return _Block(Descriptor(self._inherited.detach()), None)
+        return _MappedBlock(Descriptor(self._inherited.detach()), None)
 
 
-def _open(path: str | os.PathLike[str]) -> _Block:
+def _open(path: str | os.PathLike[str]) -> _MappedBlock:
     path = os.path.abspath(path)
     file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     status = os.fstat(file.fileno())
@@ -128,7 +128,7 @@ def _open(path: str | os.PathLike[str]) -> _Block:
             f"{path} belongs to another user, or others may write to it. Its objects are unpickled, and a pickle can run "
             "any program. Create the file as this user, in a folder that only this user can write to"
         )
-    return _Block(file, path)
+    return _MappedBlock(file, path)
 
 
 class _Writer:
@@ -168,7 +168,7 @@ class _Writer:
         if len(self._pending) >= _WRITE_BYTES:
             self._flush()
 
-    def finish(self, table: array[int]) -> _Block:
+    def finish(self, table: array[int]) -> _MappedBlock:
         """Write offsets and hash table, and map the block."""
         count = len(self._offsets) - 1
         padding = -self._offsets[-1] % _WORD_BYTES
@@ -179,7 +179,7 @@ class _Writer:
             seal(self._file.fileno(), "SHRINK", "GROW", "WRITE")
         else:
             os.replace(self._partial, self._path)
-        return _Block(self._file, self._path)
+        return _MappedBlock(self._file, self._path)
 
     def _flush(self) -> None:
         if self._path is None and (available := available_bytes()) < len(self._pending):
@@ -200,10 +200,10 @@ class _Writer:
         self._pending.clear()
 
 
-class _Shared:
+class _SharedContainer:
     """What lists and dicts have in common: they are immutable, and pickle as references to their block."""
 
-    _block: _Block
+    _block: _MappedBlock
 
     @property
     def nbytes(self) -> int:
@@ -232,7 +232,7 @@ class _Shared:
         return cls._of(block)
 
     @classmethod
-    def _of(cls, block: _Block) -> Any:
+    def _of(cls, block: _MappedBlock) -> Any:
         made = cls.__new__(cls)
         made._block = block
         return made
@@ -251,11 +251,11 @@ class _Shared:
         return f"{type(self).__name__} of {len(self):,} objects, {self.nbytes:,} bytes{place}"  # type: ignore[arg-type]
 
 
-def _of_reference(kind: type[_Shared], reference: _Reference) -> Any:
+def _of_reference(kind: type[_SharedContainer], reference: _BlockReference) -> Any:
     return kind._of(reference.open())
 
 
-class SharedList(_Shared, Sequence[T], Generic[T]):
+class SharedList(_SharedContainer, Sequence[T], Generic[T]):
     """An immutable list whose objects lie in memory that all processes share, as pickles.
 
     An access unpickles one object, so each access returns another object. Use it in place of a long list of paths, labels or
@@ -309,7 +309,7 @@ class SharedList(_Shared, Sequence[T], Generic[T]):
         return map(self._block.load, range(self._block.count))
 
 
-class SharedDict(_Shared, Mapping[Key, T], Generic[Key, T]):
+class SharedDict(_SharedContainer, Mapping[Key, T], Generic[Key, T]):
     """An immutable dict whose keys and values lie in memory that all processes share, as pickles.
 
     See `SharedList` for the use. An access hashes the key and unpickles the key and the value.

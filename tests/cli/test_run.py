@@ -16,7 +16,7 @@ import pytest
 from dali_like import cli
 from dali_like.cli.run import environment_of
 from dali_like.cli.run_compare import OURS, PYTORCH, Figures, comparison_lines, figures_of
-from dali_like.running.run_settings import Settings
+from dali_like.running.run_settings import RunSettings
 from dali_like.running.summary import summary_lines
 from tests.conftest import wait_until
 
@@ -156,7 +156,7 @@ def test_process_that_takes_part_imports_one_module_more_than_others(tmp_path: P
 
     [alone, below] = (
         set(subprocess.run([sys.executable, script], env=env, text=True, capture_output=True, check=True).stdout.split())
-        for env in (dict(os.environ), environment_of(Settings(folder=str(tmp_path))))
+        for env in (dict(os.environ), environment_of(RunSettings(folder=str(tmp_path))))
     )
 
     assert below - alone == {"__future__", "sitecustomize", "dali_like.running.hook"}
@@ -186,7 +186,7 @@ def test_workers_of_ours_do_not_take_part(tmp_path: Path) -> None:
 
 def test_interpreter_without_the_package_runs(tmp_path: Path) -> None:
     written(tmp_path, "show.py", "print('runs')")
-    environment = environment_of(Settings(folder=str(tmp_path)))
+    environment = environment_of(RunSettings(folder=str(tmp_path)))
     startup = environment["PYTHONPATH"].split(os.pathsep)[0]
 
     done = subprocess.run(
@@ -284,7 +284,7 @@ def record(rank: str = "", **changes: Any) -> dict[str, Any]:
 def test_summary_has_a_row_for_each_rank_and_loader() -> None:
     records = [record("1", pid=5), record("0", pid=7, loaders=[loader(), loader(place="val.py:3", batches=0, timed=0)])]
 
-    lines = list(summary_lines(records, Settings()))
+    lines = list(summary_lines(records, RunSettings()))
 
     rows = [line.split() for line in lines if line[0].isdigit()]
     assert [row[:2] for row in rows] == [["0", "train.py:8"], ["0", "val.py:3"], ["1", "train.py:8"]]
@@ -294,9 +294,13 @@ def test_summary_has_a_row_for_each_rank_and_loader() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "mode"),
-    [(Settings(), "PyTorch's random numbers"), (Settings(fast=True), "--fast"), (Settings(baseline=True), "PyTorch's own")],
+    [
+        (RunSettings(), "PyTorch's random numbers"),
+        (RunSettings(fast=True), "--fast"),
+        (RunSettings(baseline=True), "PyTorch's own"),
+    ],
 )
-def test_summary_names_the_mode(settings: Settings, mode: str) -> None:
+def test_summary_names_the_mode(settings: RunSettings, mode: str) -> None:
     assert mode in next(iter(summary_lines([], settings)))
 
 

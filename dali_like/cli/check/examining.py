@@ -18,7 +18,7 @@ _DIGEST_BYTES = 8
 _MOST_TEXT = 200
 
 
-class Item(NamedTuple):
+class SampleItem(NamedTuple):
     """An array, number or text in a sample.
 
     Attributes:
@@ -51,7 +51,7 @@ class Examined:
 
     index: int
     duration_s: float | None = None
-    items: tuple[Item, ...] = ()
+    items: tuple[SampleItem, ...] = ()
     digest: int | None = None
     error: str | None = None
     file: str | None = None
@@ -97,7 +97,7 @@ def examined(samples: Iterator[Any], index: int = 0, step: int = 1) -> Iterator[
 
 def examine(index: int, sample: Any, duration_s: float | None = None) -> Examined:
     """Examine a sample."""
-    items: list[Item] = []
+    items: list[SampleItem] = []
     content, numbers = hashlib.blake2b(digest_size=_DIGEST_BYTES), hashlib.blake2b(digest_size=_DIGEST_BYTES)
     has_content, is_readable = False, True
     for path, value in _leaves(sample):
@@ -142,20 +142,24 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(part, place)
 
 
-def _read(path: str, value: Any) -> tuple[Item, Any, bool]:
+def _read(path: str, value: Any) -> tuple[SampleItem, Any, bool]:
     """Return what is known of a part of a sample; its bytes, or None; and whether it is a number."""
     kind = type(value).__name__
     if isinstance(value, str | bytes | bytearray):
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-        return Item(path, kind, None, not value, is_finite=True), data, False
+        return SampleItem(path, kind, None, not value, is_finite=True), data, False
     if value is None or isinstance(value, bool | int):
-        return Item(path, kind, None, is_empty=False, is_finite=True), repr(value).encode(), True
+        return SampleItem(path, kind, None, is_empty=False, is_finite=True), repr(value).encode(), True
     array = _array_of(value)
     if array is None:
-        return Item(path, kind, None, is_empty=False, is_finite=True), None, False
+        return SampleItem(path, kind, None, is_empty=False, is_finite=True), None, False
     is_finite = array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
     dtype = kind if isinstance(value, float) else str(array.dtype)
-    return Item(path, dtype, array.shape, not array.size, is_finite), np.ascontiguousarray(array).tobytes(), not array.ndim
+    return (
+        SampleItem(path, dtype, array.shape, not array.size, is_finite),
+        np.ascontiguousarray(array).tobytes(),
+        not array.ndim,
+    )
 
 
 def _array_of(value: Any) -> np.ndarray[Any, Any] | None:

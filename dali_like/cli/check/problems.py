@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.cli.check.examining import Examined, Item
+from dali_like.cli.check.examining import Examined, SampleItem
 
 #: A shape or dtype is odd if this share of the samples, or more, has another one.
 _ALIKE = 0.99
@@ -38,7 +38,7 @@ class Problem:
     examples: list[tuple[int, str]]
 
 
-class _Group:
+class _ProblemGroup:
     """Samples with one problem."""
 
     def __init__(self) -> None:
@@ -56,9 +56,11 @@ class Findings:
 
     def __init__(self) -> None:
         self.count = 0
-        self._groups: defaultdict[tuple[str, str], _Group] = defaultdict(_Group)
+        self._groups: defaultdict[tuple[str, str], _ProblemGroup] = defaultdict(_ProblemGroup)
         #: For each place in a sample and each property: samples by value.
-        self._values: defaultdict[tuple[str, str], defaultdict[Any, _Group]] = defaultdict(lambda: defaultdict(_Group))
+        self._values: defaultdict[tuple[str, str], defaultdict[Any, _ProblemGroup]] = defaultdict(
+            lambda: defaultdict(_ProblemGroup)
+        )
         self._indices: list[int] = []
         self._digests: list[int | None] = []
         self._durations: list[float | None] = []
@@ -80,7 +82,7 @@ class Findings:
         for item in sample.items:
             self._add_item(sample.index, item)
 
-    def _add_item(self, index: int, item: Item) -> None:
+    def _add_item(self, index: int, item: SampleItem) -> None:
         name = f"{item.path}: " if item.path else ""
         if item.is_empty:
             self._groups["empty", f"{name}empty"].add(index)
@@ -114,7 +116,7 @@ class Findings:
 
     def _duplicates(self) -> Iterator[Problem]:
         first: dict[int, int] = {}
-        group = _Group()
+        group = _ProblemGroup()
         for index, digest in sorted(zip(self._indices, self._digests, strict=True), key=itemgetter(0)):
             if digest is not None and (other := first.setdefault(digest, index)) != index:
                 group.add(index, f"as {other}")
@@ -144,14 +146,14 @@ class Findings:
             yield Problem("slow", text, len(slow), [(index, f"{known[index]:.3g} s") for index in slow[:_MOST_KEPT]])
 
 
-def _problem_of(kind: str, text: str, group: _Group) -> Problem:
+def _problem_of(kind: str, text: str, group: _ProblemGroup) -> Problem:
     """Return the problem of a group. If all its samples have the same words, these are its text."""
     if len({words for _, words in group.examples}) == 1 and (words := group.examples[0][1]):
         return Problem(kind, words, group.count, [(index, "") for index, _ in group.examples])
     return Problem(kind, text, group.count, group.examples)
 
 
-def _usual(groups: Mapping[Any, _Group]) -> Any:
+def _usual(groups: Mapping[Any, _ProblemGroup]) -> Any:
     """Return the value that most samples have."""
     return max(groups, key=lambda value: groups[value].count)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from dali_like.cli.check.examining import Examined, Item
+from dali_like.cli.check.examining import Examined, SampleItem
 from dali_like.errors import ArgumentError
 
 _VERSION = 1
@@ -36,8 +36,8 @@ class StateFile:
             raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         if first and first != header:
             raise ArgumentError(f"{path} is not the state of a check of {name}; choose another --state")
-        self._ids: dict[tuple[Item, ...], int] = {}
-        self._items: list[tuple[Item, ...]] = []
+        self._ids: dict[tuple[SampleItem, ...], int] = {}
+        self._items: list[tuple[SampleItem, ...]] = []
         self._known = list(self._read()) if first else []
         # Written anew: the last line may be incomplete.
         self._file = path.open("w", encoding="utf-8", buffering=1)
@@ -80,5 +80,5 @@ class StateFile:
                     yield Examined(index, duration_s, self._items[number], digest, error, name)
 
 
-def _item(path: str, dtype: str, shape: list[int] | None, is_empty: bool, is_finite: bool) -> Item:
-    return Item(path, dtype, None if shape is None else tuple(shape), is_empty, is_finite)
+def _item(path: str, dtype: str, shape: list[int] | None, is_empty: bool, is_finite: bool) -> SampleItem:
+    return SampleItem(path, dtype, None if shape is None else tuple(shape), is_empty, is_finite)

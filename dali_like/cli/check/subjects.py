@@ -76,22 +76,22 @@ def _needs_no_arguments(found: Any) -> bool:
 def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
     if is_composed(found):
         if found.shards is None:
-            return Subject(_Indexed(found.__getitem__, options), found.length)
+            return Subject(_IndexedSubject(found.__getitem__, options), found.length)
         return Subject(lambda indices: _elements_of(found, options), None, has_random_access=False)
     if hasattr(type(found), "__getitem__") and hasattr(type(found), "__len__"):
-        return Subject(_Indexed(found.__getitem__, options), len(found), origin=lambda index: file_of(found, index))
+        return Subject(_IndexedSubject(found.__getitem__, options), len(found), origin=lambda index: file_of(found, index))
     if hasattr(type(found), "__iter__"):
         return Subject(lambda indices: _stream_of(found, options), None, has_random_access=False)
     if callable(found) and not isinstance(found, type):
         length = len(found) if hasattr(type(found), "__len__") else None
-        return Subject(_Indexed(_Called(found), options), length)
+        return Subject(_IndexedSubject(_CallableSubject(found), options), length)
     raise ArgumentError(
         f"{text} is a {type(found).__qualname__}; a dataset, loader, pipeline, source, or a function without arguments that "
         "returns one can be checked"
     )
 
 
-class _Called:
+class _CallableSubject:
     """Computes the samples of a callable as the first epoch of a pipeline with batches of one sample does."""
 
     def __init__(self, source: Callable[..., Any]) -> None:
@@ -105,7 +105,7 @@ class _Called:
         return self._source(SampleInfo(index, 0, index, 0)) if self._takes_info else self._source()
 
 
-class _Indexed:
+class _IndexedSubject:
     """Examines samples by index, in workers. A sample that ends its worker is found and left out."""
 
     def __init__(self, compute: Callable[[int], Any], options: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ def _loader(dataset: Any, **options: Any) -> Any:
     return DataLoader(dataset, collate_fn=list, **options)
 
 
-class _Stream(IterableDataset[Examined]):
+class _IterableSubject(IterableDataset[Examined]):
     """The examined samples of an iterable dataset, of which each worker iterates its own copy."""
 
     def __init__(self, dataset: Any) -> None:
@@ -160,7 +160,7 @@ class _Stream(IterableDataset[Examined]):
 
 
 def _stream_of(dataset: Any, options: dict[str, Any]) -> Iterator[Examined]:
-    for batch in _loader(_Stream(dataset), batch_size=_BATCH_SIZE, **options):
+    for batch in _loader(_IterableSubject(dataset), batch_size=_BATCH_SIZE, **options):
         yield from batch
 
 

@@ -144,7 +144,7 @@ class SourceBundle:
             descriptor.close()
 
 
-class _Extent(NamedTuple):
+class _ByteRange(NamedTuple):
     start: int
     stop: int
 
@@ -154,9 +154,9 @@ class _Extent(NamedTuple):
 
 class _PackedSource(NamedTuple):
     bare: Source  # the source without its functions
-    data: _Extent
-    buffers: tuple[_Extent, ...]
-    plain: tuple[_Extent, ...]
+    data: _ByteRange
+    buffers: tuple[_ByteRange, ...]
+    plain: tuple[_ByteRange, ...]
 
     def load_plain(self, view: memoryview) -> tuple[Any, ...]:
         return tuple(marshal.loads(extent.of(view)) for extent in self.plain)
@@ -210,15 +210,15 @@ def _check_memory(nbytes: int) -> None:
 def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSource]) -> None:
     end = 0
 
-    def append(data: Any) -> _Extent:
+    def append(data: Any) -> _ByteRange:
         nonlocal end
         start = end
         with memoryview(data) as rest:
             while end < start + len(rest):
                 end += os.pwrite(fd, rest[end - start : end - start + _WRITE_BYTES], end)
-        return _Extent(start, end)
+        return _ByteRange(start, end)
 
-    def append_pages(buffer: pickle.PickleBuffer) -> _Extent:
+    def append_pages(buffer: pickle.PickleBuffer) -> _ByteRange:
         nonlocal end
         end = align(end, PAGE_BYTES)
         return append(buffer.raw())

@@ -94,7 +94,7 @@ async def _make_concurrently(
     is_last: Callable[[Exception], bool],
     progress: Callable[[int], None],
 ) -> dict[int, Exception]:
-    samples = _Samples(make, indices, limit, is_last, progress)
+    samples = _SampleTasks(make, indices, limit, is_last, progress)
     try:
         await samples.run()
     except BaseException:
@@ -103,7 +103,7 @@ async def _make_concurrently(
     return samples.errors
 
 
-class _Samples:
+class _SampleTasks:
     """Computes samples in as few asyncio tasks as they need: a task takes one sample after another until one has to wait.
 
     Another task stands by then, and goes on. A task that has changed context variables ends. A task for each sample would

@@ -477,7 +477,7 @@ def _is_slice(part: Any) -> bool:
     return isinstance(part, slice)
 
 
-class _Slice(NamedTuple):
+class _SliceKey(NamedTuple):
     """A slice as a key of the programs that are kept; slices have no hash before Python 3.12."""
 
     start: Any
@@ -488,7 +488,7 @@ class _Slice(NamedTuple):
 def _plain_part(part: Any, bounds: list[Batch] | None = None) -> Any:
     """Return an index without tensors. Batches are added to `bounds`, and a `Ref` stands for each."""
     if isinstance(part, slice):
-        return _Slice(*[_plain_part(bound, bounds) for bound in (part.start, part.stop, part.step)])
+        return _SliceKey(*[_plain_part(bound, bounds) for bound in (part.start, part.stop, part.step)])
     if isinstance(part, Batch) and bounds is not None:
         bounds.append(part)
         return Ref(len(bounds) - 1)
@@ -506,9 +506,9 @@ class _Flag(NamedTuple):
 @functools.lru_cache(1024)
 def _subscription(layout: str, parts: tuple[Any, ...]) -> Program:
     subscripts = [
-        slice(*part) if isinstance(part, _Slice) else part.value if isinstance(part, _Flag) else part for part in parts
+        slice(*part) if isinstance(part, _SliceKey) else part.value if isinstance(part, _Flag) else part for part in parts
     ]
-    taken = sum(isinstance(bound, Ref) for part in parts for bound in (part if isinstance(part, _Slice) else (part,)))
+    taken = sum(isinstance(bound, Ref) for part in parts for bound in (part if isinstance(part, _SliceKey) else (part,)))
     return operator_program(subscription(layout, subscripts), (layout, *[""] * taken), {})
 
 

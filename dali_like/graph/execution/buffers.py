@@ -31,7 +31,7 @@ class _Buffer(NamedTuple):
     nbytes: int
 
 
-class _Free(NamedTuple):
+class _FreeBuffer(NamedTuple):
     """A buffer without a lease.
 
     Attributes:
@@ -106,7 +106,7 @@ class BufferPool:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._free: defaultdict[int, deque[_Free]] = defaultdict(deque)
+        self._free: defaultdict[int, deque[_FreeBuffer]] = defaultdict(deque)
         self._requests = 0
         self._closed = False
         space.register(self)
@@ -165,7 +165,7 @@ class BufferPool:
                 fence.wait()
             self._space.discard(*buffer)
         else:
-            self._free[buffer.nbytes].append(_Free(buffer, self._requests, fence))
+            self._free[buffer.nbytes].append(_FreeBuffer(buffer, self._requests, fence))
 
     def drop_free(self) -> None:
         """Free all unused buffers."""
@@ -194,7 +194,7 @@ class BufferPool:
         self._trim(self._requests - _IDLE_REQUESTS)
         return _Buffer(self._space.take(nbytes, nbytes), nbytes)
 
-    def _take_free(self, free: deque[_Free]) -> _Buffer | None:
+    def _take_free(self, free: deque[_FreeBuffer]) -> _Buffer | None:
         """Return the buffer released last among those whose fences have passed."""
         for _ in range(len(free)):
             try:

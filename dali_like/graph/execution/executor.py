@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 
-class _Computed(NamedTuple):
+class _DoneFuture(NamedTuple):
     """The outcome of a batch that no thread computes, as a future that is done."""
 
     batch: tuple[TensorList, ...] = ()
@@ -68,7 +68,7 @@ class _PendingBatch:
         self.outputs = outputs
         self.batch_id = batch_id
         self.operators_ns = 0
-        self.future: Future[tuple[TensorList, ...]] | _Computed | None = None
+        self.future: Future[tuple[TensorList, ...]] | _DoneFuture | None = None
 
 
 class Executor:
@@ -239,7 +239,7 @@ class Executor:
         for pending in reversed([*self._queue][1:]):
             self._wait_for(pending)
             if pending.future is not None and pending.future.exception() is None:
-                pending.future = _Computed(error=shortage)
+                pending.future = _DoneFuture(error=shortage)
                 return True
         return False
 
@@ -264,7 +264,7 @@ class Executor:
                 if is_a(error, StopIteration):
                     return
                 pending = _PendingBatch([], batch_id)
-                pending.future = _Computed(error=error)
+                pending.future = _DoneFuture(error=error)
                 self._queue.append(pending)
                 continue
             if outputs is None:
@@ -302,10 +302,10 @@ class Executor:
             return
         pending.future = None
         try:
-            pending.future = _Computed(self._compute(pending))
+            pending.future = _DoneFuture(self._compute(pending))
         except Exception as error:
             traceback = traceback_of(error)  # drop this frame: it refers to the batch, which refers to the error
-            pending.future = _Computed(error=with_traceback(error, traceback and traceback.tb_next))
+            pending.future = _DoneFuture(error=with_traceback(error, traceback and traceback.tb_next))
         self._drop_source_outputs()
 
     def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:

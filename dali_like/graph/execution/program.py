@@ -459,7 +459,7 @@ def _run_on_stack(
     registers[step.output : step.output + len(outputs)] = outputs
 
 
-class _Part(NamedTuple):
+class _StackPart(NamedTuple):
     """Results for some samples of a stack.
 
     Attributes:
@@ -483,7 +483,7 @@ def _run_on_parts(
     operator = step.operator
     is_merge = isinstance(operator, Merge)
     needs = (*step.inputs, *step.arguments.values())
-    if not (step.scope or is_merge or any(isinstance(registers[i], (_Part, NoneType)) for i in needs)):
+    if not (step.scope or is_merge or any(isinstance(registers[i], (_StackPart, NoneType)) for i in needs)):
         _run_on_stack(step, registers, info, positions, empty)
         return
     takes = np.ones(len(positions), bool)
@@ -494,19 +494,19 @@ def _run_on_parts(
         return
     if isinstance(operator, Merge):
         merged = _merged(operator, [registers[i] for i in step.inputs], samples)
-        registers[step.output] = merged if takes.all() else _Part(merged, samples)
+        registers[step.output] = merged if takes.all() else _StackPart(merged, samples)
         return
     inputs = [_chosen(registers[i], samples) for i in step.inputs]
     arguments = {name: _chosen(registers[i], samples) for name, i in step.arguments.items()}
     chosen = [positions[i] for i in samples.tolist()]
     for number, output in enumerate(step.compute(inputs, arguments, info, None, len(chosen), chosen), step.output):
-        registers[number] = _Part(output, samples)
+        registers[number] = _StackPart(output, samples)
 
 
 def _mask(register: Any, value: bool, count: int) -> NDArray[np.bool_]:
     """Return which samples have this value of a condition."""
     mask = np.zeros(count, bool)
-    if isinstance(register, _Part):
+    if isinstance(register, _StackPart):
         mask[register.samples] = register.stack == value
     elif register is not None:
         mask[:] = register == value
@@ -514,7 +514,7 @@ def _mask(register: Any, value: bool, count: int) -> NDArray[np.bool_]:
 
 
 def _chosen(register: Any, samples: NDArray[np.intp]) -> Array:
-    if isinstance(register, _Part):
+    if isinstance(register, _StackPart):
         return register.of(samples)
     # Operators recognize a constant by its stride.
     chosen: Array = register[samples] if register.strides[0] else register[: len(samples)]

@@ -70,7 +70,7 @@ class Publication:
         seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
-        self._window = Window(whose.statistics())
+        self._window = RecentPast(whose.statistics())
         self(0)
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class Publication:
         os.pwrite(fd, _HEADER.pack(self._change, len(text)), 0)
 
 
-class Window:
+class RecentPast:
     """The recent past of a loop, between one and two windows of time."""
 
     def __init__(self, statistics: Statistics) -> None:

@@ -24,7 +24,7 @@ _Measure: TypeAlias = Literal["iou", "overlap"]
 _ROUNDING = 1e-5
 
 
-class _Window(NamedTuple):
+class _CropWindow(NamedTuple):
     """A part of an image, as fractions of it, by axis (x, y, z)."""
 
     low: Floats64
@@ -37,21 +37,21 @@ class _Boxes(NamedTuple):
     low: Floats64
     high: Floats64
 
-    def parts_in(self, window: _Window) -> Floats64:
+    def parts_in(self, window: _CropWindow) -> Floats64:
         """Return the areas inside a window."""
         return areas(np.maximum(self.low, window.low), np.minimum(self.high, window.high))
 
-    def overlaps(self, window: _Window, measure: _Measure, sizes: Floats64) -> Floats64:
+    def overlaps(self, window: _CropWindow, measure: _Measure, sizes: Floats64) -> Floats64:
         """Return the overlap of each box with a window, given the areas of the boxes."""
         parts = self.parts_in(window)
         return ratios(parts, sizes if measure == "overlap" else sizes + areas(window.low, window.high) - parts)
 
-    def with_center_in(self, window: _Window) -> Array:
+    def with_center_in(self, window: _CropWindow) -> Array:
         """Return whether the center of each box is in a window."""
         center = (self.low + self.high) / 2
         return np.asarray(((center >= window.low) & (center <= window.high)).all(1))
 
-    def seen_from(self, window: _Window) -> _Boxes:
+    def seen_from(self, window: _CropWindow) -> _Boxes:
         """Return the parts inside a window, as fractions of the window."""
         size = window.high - window.low
         return _Boxes(*(np.clip((corner - window.low) / size, 0, 1) for corner in self))
@@ -99,7 +99,9 @@ class _Search:
     attempts_per_threshold: int
     total_attempts: int
 
-    def run(self, rng: np.random.Generator, boxes: _Boxes, draw: Callable[[np.random.Generator], _Window | None]) -> _Window:
+    def run(
+        self, rng: np.random.Generator, boxes: _Boxes, draw: Callable[[np.random.Generator], _CropWindow | None]
+    ) -> _CropWindow:
         """Return the first window that satisfies the conditions, or the best one after all attempts.
 
         Args:
@@ -108,12 +110,12 @@ class _Search:
         Raises:
             SampleError: no window had an allowed shape.
         """
-        best: tuple[float, _Window] | None = None
+        best: tuple[float, _CropWindow] | None = None
         rank, attempts, sizes = boxes.low.shape[1], 0, areas(*boxes)
         while self.total_attempts < 0 or attempts < self.total_attempts:
             threshold = self.thresholds[int(rng.integers(len(self.thresholds)))]
             if threshold is None:
-                return _Window(np.zeros(rank), np.ones(rank))
+                return _CropWindow(np.zeros(rank), np.ones(rank))
             for _ in range(self.attempts_per_threshold):
                 if attempts == self.total_attempts:
                     break
@@ -133,13 +135,13 @@ class _Search:
             )
         return best[1]
 
-    def _overlap(self, boxes: _Boxes, window: _Window, sizes: Floats64) -> float:
+    def _overlap(self, boxes: _Boxes, window: _CropWindow, sizes: Floats64) -> float:
         overlaps = boxes.overlaps(window, self.measure, sizes)
         if not overlaps.size:
             return float("inf")
         return float(overlaps.min() if self.every else overlaps.max())
 
-    def kept(self, boxes: _Boxes, window: _Window) -> Array:
+    def kept(self, boxes: _Boxes, window: _CropWindow) -> Array:
         """Return whether each box is kept."""
         if self.prune_threshold is None:
             return boxes.with_center_in(window)
@@ -221,7 +223,7 @@ def random_bbox_crop(
     else:
         size = _by_axis("crop_shape", crop_shape, shape_layout, rank)
         window = search.run(call.rng(), given, lambda rng: _placed(rng, size, image))
-        place = _Window(*(np.rint(corner * image) for corner in window))
+        place = _CropWindow(*(np.rint(corner * image) for corner in window))
     kept = search.kept(given, window)
     seen = given.seen_from(window)
     out = np.empty((int(kept.sum()), 2 * rank), np.float32)
@@ -281,7 +283,7 @@ class _Shapes:
     pairs: Sequence[_Pair]
     image: Floats64
 
-    def draw(self, rng: np.random.Generator) -> _Window | None:
+    def draw(self, rng: np.random.Generator) -> _CropWindow | None:
         """Return a window; None if its aspect ratio is not allowed."""
         extents = self._with_fixed_ratios(rng, rng.uniform(self.scaling[0], self.scaling[1], len(self.image)) * self.image)
         for first, second, least, most in self.pairs:
@@ -291,7 +293,7 @@ class _Shapes:
         slack = (1 - shape).tolist()
         # The numbers of one call for all axes, in a tenth of the time.
         low = np.array([rng.uniform(min(most, 0.0), max(most, 0.0)) for most in slack])
-        return _Window(low, low + shape)
+        return _CropWindow(low, low + shape)
 
     def _with_fixed_ratios(self, rng: np.random.Generator, extents: Floats64) -> Floats64:
         """Return extents with the ratios that have only one allowed value; the largest extent stays the same."""
@@ -310,12 +312,12 @@ class _Shapes:
         return np.asarray(changed * (extents.max() / changed.max()))
 
 
-def _placed(rng: np.random.Generator, size: Floats64, image: Floats64) -> _Window:
+def _placed(rng: np.random.Generator, size: Floats64, image: Floats64) -> _CropWindow:
     """Return a window of a size in pixels, at a random pixel."""
     slack = (image - size).astype(int)
     low = rng.integers(np.minimum(slack, 0), np.maximum(slack, 0), endpoint=True)
     low, high = ((corner / image).astype(np.float32).astype(np.float64) for corner in (low, low + size))
-    return _Window(low, high)
+    return _CropWindow(low, high)
 
 
 # ssd_random_crop

@@ -312,7 +312,7 @@ def _span(extent: int, named: Mapping[str, float | None]) -> tuple[int, int]:
 # Random windows
 
 
-class Window(NamedTuple):
+class PixelWindow(NamedTuple):
     """A part of an image, in pixels."""
 
     top: int
@@ -328,7 +328,7 @@ def random_window(
     areas: Sequence[float],
     ratios: Sequence[float],
     num_attempts: int,
-) -> Window:
+) -> PixelWindow:
     """Draw a window of random area and aspect ratio at a random position.
 
     Follows the augmentation used to train Inception.
@@ -355,4 +355,4 @@ def random_window(
         shrink = math.sqrt(min(areas[-1] * height * width / (across * down), 1))
         across, down = max(round(across * shrink), 1), max(round(down * shrink), 1)
     top, left = int(rng.integers(height - down + 1)), int(rng.integers(width - across + 1))
-    return Window(top, left, down, across)
+    return PixelWindow(top, left, down, across)

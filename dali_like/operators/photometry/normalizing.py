@@ -305,14 +305,14 @@ def normalize(
     Data with zero variance becomes `shift`.
     """
     if call.lead:
-        statistics = _Statistics(ddof, epsilon, scale, shift)
+        statistics = _NormalizeArguments(ddof, epsilon, scale, shift)
         return _normalized_stack(call, data, statistics, axes, axis_names, mean, stddev, dtype)
     samples = data if batch else [data]
     given = (mean, stddev) if batch else ([mean], [stddev])
     means, deviations = (_parameter(values, samples[0].ndim) for values in given)
     reduced = _reduced_axes(call.layout, samples[0].ndim, axes, axis_names, [means, deviations])
     _check_shapes(samples, reduced, [means, deviations])
-    statistics = _Statistics(ddof, epsilon, scale, shift)
+    statistics = _NormalizeArguments(ddof, epsilon, scale, shift)
     if not batch and not data.size:
         return call.empty(data.shape, dtype)
     if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # planes are faster here
@@ -330,7 +330,7 @@ def normalize(
 def _normalized_stack(
     call: OperatorCall,
     data: Array,
-    statistics: _Statistics,
+    statistics: _NormalizeArguments,
     axes: Ints | None,
     axis_names: str | None,
     mean: FloatArray | None,
@@ -364,7 +364,7 @@ def _normalized_stack(
     return out
 
 
-class _Statistics(NamedTuple):
+class _NormalizeArguments(NamedTuple):
     """Numeric arguments of `normalize`."""
 
     ddof: int
@@ -379,7 +379,7 @@ def _normalized(
     reduced: tuple[int, ...],
     means: Array | None,
     deviations: Array | None,
-    statistics: _Statistics,
+    statistics: _NormalizeArguments,
 ) -> list[Array]:
     """Return the samples as float32, with mean subtracted, divided by the standard deviation, scaled and shifted."""
     if means is None:
@@ -449,7 +449,7 @@ def _count(sample: Array, reduced: Sequence[int]) -> int:
     return math.prod(sample.shape[axis] for axis in reduced)
 
 
-def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
+def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _NormalizeArguments) -> Array:
     """Return the scale divided by the standard deviation of centered data; 0 for zero deviation."""
     total = sum(_sum(np.square(values), reduced) for values in centered)
     count = sum(_count(values, reduced) for values in centered) - statistics.ddof
@@ -458,7 +458,7 @@ def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _S
     return inverse.astype(np.float32)
 
 
-def _given(stddev: Array, statistics: _Statistics) -> Array:
+def _given(stddev: Array, statistics: _NormalizeArguments) -> Array:
     """Return the scale divided by a standard deviation; 0 where an array of deviations is 0."""
     variance = np.square(stddev.astype(np.float64)) + statistics.epsilon
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -217,7 +217,7 @@ def mel_filter_bank(
     return out
 
 
-class _Block(NamedTuple):
+class _RowBlock(NamedTuple):
     """Block of rows of a matrix, with the range of its nonzero columns."""
 
     rows: slice
@@ -226,7 +226,7 @@ class _Block(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _multiply(blocks: Sequence[_Block], data: Array, axis: int, out: Array, lead: int) -> None:
+def _multiply(blocks: Sequence[_RowBlock], data: Array, axis: int, out: Array, lead: int) -> None:
     """Multiply a matrix with the vectors along an axis. Each sample of a stack is a product of its own: the order in which
     numbers are added depends on the shape of the matrices.
     """
@@ -244,7 +244,7 @@ def _multiply(blocks: Sequence[_Block], data: Array, axis: int, out: Array, lead
 @functools.lru_cache(16)
 def _mel_blocks(
     bins: int, count: int, rate: float, low: float, high: float, normalize: bool, formula: str
-) -> Sequence[_Block]:
+) -> Sequence[_RowBlock]:
     """Return the weights in blocks: filters that are neighbors see the same few frequencies."""
     filters = _mel_filters(bins, count, rate, low, high, normalize, formula)
     blocks = []
@@ -252,7 +252,7 @@ def _mel_blocks(
         rows = slice(begin, min(begin + _FILTERS_PER_BLOCK, count))
         seen = np.flatnonzero(filters[rows].any(axis=0))
         columns = slice(int(seen[0]), int(seen[-1]) + 1) if seen.size else slice(0, min(bins, 1))
-        blocks.append(_Block(rows, columns, np.ascontiguousarray(filters[rows, columns])))
+        blocks.append(_RowBlock(rows, columns, np.ascontiguousarray(filters[rows, columns])))
     return blocks
 
 
@@ -331,7 +331,7 @@ def mfcc(
         raise SampleError(f"dct_type=1 needs at least 2 frequencies, not {size}")
     matrix = _cosines(size, min(n_mfcc, size), dct_type, normalize, lifter)
     out = call.empty((*spectrum.shape[:axis], len(matrix), *spectrum.shape[axis + 1 :]), np.float32)
-    _multiply([_Block(slice(None), slice(None), matrix)], spectrum, axis, out, call.lead)
+    _multiply([_RowBlock(slice(None), slice(None), matrix)], spectrum, axis, out, call.lead)
     return out
 
 

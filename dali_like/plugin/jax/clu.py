@@ -25,7 +25,7 @@ from dali_like.tensors import TensorListCPU
 __all__ = ["DALIGenericPeekableIterator", "peekable_data_iterator"]
 
 
-class _Extent(NamedTuple):
+class _BatchSizes(NamedTuple):
     """Number of samples in a batch of one pipeline, and number of those that belong to the epoch."""
 
     samples: int
@@ -58,11 +58,11 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._lock = threading.RLock()
-        self._peeked: tuple[dict[str, Any], list[_Extent]] | None = None
+        self._peeked: tuple[dict[str, Any], list[_BatchSizes]] | None = None
         self._spec: dict[str, jax.ShapeDtypeStruct] | None = None
         super().__init__(*args, **kwargs)
         step = self._pipelines.step_size
-        self._fetched = self._delivered = [_Extent(step, step)]
+        self._fetched = self._delivered = [_BatchSizes(step, step)]
 
     @user_frames_first
     def __next__(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
         flags = np.concatenate([np.arange(each.samples) < each.within for each in self._delivered])
         return flags if self._sharding is None else jax.device_put(flags, self._sharding)
 
-    def _fetch(self) -> tuple[dict[str, Any], list[_Extent]]:
+    def _fetch(self) -> tuple[dict[str, Any], list[_BatchSizes]]:
         if self._peeked is not None:
             fetched, self._peeked = self._peeked, None
             return fetched
@@ -135,7 +135,7 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
 
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> dict[str, Any]:
         lengths = [len(output[0]) for output in outputs]
-        self._fetched = [*map(_Extent, lengths, self._progress.within(lengths))]
+        self._fetched = [*map(_BatchSizes, lengths, self._progress.within(lengths))]
         return super()._deliver(outputs)
 
     def _check_spec(self, batch: dict[str, Any]) -> None:

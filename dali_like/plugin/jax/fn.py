@@ -68,7 +68,7 @@ def jax_function(
         raise ArgumentTypeError(f"jax_function: function must be callable, not a {type(function).__qualname__}")
     if num_outputs < 0:
         raise ArgumentClashError(f"jax_function: num_outputs must be from 0 on, not {num_outputs}")
-    call = _Call(function if sharding is None else _with_sharding(function, sharding), num_outputs)
+    call = _ListsCall(function if sharding is None else _with_sharding(function, sharding), num_outputs)
     make = make_function(_description(preserve))
 
     def operator(*inputs: Any) -> Any:
@@ -95,7 +95,7 @@ def _description(preserve: bool) -> Description:
     return replace(described, common={**common, "preserve": Parameter("preserve", bool, preserve)})
 
 
-class _Call:
+class _ListsCall:
     """Calls a function of JAX arrays with lists of samples."""
 
     def __init__(self, function: Callable[..., Any], num_outputs: int) -> None:

@@ -211,27 +211,27 @@ def decorator_of(kind: type[AnyIterator], pipeline_fn: Callable[..., Any] | None
     return decorate if pipeline_fn is None else decorate(pipeline_fn)
 
 
-class _Shard(NamedTuple):
+class _PipelineShard(NamedTuple):
     """Part of the data that one pipeline delivers, and number of parts over all processes."""
 
     shard_id: int
     num_shards: int
 
 
-def _shards(sharding: Sharding | None, devices: Sequence[jax.Device] | None) -> list[_Shard] | None:
+def _shards(sharding: Sharding | None, devices: Sequence[jax.Device] | None) -> list[_PipelineShard] | None:
     _check_one(sharding, devices)
     if _checked_sharding(sharding) is not None:
         everywhere = all_devices(sharding)
-        return [_Shard(everywhere.index(device), len(everywhere)) for device in local_devices(sharding)]
+        return [_PipelineShard(everywhere.index(device), len(everywhere)) for device in local_devices(sharding)]
     if devices is not None:
         if jax.process_count() > 1:
             raise ArgumentClashError("devices only works in a program of one process; pass sharding= instead")
-        return [_Shard(i, len(devices)) for i in range(len(devices))]
+        return [_PipelineShard(i, len(devices)) for i in range(len(devices))]
     return None
 
 
 def _arguments(
-    shards: list[_Shard] | None, checkpoints: Sequence[Any] | None, given: dict[str, Any]
+    shards: list[_PipelineShard] | None, checkpoints: Sequence[Any] | None, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return the keyword arguments of each pipeline."""
     num_pipelines = 1 if shards is None else len(shards)

@@ -79,7 +79,7 @@ def is_original(value: Any) -> bool:
     return module.partition(".")[0] == "torch"
 
 
-class _Parts:
+class _SharedParts:
     """The parts that all loaders share. Looks at them again only if one is another object than before."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ _CLASSES = (
     (fetch, "_IterableDatasetFetcher"),
 )
 _PLACES = (TorchDataLoader, torch_worker, pin_memory, *(getattr(module, name) for module, name in _CLASSES))
-_PARTS = _Parts()
+_PARTS = _SharedParts()
 
 
 def _replaced(has_workers: bool, pins: bool) -> Iterator[str]:

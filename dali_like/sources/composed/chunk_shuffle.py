@@ -62,7 +62,7 @@ class _Epoch(NamedTuple):
     ends: NDArray[np.int64]
 
 
-class _Group(NamedTuple):
+class _ChunkGroup(NamedTuple):
     """Chunks that are shuffled together.
 
     Attributes:
@@ -89,7 +89,7 @@ class _ChunkShuffle(RandomAccess):
         # Those of the next group are read while the records of one are delivered.
         self._reader: ChunkReader = source.reader(2 * stage.together)
         self._epoch = _Epoch(-1, self._sizes, self._sizes)
-        self._group = _Group(0, 0, Permutation(0), [], [])
+        self._group = _ChunkGroup(0, 0, Permutation(0), [], [])
 
     def at(self, position: int) -> object:
         group = self._group
@@ -103,7 +103,7 @@ class _ChunkShuffle(RandomAccess):
             note_place(error, self._stage, f"index {index}")
             raise
 
-    def _enter(self, position: int) -> _Group:
+    def _enter(self, position: int) -> _ChunkGroup:
         number, index = divmod(position, self.length)
         if self._epoch.number != number:
             self._epoch = self._order_of(number)
@@ -118,7 +118,7 @@ class _ChunkShuffle(RandomAccess):
         my_ends = (ends[first : first + together] - begin).tolist()
         starts = [0, *my_ends[:-1]]
         firsts = (self._chunk_ends[mine] - self._sizes[mine]).tolist()
-        return _Group(
+        return _ChunkGroup(
             number * self.length + begin,
             number * self.length + begin + my_ends[-1],
             Permutation(my_ends[-1], seeded(self._stage.seed, self._place).seed_of(number, group)),

@@ -64,10 +64,10 @@ class _Sharded(Sharded):
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         source_state, taken = state_parts(state, (None, 0), is_anything, is_count)
-        return _Walk(self._stage, self._place, self._source.open(shard, epoch, source_state), epoch, shard, taken)
+        return _CountingWalk(self._stage, self._place, self._source.open(shard, epoch, source_state), epoch, shard, taken)
 
 
-class _Walk(ShardWalk):
+class _CountingWalk(ShardWalk):
     """The state is that of the input, and the number of outputs so far."""
 
     def __init__(self, stage: Elementwise, place: Place, source: ShardWalk, epoch: int, shard: int, taken: int) -> None:

@@ -148,7 +148,7 @@ class ParquetFiles(ChunkedFiles):
 
     def _rows(self, group: _RowGroup, datas: Sequence[Any]) -> Rows:
         path = self._paths[group.file]
-        pieces = _Pieces(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
+        pieces = _RangesInMemory(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
         try:
             opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
             rows = Rows(self._table(opened, group))
@@ -257,7 +257,7 @@ def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-class _Pieces(io.RawIOBase):
+class _RangesInMemory(io.RawIOBase):
     """A file with some of its ranges in memory."""
 
     def __init__(self, path: str, size: int, starts: list[int], datas: Sequence[Any]) -> None:

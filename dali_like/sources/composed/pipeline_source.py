@@ -108,7 +108,7 @@ class ShardElements:
         self.num_shards = dataset.shards or 1
         self._local = threading.local()
 
-    def begin_part(self, epoch: int, text: bytes) -> _Part:
+    def begin_part(self, epoch: int, text: bytes) -> _PositionsPart:
         wants_states, count = _PART.unpack_from(text)
         end = _PART.size + 8 * count
         local, packed_states = self._local, text[end:]
@@ -116,7 +116,7 @@ class ShardElements:
             local.elements, local.packed_states = self.dataset.elements(), b""
         if packed_states != local.packed_states:
             local.states, local.packed_states = pickle.loads(packed_states), packed_states
-        part = _Part(self, local.elements, epoch, local.states, text[_PART.size : end])
+        part = _PositionsPart(self, local.elements, epoch, local.states, text[_PART.size : end])
         part.wants_states = bool(wants_states)
         return part
 
@@ -131,7 +131,7 @@ class ShardElements:
         return _shard_elements, (self.dataset, self.num_outputs, self.takes_dicts)
 
 
-class _Part(PartWalk):
+class _PositionsPart(PartWalk):
     """See `dali_like.engine.worker.parts.Part`."""
 
     def __init__(

@@ -459,7 +459,7 @@ class _WindowSharded(Sharded):
 
 
 @dataclass
-class _Read:
+class _ReadAhead:
     """An element of the next windows, the state before it, and the number of exceptions raised behind it."""
 
     before: Any
@@ -473,7 +473,7 @@ class _WindowWalk(ShardWalk):
     def __init__(self, stage: Window, source: ShardWalk, raised: int) -> None:
         self._stage, self._source = stage, source
         self._to_ignore = raised
-        self._ahead: list[_Read] = []
+        self._ahead: list[_ReadAhead] = []
 
     def __next__(self) -> Any:
         size, shift = self._stage.size, self._stage.shift
@@ -494,7 +494,7 @@ class _WindowWalk(ShardWalk):
         """Read one element more, and return whether there was one. An element that raises is left out of its windows."""
         before = self._source.state()
         try:
-            self._ahead.append(_Read(before, next(self._source)))
+            self._ahead.append(_ReadAhead(before, next(self._source)))
         except StopIteration:
             return False
         except Exception:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dali_like.common.saved_arguments import SavedTexts
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.readers.lmdb_reader import LmdbReader
-from dali_like.sources.readers.protobuf import Field, Span, bytes_of, fields, floats_of, integers_of
+from dali_like.sources.readers.protobuf import ByteSpan, Field, bytes_of, fields, floats_of, integers_of
 from dali_like.sources.readers.reader import reader
 from dali_like.types import SampleInfo
 
@@ -58,7 +58,7 @@ class CaffeReader(LmdbReader):
             self.dtype = np.uint8 if image_available else np.int32
 
     def parse(self, record: NDArray[np.uint8], info: SampleInfo) -> Any:
-        datum = {field[0]: field for field in fields(record.data, Span(0, len(record)))}  # the last one counts
+        datum = {field[0]: field for field in fields(record.data, ByteSpan(0, len(record)))}  # the last one counts
         image, label = np.empty(0, np.uint8), np.empty(0, np.int32)
         if self._has_image and _DATA in datum:
             data = bytes_of(record, datum[_DATA])
@@ -122,8 +122,8 @@ class Caffe2Reader(LmdbReader):
     def parse(self, record: NDArray[np.uint8], info: SampleInfo) -> Any:
         tensors = iter(
             [
-                _Tensor.parse(record, Span(begin, end))
-                for number, _, begin, end in fields(record.data, Span(0, len(record)))
+                _TensorProto.parse(record, ByteSpan(begin, end))
+                for number, _, begin, end in fields(record.data, ByteSpan(0, len(record)))
                 if number == 1
             ]
         )
@@ -162,7 +162,7 @@ class Caffe2Reader(LmdbReader):
         return labels
 
 
-class _Tensor(NamedTuple):
+class _TensorProto(NamedTuple):
     """A TensorProto.
 
     Attributes:
@@ -176,7 +176,7 @@ class _Tensor(NamedTuple):
     fields: dict[int, list[Field]]
 
     @classmethod
-    def parse(cls, record: NDArray[np.uint8], span: Span) -> _Tensor:
+    def parse(cls, record: NDArray[np.uint8], span: ByteSpan) -> _TensorProto:
         found: dict[int, list[Field]] = {}
         for field in fields(record.data, span):
             found.setdefault(field[0], []).append(field)

@@ -191,7 +191,7 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
             f'{shown(path)} is not a COCO dataset: it must be an object with "images" and "annotations"', path
         )
     try:
-        return _Parser(options).tables(parsed)
+        return _TableBuilder(options).tables(parsed)
     except _FormatError as error:
         raise BrokenFileError(f"{shown(path)}: {error}", path) from error.__cause__
 
@@ -222,7 +222,7 @@ class _Object(NamedTuple):
     number: int
 
 
-class _Parser:
+class _TableBuilder:
     """Builds the tables of a dataset, image by image."""
 
     def __init__(self, options: CocoOptions) -> None:

@@ -19,7 +19,7 @@ from dali_like.errors import BrokenFileError
 from dali_like.sources.readers.records import whole_size
 from dali_like.sources.readers.stored_files import shown
 
-__all__ = ["Records", "find_records"]
+__all__ = ["LmdbRecords", "find_records"]
 
 #: A database begins with two pages of this size, or larger.
 _LEAST_PAGE_BYTES = 4096
@@ -38,7 +38,7 @@ _NODE_BYTES = 8
 _IS_LARGE = 0x01
 
 
-class Records(NamedTuple):
+class LmdbRecords(NamedTuple):
     """The records of a database, in the order of their keys.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Meta(NamedTuple):
     transaction: int
 
 
-def find_records(path: str, file: BinaryIO) -> Records:
+def find_records(path: str, file: BinaryIO) -> LmdbRecords:
     """Return the records of a database.
 
     Args:
@@ -84,7 +84,7 @@ class _Database:
                 f"is truncated: its last page ends at byte {needed}, the file at byte {self._size}", self._size
             )
 
-    def records(self) -> Records:
+    def records(self) -> LmdbRecords:
         keys: list[bytes] = []
         spans = [np.zeros((0, 2), np.int64)]
         for number, page in self._leaves():
@@ -93,7 +93,7 @@ class _Database:
             spans.append(places)
         if len(keys) != self._tree.entries:
             raise self._broken(f"has {len(keys)} records, and its header says {self._tree.entries}. It is damaged", 0)
-        return Records(keys, np.concatenate(spans))
+        return LmdbRecords(keys, np.concatenate(spans))
 
     def _meta(self, offset: int) -> _Meta:
         self._file.seek(offset)

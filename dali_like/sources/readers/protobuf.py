@@ -17,7 +17,7 @@ _SIZES = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 _MOST_VARINT_BYTES = 10
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """Some bytes of a message, from `begin` to `end`."""
 
     begin: int
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 Field: TypeAlias = tuple[int, int, int, int]
 
 
-def fields(view: Any, span: Span) -> Iterator[Field]:
+def fields(view: Any, span: ByteSpan) -> Iterator[Field]:
     """Yield the fields of a message.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.sources.readers.protobuf import MESSAGE, Span, bytes_of, fields, floats_of, integers_of
+from dali_like.sources.readers.protobuf import MESSAGE, ByteSpan, bytes_of, fields, floats_of, integers_of
 
 #: Numbers of the fields of a Feature.
 BYTES, FLOATS, INTEGERS = 1, 2, 3
@@ -26,7 +26,7 @@ BYTES, FLOATS, INTEGERS = 1, 2, 3
 _KEY, _VALUE = 1, 2
 
 
-def parse_example(data: NDArray[np.uint8], wanted: Container[bytes]) -> dict[bytes, list[Span]]:
+def parse_example(data: NDArray[np.uint8], wanted: Container[bytes]) -> dict[bytes, list[ByteSpan]]:
     """Return the features with the wanted names.
 
     A feature may be stored in several parts. The result has a list of the parts.
@@ -34,14 +34,14 @@ def parse_example(data: NDArray[np.uint8], wanted: Container[bytes]) -> dict[byt
     Raises:
         ValueError: the data is not an Example, or is damaged.
     """
-    found: dict[bytes, list[Span]] = {}
+    found: dict[bytes, list[ByteSpan]] = {}
     view = data.data
-    for features in _messages(view, Span(0, len(data))):
+    for features in _messages(view, ByteSpan(0, len(data))):
         for entry in _messages(view, features):
             name, value = b"", []
             for number, _, begin, end in fields(view, entry):
                 if number == _VALUE:
-                    value.append(Span(begin, end))
+                    value.append(ByteSpan(begin, end))
                 elif number == _KEY:
                     name = view[begin:end].tobytes()
                     if name not in wanted:
@@ -51,7 +51,7 @@ def parse_example(data: NDArray[np.uint8], wanted: Container[bytes]) -> dict[byt
     return found
 
 
-def values_of(data: NDArray[np.uint8], feature: list[Span]) -> tuple[int, Any]:
+def values_of(data: NDArray[np.uint8], feature: list[ByteSpan]) -> tuple[int, Any]:
     """Return the values of a feature.
 
     Returns:
@@ -70,18 +70,18 @@ def values_of(data: NDArray[np.uint8], feature: list[Span]) -> tuple[int, Any]:
                 continue
             if number != kind:  # the last kind wins, as in protocol buffers
                 kind, parts = number, []
-            parts += [_DECODERS[kind](data, value) for value in fields(view, Span(begin, end)) if value[0] == 1]
+            parts += [_DECODERS[kind](data, value) for value in fields(view, ByteSpan(begin, end)) if value[0] == 1]
     if kind in (0, BYTES):
         return kind, parts or None
     empty = np.empty(0, np.float32 if kind == FLOATS else np.int64)
     return kind, parts[0] if len(parts) == 1 else np.concatenate([empty, *parts])
 
 
-def _messages(view: Any, span: Span) -> Iterator[Span]:
+def _messages(view: Any, span: ByteSpan) -> Iterator[ByteSpan]:
     """Yield the messages in the field number 1."""
     for number, wire_type, begin, end in fields(view, span):
         if number == 1 and wire_type == MESSAGE:
-            yield Span(begin, end)
+            yield ByteSpan(begin, end)
 
 
 _DECODERS: dict[int, Any] = {BYTES: bytes_of, FLOATS: floats_of, INTEGERS: integers_of}

@@ -38,7 +38,7 @@ _METHODS = ("__call__", "__getitem__", "__getitems__", "__iter__")
 _OPENING = ("h5py", "tables", "netCDF4", "lmdb", "duckdb", "psycopg", "psycopg2", "pymysql", "MySQLdb", "redis", "pymongo")
 
 
-class Place(NamedTuple):
+class UseInWorkers(NamedTuple):
     """Where and how workers use an object, for the choice of hazards and of advice.
 
     Attributes:
@@ -71,7 +71,7 @@ def warn_of_hazards(sources: Iterable[ExternalSource], start_method: str, num_wo
     """Warn of objects in sources of a pipeline that do not work as expected in workers."""
     for source in sources:
         are_several = num_workers > 1 and (not source.in_order or source.sharded or source.in_shards)
-        place = Place(
+        place = UseInWorkers(
             start_method=start_method,
             are_several=are_several,
             repeats=are_several and source.options["worker_setup"] is None,
@@ -89,7 +89,7 @@ def warn_of_hazards_in_dataset(dataset: Any, start_method: str, num_workers: int
         dataset, start_method, num_workers: of the loader.
         repeats: whether the loader indexes the dataset, and no ``worker_init_fn`` can have seeded generators.
     """
-    place = Place(
+    place = UseInWorkers(
         start_method=start_method,
         are_several=num_workers > 1,
         repeats=repeats,
@@ -137,7 +137,7 @@ def _local_classes(value: Any, depth: int, seen: set[int]) -> Iterator[type]:
             yield from _local_classes(part, depth - bool(step), seen)
 
 
-def hazards_of(value: Any, name: str, place: Place) -> list[str]:
+def hazards_of(value: Any, name: str, place: UseInWorkers) -> list[str]:
     """Return the hazards of a source or dataset in workers, each with advice."""
     seen: set[int] = set()
     found = list(_search(value, name, place, _DEPTH, seen))
@@ -148,7 +148,7 @@ def hazards_of(value: Any, name: str, place: Place) -> list[str]:
     return found
 
 
-def _search(value: Any, path: str, place: Place, depth: int, seen: set[int]) -> Iterator[str]:
+def _search(value: Any, path: str, place: UseInWorkers, depth: int, seen: set[int]) -> Iterator[str]:
     if id(value) in seen or _is_queue(value):
         return
     seen.add(id(value))
@@ -171,7 +171,7 @@ def _is_of_library(kind: type) -> bool:
     return any(folder in file for folder in ("/site-packages/", "/dist-packages/"))
 
 
-def _problem(value: Any, place: Place) -> str | None:
+def _problem(value: Any, place: UseInWorkers) -> str | None:
     is_forked = BACKENDS[place.start_method].forks
     if is_forked and isinstance(value, type(threading.Lock())) and value.locked():  # a free lock is harmless
         return f"a locked lock, which stays locked in the workers. Release it first, or create it in {place.setup}"

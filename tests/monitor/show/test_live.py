@@ -365,7 +365,7 @@ def test_the_rank_is_that_of_the_launcher(
 
 def test_diagnosis_and_waiting_are_of_the_recent_past() -> None:
     long_ago, before, now = (replace(everything(), replaced_samples=count) for count in (1, 10, 100))
-    window = live.Window(long_ago)
+    window = live.RecentPast(long_ago)
 
     assert window.since(before, 1).replaced_samples == 9
     assert window.since(before, live.WINDOW_NS // 2).replaced_samples == 9

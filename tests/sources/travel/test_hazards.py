@@ -18,7 +18,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import PicklingError
-from dali_like.sources.travel.hazards import Place, hazards_of
+from dali_like.sources.travel.hazards import UseInWorkers, hazards_of
 from dali_like.types import SampleInfo
 
 MakePipeline = Callable[..., Pipeline]
@@ -84,8 +84,8 @@ class Numbers:
         return index
 
 
-def place(start_method: str, **options: Any) -> Place:
-    return Place(
+def place(start_method: str, **options: Any) -> UseInWorkers:
+    return UseInWorkers(
         **{"are_several": True, "repeats": True, "setup": "setup", "random": "Random.", **options}, start_method=start_method
     )
 

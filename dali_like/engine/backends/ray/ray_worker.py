@@ -133,7 +133,7 @@ class RayWorker:
         self._cell = memoryview(bytearray(3 * WORD_BYTES)).cast("q")
         self._space = SharedSpace.create(for_processes=False)
         #: By number of the source, and of the batch within a call.
-        self._slots: dict[tuple[int, int], _Slot] = {}
+        self._slots: dict[tuple[int, int], _ActorSlot] = {}
         self._sources: list[Source] = []
 
     def begin(self, role: Role, bundle: Sequence[RaySource]) -> Started:
@@ -167,7 +167,7 @@ class RayWorker:
             reports += [list(self._compute(slot, task)) for task in tasks]
         return reports
 
-    def _compute(self, slot: _Slot, task: int) -> TaskResult:
+    def _compute(self, slot: _ActorSlot, task: int) -> TaskResult:
         begin, replaced = time.perf_counter(), self._cell[1]
         slot.view.counts[task] = UNKNOWN
         status, value = self._runner.run(slot.page, task)
@@ -190,7 +190,7 @@ class RayWorker:
         except Exception:  # no caller waits any more: print it to the log of the actor
             traceback.print_exc()
 
-    def _slot_for(self, words: NDArray[np.int64], place: int) -> _Slot:
+    def _slot_for(self, words: NDArray[np.int64], place: int) -> _ActorSlot:
         num_words = HEADER_WORDS + DESCRIPTOR_WORDS * int(words[Header.NUM_OUTPUTS])
         header, request = words[:num_words], words[num_words:]
         key = int(header[Header.SOURCE]), place
@@ -199,12 +199,12 @@ class RayWorker:
             if slot is not None:
                 del self._slots[key]
                 slot.free()
-            slot = self._slots[key] = _Slot(self._space, header)
+            slot = self._slots[key] = _ActorSlot(self._space, header)
         slot.take(header, request)
         return slot
 
 
-class _Slot:
+class _ActorSlot:
     """A slot of the actor's own space, for tasks of one source."""
 
     def __init__(self, space: SharedSpace, header: NDArray[np.int64]) -> None:
