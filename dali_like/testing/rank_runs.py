@@ -10,10 +10,8 @@ import abc
 import contextlib
 import copy
 import json
-import os
 import pickle
 import random
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -228,7 +226,7 @@ class LoaderRank(Rank):
 
     def kill_worker(self) -> None:
         for worker in getattr(self._iterator, "_workers", [])[:1]:
-            os.kill(worker.pid, signal.SIGKILL)
+            worker.kill()  # unless it has ended
 
     def close(self) -> None:
         self._iterator._shutdown_workers()

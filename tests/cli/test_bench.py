@@ -332,8 +332,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[dict[str, A
     return replace
 
 
-def outcome(rate: float, memory: int = MIB, share: float = 0.8) -> Outcome:
-    return Outcome(rate, rate / BATCH, 0.1, memory, "workers", share)
+def outcome(rate: float, memory: int = MIB, share: float = 0.8, enough_workers: int = 0) -> Outcome:
+    return Outcome(rate, rate / BATCH, 0.1, memory, "workers", share, enough_workers=enough_workers)
 
 
 Measured = Callable[[Callable[[dict[str, Any]], Outcome]], list[dict[str, Any]]]
@@ -373,7 +373,7 @@ def test_tune_keeps_within_the_memory_budget(measured: Measured, capsys: pytest.
 def test_tune_tries_more_workers_than_cpus_as_long_as_they_bring_much(
     measured: Measured, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tried = measured(lambda settings: outcome(100 * min(settings["py_num_workers"], 16)))
+    tried = measured(lambda settings: outcome(100 * min(settings["py_num_workers"], 16), enough_workers=40))
     assert "py_num_workers=16" in best_of(capsys)
     assert max(settings["py_num_workers"] for settings in tried) == 32
 

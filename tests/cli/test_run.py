@@ -159,7 +159,9 @@ def test_process_that_takes_part_imports_one_module_more_than_others(tmp_path: P
         for env in (dict(os.environ), environment_of(RunSettings(folder=str(tmp_path))))
     )
 
-    assert below - alone == {"__future__", "sitecustomize", "dali_like.running.hook"}
+    # Some systems have a sitecustomize of their own.
+    assert below - alone - {"sitecustomize"} == {"__future__", "dali_like.running.hook"}
+    assert "sitecustomize" in below
 
 
 def test_workers_of_ours_do_not_take_part(tmp_path: Path) -> None:

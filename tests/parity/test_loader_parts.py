@@ -389,12 +389,15 @@ def test_private_names_of_the_loader_cannot_clash_with_those_of_subclasses() -> 
 
     private = {name for name in added - theirs if name.startswith("_")}
 
-    assert {name for name in private if not name.startswith("_dali_like_")} <= {"__orig_bases__", "__parameters__"}
+    assert {name for name in private if not name.startswith("_dali_like_")} <= {
+        *("__orig_bases__", "__parameters__"),
+        "_repr_html_",  # of notebooks
+    }
 
 
 def test_subclass_may_have_attributes_with_the_names_of_our_methods() -> None:
     class Loader(DataLoader[Any]):
-        statistics = report = trace = publish = plot = serve = refresh = on_statistics = None  # type: ignore[assignment]
+        statistics = report = trace = publish = plot = serve = refresh = batch_at = on_statistics = None  # type: ignore[assignment]
 
     loader = Loader(range(3), num_workers=1)
 

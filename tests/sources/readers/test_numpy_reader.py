@@ -146,7 +146,7 @@ def test_headers_do_not_travel() -> None:
 def test_wrong_regions() -> None:
     with pytest.raises(ArgumentError, match="roi_end and roi_shape are mutually exclusive"):
         fn.readers.numpy(files="a", roi_end=1, roi_shape=2)
-    with pytest.raises(ArgumentError, match="out_of_bounds_policy must be one of 'error', 'pad', 'trim_to_shape'"):
+    with pytest.raises(ArgumentError, match="out_of_bounds_policy must be one of 'error', 'pad', 'constant', 'trim"):
         fn.readers.numpy(files="a", out_of_bounds_policy="wrap")
     with pytest.raises(ArgumentError, match=r"roi_shape must be .* from 0 on"):
         fn.readers.numpy(files="a", roi_shape=-1)
