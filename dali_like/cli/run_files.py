@@ -64,7 +64,9 @@ def _title(record: Mapping[str, Any], loader: Mapping[str, Any]) -> str:
 
 def _with_trace(text: str, trace: dict[str, Any] | None) -> str:
     """Return the page of ``dali-like view`` with its scripts and data inside, below some text."""
-    files = {file.name: file.read_text("utf-8") for file in resources.files("dali_like.monitor").joinpath("page").iterdir()}
+    files = {
+        file.name: file.read_text("utf-8") for file in resources.files("dali_like.monitor.show").joinpath("page").iterdir()
+    }
     whole = files["index.html"].replace('<link rel="stylesheet" href="style.css">', f"<style>{files['style.css']}</style>")
     if trace is None:
         whole = whole.replace("loading", "without a trace")
