@@ -147,7 +147,7 @@ def _loader(dataset: Any, **options: Any) -> Any:
     return DataLoader(dataset, collate_fn=list, **options)
 
 
-class _IterableSubject(IterableDataset[Examined]):
+class _IterableSubject:
     """The examined samples of an iterable dataset, of which each worker iterates its own copy."""
 
     def __init__(self, dataset: Any) -> None:
@@ -160,7 +160,9 @@ class _IterableSubject(IterableDataset[Examined]):
 
 
 def _stream_of(dataset: Any, options: dict[str, Any]) -> Iterator[Examined]:
-    for batch in _loader(_IterableSubject(dataset), batch_size=_BATCH_SIZE, **options):
+    base: Any = sys.modules["torch"].utils.data.IterableDataset if "torch" in sys.modules else IterableDataset
+    made = type("IterableSubject", (_IterableSubject, base), {})(dataset)  # each loader knows its own base class
+    for batch in _loader(made, batch_size=_BATCH_SIZE, **options):
         yield from batch
 
 
