@@ -127,7 +127,7 @@ def _origins(dataset: Any, keys: Any) -> str:
 
 
 def _numbers(batch: Any) -> str:
-    """Return a table of the arrays of a batch: shapes, dtypes, and what is in them."""
+    """Return a table of the arrays of a batch: shapes, dtypes, and the range of the values."""
     from dali_like.showing.batch_columns import columns_of
 
     head = ("column", "samples", "shape", "dtype", "min", "mean", "max", "NaN or infinite")

@@ -19,6 +19,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 class Parts(IterableDataset):
+    def __len__(self):
+        return 20
+
     def __iter__(self):
         worker = get_worker_info()
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)

@@ -1,4 +1,4 @@
-"""What a check knows of one sample. It is found out in the worker that computes the sample; only this travels."""
+"""The properties of one sample. The worker that computes the sample finds them, and sends only them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ExaminedSamples:
         begin_s = time.perf_counter()
         try:
             sample = self._compute(index)
-        except Exception as error:  # this is what the check is for
+        except Exception as error:  # the check reports any
             return failed(index, error)
         return examine(index, sample, time.perf_counter() - begin_s)
 
@@ -88,7 +88,7 @@ def examined(samples: Iterator[Any], index: int = 0, step: int = 1) -> Iterator[
             sample = next(samples)
         except StopIteration:
             return
-        except Exception as error:  # this is what the check is for; the iterator may not continue
+        except Exception as error:  # the check reports any; the iterator may not continue
             yield failed(index, error)
             return
         yield examine(index, sample, time.perf_counter() - begin_s)
@@ -143,7 +143,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _read(path: str, value: Any) -> tuple[SampleItem, Any, bool]:
-    """Return what is known of a part of a sample; its bytes, or None; and whether it is a number."""
+    """Return the properties of a part of a sample; its bytes, or None without any; and whether it is a number."""
     kind = type(value).__name__
     if isinstance(value, str | bytes | bytearray):
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What a check finds in all samples together."""
+"""The problems of all samples of a check."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _ProblemGroup:
 
 
 class Findings:
-    """Collects what is known of samples. Its memory for each sample is that of an index, a digest and a duration."""
+    """Collects the properties of samples. It keeps an index, a digest and a duration for each sample."""
 
     def __init__(self) -> None:
         self.count = 0

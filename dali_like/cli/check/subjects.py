@@ -16,6 +16,7 @@ import numpy as np
 from dali_like.cli.check.examining import Examined, ExaminedSamples, examine, examined, failed
 from dali_like.cli.factories import object_of
 from dali_like.data import IterableDataset, get_worker_info
+from dali_like.data.options import is_iterable
 from dali_like.errors import ArgumentError, WorkerDiedError
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.sources.kinds import is_composed
@@ -66,7 +67,7 @@ def subject_of(text: str, given: dict[str, Any], num_workers: int) -> Subject:
 
 
 def _needs_no_arguments(found: Any) -> bool:
-    """Return whether an object is a function that makes what is to be checked; a source has an argument."""
+    """Return whether an object is a function that can be called without arguments. A source has one."""
     empty = inspect.Parameter.empty
     return inspect.isfunction(found) and all(
         each.default is not empty for each in inspect.signature(found).parameters.values()
@@ -78,7 +79,8 @@ def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
         if found.shards is None:
             return Subject(_IndexedSubject(found.__getitem__, options), found.length)
         return Subject(lambda indices: _elements_of(found, options), None, has_random_access=False)
-    if hasattr(type(found), "__getitem__") and hasattr(type(found), "__len__"):
+    # An iterable dataset may have a length, too, and PyTorch's inherit a __getitem__.
+    if hasattr(type(found), "__getitem__") and hasattr(type(found), "__len__") and not is_iterable(found):
         return Subject(_IndexedSubject(found.__getitem__, options), len(found), origin=lambda index: file_of(found, index))
     if hasattr(type(found), "__iter__"):
         return Subject(lambda indices: _stream_of(found, options), None, has_random_access=False)
@@ -148,7 +150,7 @@ def _loader(dataset: Any, **options: Any) -> Any:
 
 
 class _IterableSubject:
-    """The examined samples of an iterable dataset, of which each worker iterates its own copy."""
+    """The examined samples of an iterable dataset. Each worker iterates its own copy."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -207,13 +209,13 @@ def _outputs_of(pipe: Pipeline) -> Iterator[Examined]:
     """Examine the outputs of one epoch. Of a batch that fails, only the sample in the message is known."""
     number = num_failed = 0
     batch_size = pipe.max_batch_size or 1
-    with pipe:
+    with contextlib.closing(pipe):
         while num_failed < _MOST_FAILED_BATCHES:
             try:
                 outputs = pipe.run()
             except StopIteration:
                 return
-            except Exception as error:  # this is what the check is for
+            except Exception as error:  # the check reports any
                 num_failed += 1
                 notes = " ".join(getattr(error, "__notes__", ()))
                 record = failed(number, error)
