@@ -18,7 +18,7 @@ MIN_SECONDS_FOR_LOAD = 0.2  # the machine's busy time has ticks of 10 ms
 
 
 class WorkersChangedError(Exception):
-    """A process started or exited during the timed part, so its CPU time is unknown."""
+    """A process exited during the timed part, so its CPU time is unknown."""
 
 
 class Timed(NamedTuple):
@@ -74,18 +74,20 @@ class Run:
         return took / batches
 
     def timed(self, batches: int, tree: frozenset[int]) -> Timed:
-        """Receive ``batches`` batches; count the CPU time of this process and of ``tree``, the processes below it."""
+        """Receive ``batches`` batches; count the CPU time of this process, of ``tree``, the processes below it, and of those
+        that start in this part, such as the reserve of a forkserver.
+        """
         busy_before, tree_before, main_before = processes.machine_busy_s(), _cpu_s_of(tree), time.process_time()
         kernel_before = _kernel_cpu_s()
         wall_s = self.receive(batches)
         main_kernel_cpu_s = _kernel_cpu_s() - kernel_before
         main_cpu_s = time.process_time() - main_before
-        tree_cpu_s = {pid: cpu_s - tree_before[pid] for pid, cpu_s in _cpu_s_of(tree).items()}
+        tree_now = processes.descendants(os.getpid())
+        if not tree <= tree_now:
+            raise WorkersChangedError(f"before the timed part there were {sorted(tree)}, after it {sorted(tree_now)}")
+        tree_cpu_s = {pid: cpu_s - tree_before.get(pid, 0.0) for pid, cpu_s in _cpu_s_of(tree_now).items()}
         all_cpu_s = main_cpu_s + sum(tree_cpu_s.values())
         other_cpu_s = max(0.0, processes.machine_busy_s() - busy_before - all_cpu_s)
-        tree_now = processes.descendants(os.getpid())
-        if tree_now != tree:
-            raise WorkersChangedError(f"before the timed part there were {sorted(tree)}, after it {sorted(tree_now)}")
         return Timed(batches, wall_s, main_cpu_s, main_kernel_cpu_s, all_cpu_s, other_cpu_s, tree_cpu_s)
 
 
