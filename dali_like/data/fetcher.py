@@ -411,16 +411,13 @@ class Fetcher:
             self._elements = self.dataset.elements()
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
 
-        def before(index: int, place: int, position: int) -> None:
-            if index == 0 or (self.seed_every is not None and index % self.seed_every == 0):
-                self._seed(wanted.seed, wanted.number, position)
-            request.cell[0] = place
-
         def replacement(position: int, error: Exception, others: Iterable[tuple[str, Callable[[], Any]]]) -> Any:
             return self._replace(f"position {position}", position, error, request, others)
 
         conduct = Conduct(
-            before,
+            request.cell,
+            lambda position: self._seed(wanted.seed, wanted.number, position),
+            self.seed_every,
             lambda function: _measured(function, request),
             None if self.on_error == "raise" else replacement,
             None if schema is None else lambda places, some: _put_at(schema, places, some, request.rows, texts),  # type: ignore[union-attr]

@@ -208,7 +208,9 @@ class Conduct(NamedTuple):
     """How to treat the elements of a part.
 
     Attributes:
-        before: called before each element, with its index in the part, its place in the batch, and its position.
+        cell: gets the place of each element before it.
+        seed: called with the position of an element before it: of the first one, and of every `seed_every`-th.
+        seed_every: None: only of the first one.
         timed: returns a function with a time measurement.
         replace: returns the replacement of a failed element, given its position, the error, and other elements: each is a
             name, and a function that computes it. None: errors are raised.
@@ -217,7 +219,9 @@ class Conduct(NamedTuple):
         together: the number of elements to `put` at once; None: all.
     """
 
-    before: Callable[[int, int, int], Any]
+    cell: Any
+    seed: Callable[[int], Any]
+    seed_every: int | None
     timed: Callable[[Callable[[int], Any]], Callable[[int], Any]]
     replace: Callable[[int, Exception, Iterable[tuple[str, Callable[[], Any]]]], Any] | None = None
     put: Callable[[list[int], list[Any]], int] | None = None
@@ -252,18 +256,25 @@ def _elements_of(
     """Yield the elements of a part, and note in its answer which positions have one."""
     from dali_like.sources.composed.stream import ShardEndedError  # few programs need it
 
-    before, replace, take = conduct.before, conduct.replace, conduct.timed(walk.at)
-    for index, place in enumerate(part.places):
-        position = wanted.positions[place]
-        before(index, place, position)
+    positions = [wanted.positions[place] for place in part.places]
+    walk.note(positions)
+    cell, every, take = conduct.cell, conduct.seed_every or len(positions), conduct.timed(walk.taker())
+    due = 0
+    for index, (place, position) in enumerate(zip(part.places, positions, strict=True)):
+        if index == due:
+            conduct.seed(position)
+            due += every
+        cell[0] = place
         try:
             element = take(position)
         except ShardEndedError:
+            walk.ended.append(position % walk.num_shards)
             continue
         except Exception as error:
-            if replace is None:
+            if conduct.replace is None:
                 raise
             walk.keep_state(position)
-            element = replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
+            element = conduct.replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
+            take = conduct.timed(walk.taker())
         answer.found.append(place)
         yield element

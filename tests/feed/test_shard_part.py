@@ -26,7 +26,8 @@ def dataset_of(count: int = 12) -> ComposedDataset:
 
 
 def conduct(**options: Any) -> Conduct:
-    return Conduct(**{"before": lambda index, place, position: None, "timed": lambda function: function, **options})
+    plain = {"cell": [0], "seed": lambda position: None, "seed_every": None, "timed": lambda function: function}
+    return Conduct(**{**plain, **options})
 
 
 def take(dataset: ComposedDataset, positions: list[int], part: PositionsPart, **options: Any) -> PositionsAnswer:
@@ -57,12 +58,22 @@ def test_positions_behind_the_end_of_a_shard_are_empty() -> None:
     assert answer.states[1].taken == 2, "the empty position counts"
 
 
-def test_each_element_is_announced() -> None:
-    seen: list[tuple[int, int, int]] = []
+@pytest.mark.parametrize(("seed_every", "seeded"), [(None, [4]), (1, [4, 6, 7]), (2, [4, 7])])
+def test_generators_are_seeded_and_places_are_noted_before_elements(seed_every: int | None, seeded: list[int]) -> None:
+    cell, calls = [-1], []
 
-    take(dataset_of(), [4, 5, 6], PositionsPart([0, 2], {}), before=lambda *each: seen.append(each))
+    def timed(function: Callable[[int], Any]) -> Callable[[int], Any]:
+        def call(position: int) -> Any:
+            calls.append((cell[0], position))
+            return function(position)
 
-    assert seen == [(0, 0, 4), (1, 2, 6)]
+        return call
+
+    options = {"cell": cell, "seed": calls.append, "seed_every": seed_every, "timed": timed}
+    take(dataset_of(), [4, 5, 6, 7], PositionsPart([0, 2, 3], {}), **options)
+
+    assert [call for call in calls if isinstance(call, tuple)] == [(0, 4), (2, 6), (3, 7)]
+    assert [calls[i + 1][1] for i, call in enumerate(calls) if not isinstance(call, tuple)] == seeded
 
 
 def test_elements_go_to_rows_in_groups_up_to_the_first_that_does_not_fit() -> None:

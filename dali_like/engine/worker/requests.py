@@ -120,7 +120,7 @@ def answer(task: Task, cell: memoryview, watch: Stopwatch | None) -> None:
     if message is None:
         return
     try:
-        write_message(message, task.clean_region(), handler.reducers)
+        write_message(message, task.message_region(), handler.reducers)
     except (RegionFullError, NoMemoryError):
         handler.put_back(request, message)
         raise

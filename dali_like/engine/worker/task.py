@@ -275,6 +275,10 @@ class Task:
     def clean_region(self) -> Region:
         """Return the region of the task, empty. Describe the rows that there are: most of their samples will lie in them."""
         self._describe_rows()
+        return self.message_region()
+
+    def message_region(self) -> Region:
+        """Return the region of the task, empty, for a message: samples in rows need no descriptors."""
         self.region = Region(self._space, self.view, self.number)
         return self.region
 

@@ -6,10 +6,11 @@ A part carries the latest known states of its shards, so any process can evaluat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dali_like.sources.composed.stream import Elements, ShardEndedError
+from dali_like.sources.composed.stream import Elements
 from dali_like.sources.state_format import ShardState
 
 __all__ = ["PartWalk"]
@@ -20,7 +21,7 @@ class PartWalk:
 
     Args:
         elements: of the dataset.
-        num_shards: logical shards of the dataset.
+        num_shards: logical shards of the dataset; an attribute, too.
         epoch: of the part.
         states: known states of its shards.
 
@@ -30,35 +31,30 @@ class PartWalk:
 
     def __init__(self, elements: Elements, num_shards: int, epoch: int, states: Mapping[int, ShardState]) -> None:
         self._elements = elements
-        self._num_shards = num_shards
+        self.num_shards = num_shards
         self._epoch = epoch
         self._states = states
         self._positions: list[int] = []
         self.ended: list[int] = []
 
-    def at(self, position: int) -> Any:
-        """Return the element at a position.
+    def note(self, positions: Iterable[int]) -> None:
+        """Note positions that the part goes through; `states` are those behind them."""
+        self._positions.extend(positions)
 
-        Raises:
-            ShardEndedError: the position is empty.
-        """
-        self._positions.append(position)
-        try:
-            return self._elements.at(self._epoch, position, self._states)
-        except ShardEndedError:
-            self.ended.append(position % self._num_shards)
-            raise
+    def taker(self) -> Callable[[int], Any]:
+        """Return `Elements.at` for this part. It is valid until `keep_state`."""
+        return functools.partial(self._elements.at, self._epoch, states=self._states)
 
     def keep_state(self, position: int) -> None:
         """Keep the state behind a failed element: others, which may replace it, move the shard."""
-        shard = position % self._num_shards
+        shard = position % self.num_shards
         self._states = {**self._states, shard: self._elements.state(self._epoch, shard, position + 1, self._states)}
 
     def states(self) -> dict[int, ShardState]:
         """Return the states of the shards behind the positions."""
         last: dict[int, int] = {}
         for position in self._positions:  # repeated ones may descend
-            shard = position % self._num_shards
+            shard = position % self.num_shards
             last[shard] = max(position, last.get(shard, 0))
         return {
             shard: self._elements.state(self._epoch, shard, position + 1, self._states) for shard, position in last.items()

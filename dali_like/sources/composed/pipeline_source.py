@@ -145,12 +145,11 @@ class _PositionsPart(PartWalk):
         self.places = struct.unpack(f"={len(packed_places) // 8}q", packed_places)
 
     def at(self, position: int) -> Any:
-        # As that of `PartWalk`, without a further call for each element.
         self._positions.append(position)
         try:
             element = self._elements.at(self._epoch, position, self._states)
         except ShardEndedError:
-            self.ended.append(position % self._num_shards)
+            self.ended.append(position % self.num_shards)
             raise AbsentSampleError from None
         if element.__class__ is dict and not self._owner.takes_dicts:
             refuse_dict(element)
