@@ -1,4 +1,4 @@
-"""Share the indices of a batch among the calling thread and the threads of a pool."""
+"""Share the work of batches among the calling thread and the threads of a pool."""
 
 from __future__ import annotations
 
@@ -10,12 +10,40 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-__all__ = ["Pace", "for_each", "one_by_one"]
+__all__ = ["Brevity", "Pace", "for_each", "one_by_one"]
 
 #: Work that takes longer than this with several threads is never tried on one.
 _SMALL_NS = 4_000_000
 #: The slower way is tried again after so many batches: other programs may have disturbed it.
 _TRIED_AGAIN = 64
+
+
+#: Batches that take less in the pool run in the calling thread from then on, and return to the pool if they take more than
+#: the second there. Passing a batch to another thread and waiting for it takes some 100 us; and where two threads take turns
+#: with the interpreter's lock, the same work takes up to twice the time.
+SHORT_NS, LONG_NS = 600_000, 800_000
+
+
+class Brevity:
+    """Decides whether the calling thread computes the batches, alone.
+
+    A batch takes less time there than in the pool. So the limit for returning to the pool is the higher one: a batch changes
+    its thread when its work changes, and not because the other way is measured. The measure is nearly the least of the last
+    batches, and grows by a tenth with each: the system may interrupt a thread at any time.
+
+    Attributes:
+        is_short: whether the calling thread computes the next batch.
+    """
+
+    def __init__(self) -> None:
+        self.is_short = False
+        self._recent_ns = 0.0
+
+    def note(self, elapsed_ns: int) -> None:
+        """Note the time of a batch."""
+        recent_ns = self._recent_ns or elapsed_ns
+        self._recent_ns = min(elapsed_ns, 1.1 * recent_ns)
+        self.is_short = self._recent_ns < (LONG_NS if self.is_short else SHORT_NS)
 
 
 class Pace:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dali_like.common.work_sharing import Pace, for_each
+from dali_like.common.work_sharing import LONG_NS, SHORT_NS, Brevity, Pace, for_each
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9])
@@ -87,3 +88,40 @@ def test_smaller_batches_count_by_their_size() -> None:
 
     assert pace.shares(100)
     assert not pace.shares(10)
+
+
+# Brevity
+
+
+def turns(brevity: Brevity, *, alone_ns: int, pooled_ns: int, batches: int = 1000) -> list[bool]:
+    """Return whether the calling thread computed each batch, if batches take these times. One in seven is interrupted."""
+    ways = []
+    for i in range(batches):
+        ways.append(brevity.is_short)
+        elapsed_ns = alone_ns if brevity.is_short else pooled_ns
+        brevity.note(elapsed_ns + (8 * MS if i % 7 == 3 else elapsed_ns * (i % 5) // 20))
+    return ways
+
+
+def changes(ways: list[bool]) -> int:
+    return sum(before != after for before, after in itertools.pairwise(ways))
+
+
+@pytest.mark.parametrize("pooled_share", [1.0, 1.3, 2.0])
+@pytest.mark.parametrize("alone_ns", range(50_000, 1_500_000, 50_000))
+def test_equal_batches_change_their_thread_once_at_most(alone_ns: int, pooled_share: float) -> None:
+    assert changes(turns(Brevity(), alone_ns=alone_ns, pooled_ns=int(alone_ns * pooled_share))) <= 1
+
+
+def test_short_batches_go_to_the_calling_thread_and_long_ones_to_the_pool() -> None:
+    assert all(turns(Brevity(), alone_ns=SHORT_NS // 4, pooled_ns=SHORT_NS // 2)[10:])
+    assert not any(turns(Brevity(), alone_ns=2 * LONG_NS, pooled_ns=3 * LONG_NS))
+
+
+def test_batches_whose_work_changes_change_their_thread() -> None:
+    brevity, ways = Brevity(), []
+    for _ in range(3):
+        ways += turns(brevity, alone_ns=SHORT_NS // 4, pooled_ns=SHORT_NS // 2)
+        ways += turns(brevity, alone_ns=2 * LONG_NS, pooled_ns=3 * LONG_NS)
+
+    assert changes(ways) == 6

@@ -56,6 +56,9 @@ _MOST_SHORTAGES = 3
 #: Tasks shorter than the first are joined. Joined tasks are split again if they take longer than the second.
 _SHORT_TASK_NS = 5_000_000
 _LONG_TASK_NS = 16_000_000
+#: A batch that takes less altogether is one task. Each task costs the worker and the main process about 20 us, and the main
+#: process is then busier than a worker.
+_TINY_BATCH_NS = 100_000
 #: The regions of a slot take at most 1/64 of the address space, so that there is room for many slots. They take up to 1/8
 #: if `ulimit -v` leaves so little that samples would not fit otherwise.
 _MAX_SLOT_SHARE = 64
@@ -239,7 +242,9 @@ class Assembler(abc.ABC):
             return False  # each task has its worker, or its size is being tried
         usual = self.task_size_for(num_workers)
         usual_ns = task_ns * usual / now.task_size
-        if now.task_size == usual and usual_ns < _SHORT_TASK_NS:
+        if task_ns * now.capacity < _TINY_BATCH_NS * now.task_size:
+            size = now.capacity
+        elif now.task_size == usual and usual_ns < _SHORT_TASK_NS:
             wanted = -(-TASKS_PER_WORKER * num_workers // num_ahead)
             size = usual * -(-now.num_tasks(now.capacity) // wanted)
         elif usual_ns > _LONG_TASK_NS or now.num_tasks(now.capacity) * num_ahead < num_workers:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dali_like.common.foreign_errors import add_note
 from dali_like.common.hooks import GraphHooks
 from dali_like.common.interrupts import interruptible
-from dali_like.common.work_sharing import Pace, for_each, one_by_one
+from dali_like.common.work_sharing import Brevity, Pace, for_each, one_by_one
 from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
@@ -50,10 +50,6 @@ TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 
 #: One output of a batch: one array, or a sequence of arrays; on the GPU if it was computed there.
 _Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
-
-#: Operators that take less for a batch run in the calling thread, alone. Passing a batch to another thread and waiting for
-#: it takes as long; and where two threads take turns with the interpreter's lock, the same work takes about twice the time.
-SHORT_NS = 300_000
 
 
 class Computation:
@@ -122,8 +118,7 @@ class Computation:
         self.hooks = GraphHooks()
         self._adding = threading.Lock()
         self._paces: defaultdict[tuple[Key, ...], Pace] = defaultdict(Pace)
-        self._recent_ns = 0.0
-        self._is_short = False
+        self._brevity = Brevity()
 
     def heed_layouts(self) -> None:
         """Place the operators again if a source has returned another layout than it declared."""
@@ -137,7 +132,7 @@ class Computation:
     @property
     def is_short(self) -> bool:
         """Whether batches have lately taken so little time that the calling thread had better compute them, alone."""
-        return self.threads is None or self._is_short
+        return self.threads is None or (self._brevity.is_short and not self.in_order)
 
     def settle(self) -> None:
         """Release batches whose copies to the GPU have ended."""
@@ -189,17 +184,8 @@ class Computation:
         for stage in self._placement.stages:
             self._run(stage, data, size, batch_id)
         operators_ns = monotonic_ns() - begin_ns
-        self._judge(operators_ns)
+        self._brevity.note(operators_ns)
         return self._wrap(data, outputs), operators_ns
-
-    def _judge(self, operators_ns: int) -> None:
-        """Decide who computes the next batches, given the duration of this one. The measure is the least of the last ones,
-        nearly: the system may interrupt a thread at any time.
-        """
-        recent_ns = self._recent_ns or operators_ns
-        self._recent_ns = min(operators_ns, 0.9 * recent_ns + 0.1 * operators_ns)
-        limit_ns = SHORT_NS if self._is_short else 2 * SHORT_NS
-        self._is_short = self._recent_ns < limit_ns and not self.in_order
 
     def _no_times(self) -> dict[str, int]:
         return {name: 0 for stage in self._placement.stages for name in stage.names}

@@ -118,6 +118,16 @@ def test_joined_tasks_are_parted_again_where_not_every_worker_has_one_any_more()
     assert size_of(assembler) == USUAL
 
 
+@pytest.mark.parametrize("num_ahead", [1, 2, 9])
+def test_a_batch_that_takes_less_than_its_tasks_cost_is_one_task(num_ahead: int) -> None:
+    assembler = make_stage()
+
+    assert assembler.fit(10 * MICROSECOND, WORKERS, num_ahead)
+    assert not assembler.fit(30 * MICROSECOND, WORKERS, num_ahead), "the whole batch"
+
+    assert size_of(assembler) == 64
+
+
 def test_joined_tasks_take_longer_and_are_not_parted_for_that() -> None:
     assembler = make_stage()
     assembler.fit(900 * MICROSECOND, WORKERS, 4)

@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, types
+from dali_like.common import work_sharing
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import SampleError
-from dali_like.graph.execution import computation
 from dali_like.graph.execution.computation import Computation
 
 FOREVER_NS = 1 << 60
+
+
+def set_limits(monkeypatch: pytest.MonkeyPatch, limit_ns: int) -> None:
+    """Let the calling thread compute batches that take less."""
+    monkeypatch.setattr(work_sharing, "SHORT_NS", limit_ns)
+    monkeypatch.setattr(work_sharing, "LONG_NS", limit_ns)
 
 
 @contextmanager
@@ -45,7 +51,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_batches_of_short_operators_are_computed_by_the_calling_thread(
     threads: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", FOREVER_NS)
+    set_limits(monkeypatch, FOREVER_NS)
     with running(lambda x: [x + 1], np.zeros((3, 2))) as pipe:
         for _ in range(9):
             np.testing.assert_array_equal(pipe.run()[0].as_array(), np.ones((3, 2)))
@@ -55,7 +61,7 @@ def test_batches_of_short_operators_are_computed_by_the_calling_thread(
 
 
 def test_other_batches_are_computed_in_threads(threads: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", 0)
+    set_limits(monkeypatch, 0)
     with running(lambda x: [x + 1], np.zeros((3, 2))) as pipe:
         for _ in range(9):
             pipe.run()
@@ -68,7 +74,7 @@ def test_other_batches_are_computed_in_threads(threads: list[bool], monkeypatch:
 def test_the_memory_of_a_batch_is_free_without_a_garbage_collection(
     define: Callable[[Any], Any], limit_ns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", limit_ns)
+    set_limits(monkeypatch, limit_ns)
     ragged = [np.zeros((2 + i, 3, 3), np.uint8) for i in range(3)]
     gc.disable()
     try:
@@ -84,7 +90,7 @@ def test_the_memory_of_a_batch_is_free_without_a_garbage_collection(
 def test_functions_that_see_batches_in_order_stay_in_their_thread(
     threads: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", FOREVER_NS)
+    set_limits(monkeypatch, FOREVER_NS)
     with running(lambda x: [fn.python_function(x, function=lambda data: data + 1)], np.zeros((3, 2))) as pipe:
         for _ in range(9):
             pipe.run()
@@ -93,7 +99,7 @@ def test_functions_that_see_batches_in_order_stay_in_their_thread(
 
 
 def test_an_error_of_a_short_operator_is_raised_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", FOREVER_NS)
+    set_limits(monkeypatch, FOREVER_NS)
     numbers, got = iter(range(100)), []
     with closing(Pipeline(1, prefetch_queue_depth=3)) as pipe:
         with pipe:
@@ -111,7 +117,7 @@ def test_an_error_of_a_short_operator_is_raised_in_its_turn(monkeypatch: pytest.
 
 
 def test_an_interrupted_batch_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computation, "SHORT_NS", FOREVER_NS)
+    set_limits(monkeypatch, FOREVER_NS)
     numbers, compute, calls = iter(range(100)), Computation.compute, []
 
     def interrupted(self: Computation, *args: Any) -> Any:
