@@ -136,8 +136,8 @@ class EvalContext:
             self._num_threads = 1 if get_worker_info() is not None else min(_MOST_THREADS, allowed_cpus())
         return self._num_threads
 
-    def empty(self, export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """Return memory for a large result; see `dali_like.graph.execution.program.Empty`."""
+    def place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return memory for a large result; see `dali_like.graph.language.operator_interface.Place`."""
         if math.prod(shape) * dtype.itemsize < _LARGE_BYTES:
             return None
         made: NDArray[Any] = self.buffers.rows(SampleShape(shape, dtype), 1)[0]

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.experimental.dynamic.data_types import DType, type_id
 from dali_like.experimental.dynamic.evaluation import EvalContext
 from dali_like.experimental.dynamic.placing import Device
 from dali_like.experimental.dynamic.random_keys import key_from
-from dali_like.experimental.dynamic.values import Batch, Tensor, apply_to_batch, apply_to_one, as_operands, device_of
+from dali_like.experimental.dynamic.values import (
+    Batch,
+    Tensor,
+    apply_to_batch,
+    apply_to_one,
+    as_operands,
+    device_of,
+    plain_call,
+)
+from dali_like.graph.execution.program import Program
 from dali_like.graph.language.operator_interface import Operator
 from dali_like.graph.language.operator_random import RandomKey, key_of_seed
 from dali_like.operators.machinery.description import Description
-from dali_like.operators.machinery.immediate import prepare
+from dali_like.operators.machinery.immediate import frozen, prepare
 from dali_like.tensors import TensorListCPU
-from dali_like.types import NO_TYPE, SampleInfo
+from dali_like.types import NO_TYPE, DALIDataType, DALIImageType, DALIInterpType, SampleInfo
 
 _FIRST = SampleInfo(0, 0, 0, 0)
 #: Types of most constants, which are passed on as they are.
 _PLAIN = frozenset({bool, int, float, str, list, tuple})
+#: Those of them that can be part of a key.
+_HASHED = frozenset({bool, int, str, DALIDataType, DALIInterpType, DALIImageType})
+#: Functions for calls on one sample with nothing but constants; see `plain_call`. By operator, layouts and constants.
+_plain_calls: dict[tuple[Any, ...], Callable[[Sequence[NDArray[Any]]], Any]] = {}
+_MOST_PLAIN_CALLS = 1024
 
 
 def call_operator(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
@@ -39,6 +54,41 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
     Raises:
         ArgumentError, DeviceError: an input or an argument is not allowed; the message names it.
     """
+    arrays: list[NDArray[Any]] = []
+    parts: list[Any] = [description]
+    for value in inputs:
+        if type(value) is Tensor and value._remote is None:
+            arrays.append(value._array)
+            parts.append(value._layout)
+        elif type(value) is np.ndarray:
+            arrays.append(value)
+            parts.append("")
+        else:
+            return _call(description, inputs, given)
+    for name, value in given.items():
+        kind = type(value)
+        if kind in _HASHED:
+            parts += (name, kind, value)
+        elif kind is float:
+            parts += (name, kind, value or str(value))  # 0.0 and -0.0 are equal, but two constants
+        elif kind is DType:
+            parts += (name, kind, value.type_id)
+        elif kind is list or kind is tuple:
+            parts += (name, frozen(value))
+        else:
+            return _call(description, inputs, given)
+    key = tuple(parts)
+    try:
+        call = _plain_calls.get(key)
+    except TypeError:  # a list has something that cannot be hashed
+        return _call(description, inputs, given)
+    return _call(description, inputs, given, key) if call is None else call(arrays)
+
+
+def _call(
+    description: Description, inputs: Sequence[Any], given: Mapping[str, Any], key: tuple[Any, ...] | None = None
+) -> Any:
+    """As `call_operator`; remember the function for a key of a call with nothing but constants."""
     constants: dict[str, Any] = {}
     others: dict[str, Any] = {}
     size = device = rng = None
@@ -71,11 +121,21 @@ def call_operator(description: Description, inputs: Sequence[Any], given: Mappin
         key, info = _random_position(program.steps[0].operator, rng)
         program = program.with_key(key)
     size = size if common is None else common
+    if key is not None and size is None and data and given.keys() <= description.parameters.keys():
+        _remember(key, program)
     made: Any = apply_to_one(program, operands, info) if size is None else apply_to_batch(program, operands, size, info)
     if device is not None or not data or any(map(_is_remote, data)):
         wanted = _wanted_gpu(description, device, data)
         made = made if wanted is None else [value.to_device(wanted) for value in made]
     return made[0] if len(made) == 1 else tuple(made)
+
+
+def _remember(key: tuple[Any, ...], program: Program) -> None:
+    call = plain_call(program)
+    if call is not None:
+        if len(_plain_calls) >= _MOST_PLAIN_CALLS:
+            _plain_calls.clear()
+        _plain_calls[key] = call
 
 
 def _is_remote(value: Any) -> bool:

@@ -36,7 +36,7 @@ from dali_like.common.class_names import class_name
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.language.nodes import DataNode
-from dali_like.graph.language.operator_interface import Array, OperatorCall
+from dali_like.graph.language.operator_interface import Array, OperatorCall, choose_layout
 from dali_like.operators.parameters import Parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
 
@@ -311,9 +311,8 @@ class BoundOperator:
 
     def _assumed_layout(self, ndim: int) -> str:
         """Return the first allowed layout with as many dimensions as a sample without a layout, as DALI does."""
-        for layout in self.description.layouts.split():
-            if len(layout) == ndim:
-                return layout
+        if layout := choose_layout(self.description.layouts, ndim):
+            return layout
         raise NdimMismatchError(
             f"{self.name}: the input {self.description.inputs[0]} has {ndim} dimensions and no layout; allowed are "
             f"{', '.join(self.description.layouts.split())}"

@@ -41,7 +41,7 @@ def prepare(
     key = (
         description,
         tuple(layouts),
-        tuple([(name, _frozen(value)) for name, value in constants.items()]) if constants else (),
+        tuple([(name, frozen(value)) for name, value in constants.items()]) if constants else (),
         tuple(others.items()) if others else (),
     )
     try:
@@ -68,12 +68,16 @@ def _image_limit_bytes() -> int:
     return max(LEAST_IMAGE_LIMIT_BYTES, available_bytes() // 2 // allowed_cpus())
 
 
-def _frozen(value: Any) -> Any:
-    """Return a key for a value: equal only for equal values of the same types. 1, 1.0 and True are different constants."""
+def frozen(value: Any) -> Any:
+    """Return a key for a value: equal only for equal values of the same types and signs. 1, 1.0 and True are different
+    constants, and so are 0.0 and -0.0.
+    """
     if isinstance(value, (list, tuple)):
         kinds = tuple(map(type, value))
-        return (kinds, *map(_frozen, value)) if list in kinds or tuple in kinds else (kinds, *value)
-    return type(value), value
+        if list in kinds or tuple in kinds:
+            return (kinds, *map(frozen, value))
+        return (kinds, *value, *map(str, value)) if 0 in value else (kinds, *value)
+    return type(value), value if value else str(value)
 
 
 def _bind(

@@ -14,6 +14,7 @@ from dali_like import errors, fn, pipeline_def, types
 from dali_like.operators.machinery.description import descriptions
 from dali_like.types import SampleInfo
 
+FLOATS = np.ones(3, np.float32)
 IMAGE = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
 
 
@@ -43,6 +44,36 @@ def test_arguments_may_be_tensors_and_batches() -> None:
 def test_equal_numbers_of_other_types_are_other_constants() -> None:
     assert [ndd.full(value, shape=[1]).dtype for value in (1, 1.0, True)] == [ndd.int32, ndd.float32, ndd.bool]
     assert [ndd.cast(IMAGE, dtype=kind).dtype.name for kind in (ndd.float32, types.FLOAT16)] == ["f32", "f16"]
+    for _ in range(2):  # the second calls find the first ones
+        filled = [
+            np.asarray(ndd.erase(FLOATS, anchor=[0], shape=[1], axes=[0], fill_value=value))
+            for value in (0.0, -0.0, [0.0], [-0.0])
+        ]
+        assert [bool(np.signbit(each[0])) for each in filled] == [False, True, False, True]
+
+
+def test_a_repeated_call_computes_the_same_as_the_first() -> None:
+    other = np.ascontiguousarray(IMAGE[:, :3])
+    for call in (
+        ndd.flip,
+        lambda image: ndd.crop(image, crop=[2, 3]),
+        lambda image: ndd.cast(image, dtype=types.FLOAT16),
+        lambda image: ndd.crop_mirror_normalize(image, mean=[1.0, 2.0, 3.0], std=[0.5]),
+    ):
+        first = [np.asarray(call(image)) for image in (IMAGE, other)]
+        again = [call(image) for image in (IMAGE, other, ndd.as_tensor(IMAGE), ndd.as_tensor(IMAGE, layout="HWC"))]
+        for made, expected in zip(again, [*first, first[0], first[0]], strict=True):
+            np.testing.assert_array_equal(made, expected, strict=True)
+        assert again[3].layout in ("HWC", "CHW")
+    with pytest.raises(errors.DaliLikeError, match="layout"):
+        ndd.flip(IMAGE[0])
+
+
+def test_constants_that_are_not_numbers_are_converted_in_each_call() -> None:
+    for offset in (1, 2):
+        assert ndd.crop(IMAGE, crop=[np.int64(2 + offset), np.int64(3)]).shape == (2 + offset, 3, 3)
+        with pytest.raises(errors.ArgumentTypeError, match="a list of numbers"):
+            ndd.crop(IMAGE, crop=[np.array(2), 3])
 
 
 def test_operators_on_batches() -> None:
