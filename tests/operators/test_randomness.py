@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, types
-from dali_like.errors import SampleError
-from dali_like.graph.language.operator_random import generator_at, key_of, key_of_seed
+from dali_like.errors import ArgumentError, SampleError
+from dali_like.graph.language.operator_random import BLOCK, generator_at, key_of, key_of_seed, numbers_at
 from tests.operators.running import pipeline, run
 
 
@@ -42,6 +42,36 @@ class TestTheGenerator:
         generator_at(key, 3, 4).integers(0, 100, 3, np.int32)
 
         np.testing.assert_array_equal(generator_at(key, 0, 0).integers(0, 100, 7, np.int32), fresh)
+
+    def test_numbers_of_many_samples_are_those_of_their_generators(self):
+        last = (1 << 64) - 1
+        for key, epoch in [(key_of(1, 0), 0), (key_of_seed(2), 7), ((last, 3), 0), ((0, last), last)]:
+            indices = [0, 1, 5, 1 << 31, 1 << 32, (1 << 63) + 12345, last, *range(100, 160)]
+
+            numbers = numbers_at(key, epoch, indices)
+
+            alone = [generator_at(key, epoch, index).random(BLOCK) for index in indices]
+            np.testing.assert_array_equal(numbers, alone)
+
+    @pytest.mark.parametrize("shape", [[], [1], [4], [2, 2], [5], [0]])
+    def test_batches_of_any_size_have_the_same_numbers(self, shape):
+        def define():
+            options = {"shape": shape} if shape else {}
+            return [
+                fn.random.uniform(range=[2, 7], **options),
+                fn.random.coin_flip(probability=0.3, **options),
+            ]
+
+        def numbers(batch_size):
+            results = run(define, batch_size=batch_size, iterations=240 // batch_size)
+            return [np.concatenate([np.stack(outputs[i]) for outputs in results]) for i in range(2)]
+
+        for few, many in zip(numbers(3), numbers(120), strict=True):
+            np.testing.assert_array_equal(few, many)
+
+    def test_a_range_that_is_too_wide_is_an_error(self):
+        with pytest.raises(ArgumentError, match="too wide"):
+            run(lambda: fn.random.uniform(range=[-1e308, 1e308]))
 
 
 class TestDependence:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES
-from dali_like.graph.language.operator_random import RandomKey, generator_at
+from dali_like.graph.language.operator_random import BLOCK, RandomKey, generator_at, numbers_at
 from dali_like.types import SampleInfo
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ Array: TypeAlias = NDArray[Any]
 #: Smaller blocks are as cheap from the C library; larger ones are too large to keep.
 _MIN_SCRATCH_BYTES = 1 << 14
 _MAX_SCRATCH_BYTES = 1 << 28
+#: From so many samples on, computing their random numbers together takes less time than setting a generator to each.
+_MANY_POSITIONS = 40
 #: See `RowwiseOperator`.
 ANY_LENGTH = -1
 #: Given a shape and a dtype, returns memory for a result; None if the result has no fixed place.
@@ -120,6 +122,15 @@ class OperatorCall:
         assert self._key is not None
         epoch = self.info.epoch_idx
         return np.array([function(generator_at(self._key, epoch, position)) for position in self._positions])
+
+    def random(self, shape: tuple[int, ...] = ()) -> Any:
+        """Return what ``rng().random(shape)`` does; for a stack, an array with that of each sample."""
+        positions, count = self._positions, math.prod(shape)
+        if positions is None or len(positions) < _MANY_POSITIONS or count > BLOCK:
+            return self.draw(lambda rng: rng.random(shape))
+        assert self._key is not None
+        numbers = numbers_at(self._key, self.info.epoch_idx, positions)
+        return numbers[:, :count].reshape(len(positions), *shape)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Return an uninitialized, C-contiguous array for the result.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -65,11 +66,19 @@ def uniform(
         convert_all = _as_dtype_once if isinstance(values, tuple) else _as_dtype
         count = len(values)
         return np.asarray(convert_all(values, dtype)[call.draw(lambda rng: rng.integers(0, count, extents))])
-    result = _as_dtype(call.draw(lambda rng: rng.uniform(range[0], range[1], extents)), dtype)
+    result = _as_dtype(_from_range(call.random(extents), *range), dtype)
     if result.dtype.kind == "f":
         # Rounding to a shorter dtype may yield the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
+
+
+def _from_range(numbers: Any, least: float, most: float) -> Any:
+    """Move numbers from [0, 1) to another range, as `numpy.random.Generator.uniform` does."""
+    extent = most - least
+    if not math.isfinite(extent):
+        raise ArgumentError(f"range={[least, most]} is too wide: the difference of its bounds must be a finite number")
+    return least + extent * numbers
 
 
 @operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
@@ -90,7 +99,7 @@ def coin_flip(
         dtype: data type of the result. Default: INT32.
     """
     extents = _shape(call, shape_like, shape)
-    flips = call.draw(lambda rng: rng.random(extents)) < probability
+    flips = call.random(extents) < probability
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
 
 
