@@ -403,7 +403,7 @@ def _check_paste(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"fill_value has {len(values)} elements; it must have one, or n_channels={channels}")
 
 
-@operator(layouts="HWC", check=_check_paste)
+@operator(layouts="HWC", check=_check_paste, strided=True, stacks=())
 def paste(
     call: OperatorCall,
     image: Array,
@@ -426,13 +426,13 @@ def paste(
         min_canvas_size: minimum extent of the canvas, in pixels.
         n_channels: number of channels of the images, if `fill_value` has one value for each.
     """
-    height, width, channels = image.shape
+    height, width, channels = image.shape[call.lead :]
     shape = [max(in_single(ratio, extent, "truncate"), int(min_canvas_size)) for extent in (height, width)]
     top, left = (
         in_single(place, canvas - extent, "truncate")
         for place, canvas, extent in zip((paste_y, paste_x), shape, (height, width), strict=True)
     )
-    out = call.empty((*shape, channels), image.dtype)
-    fill(out, fill_value, "HWC")
-    out[top : top + height, left : left + width] = image
+    out = call.empty((*image.shape[: call.lead], *shape, channels), image.dtype)
+    fill(out, fill_value, call.layout)
+    out[..., top : top + height, left : left + width, :] = image
     return out

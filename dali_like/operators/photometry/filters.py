@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
@@ -195,17 +196,39 @@ def grid_mask(
         shift_x, shift_y: translation of the rotated grid, in pixels.
         tile: distance between the squares, from the beginning of one to the next, in pixels.
     """
-    y, x = np.ogrid[: image.shape[call.layout.index("H")], : image.shape[call.layout.index("W")]]
+    height, width = (image.shape[call.layout.index(letter)] for letter in "HW")
+    pixel_bytes = image.itemsize * (image.shape[-1] if call.layout.endswith("C") else 1)
+    kept = _kept_bytes(height, width, pixel_bytes, angle, ratio, shift_x, shift_y, tile)
+    out = call.empty(image.shape, image.dtype)
+    shape = (-1 if image.size else 0, *kept.shape)
+    data = np.ascontiguousarray(image).reshape(-1).view(np.uint8)
+    np.bitwise_and(data.reshape(shape), kept, out=out.reshape(-1).view(np.uint8).reshape(shape))
+    return out
+
+
+@functools.lru_cache(4)
+def _kept_bytes(
+    height: int, width: int, pixel_bytes: int, angle: float, ratio: float, shift_x: float, shift_y: float, tile: int
+) -> NDArray[np.uint8]:
+    """Return the bits of each row that `grid_mask` keeps. One operation then masks rows of any dtype."""
+    y, x = np.ogrid[:height, :width]
     cos, sin, per_pixel = np.cos(np.float32(angle)), np.sin(np.float32(angle)), np.float32(1) / np.float32(tile)
     x, y = x.astype(np.float32), y.astype(np.float32)  # single precision, in the same order as DALI
-    across = (x * cos - y * sin - np.float32(shift_x)) * per_pixel
-    down = (x * sin + y * cos - np.float32(shift_y)) * per_pixel
-    is_masked = (across - np.floor(across) < np.float32(ratio)) & (down - np.floor(down) < np.float32(ratio))
-    extents = [extent if letter in "HW" else 1 for letter, extent in zip(call.layout, image.shape, strict=True)]
-    out = call.empty(image.shape, image.dtype)
-    np.copyto(out, image)
-    np.copyto(out, 0, where=is_masked.reshape(extents))
-    return out
+    if sin:
+        across, down = x * cos - y * sin, x * sin + y * cos
+    else:
+        across, down = x * cos, y * cos
+    kept_pixels = ~(_is_inside(across, shift_x, per_pixel, ratio) & _is_inside(down, shift_y, per_pixel, ratio))
+    kept = np.empty((height, width, pixel_bytes), np.uint8)
+    kept[...] = -kept_pixels.view(np.int8)[:, :, np.newaxis]
+    return kept.reshape(height, width * pixel_bytes)
+
+
+def _is_inside(places: Array, shift: float, per_pixel: np.float32, ratio: float) -> Array:
+    """Return whether places along an axis of the grid lie in its squares."""
+    tiles = (places - np.float32(shift)) * per_pixel
+    inside: Array = tiles - np.floor(tiles) < np.float32(ratio)
+    return inside
 
 
 def _check_erase(given: Mapping[str, Any]) -> None:
