@@ -262,7 +262,8 @@ def _power(signals: Array, window: int, interval: int) -> NDArray[np.float32]:
     count = signals.shape[1] - window + 1
     sums = np.empty((len(signals), count), squares.dtype)
     if exact:
-        totals = np.cumsum(np.pad(squares, ((0, 0), (1, 0))), axis=1)
+        totals = np.zeros((len(squares), signals.shape[1] + 1), squares.dtype)
+        np.cumsum(squares, axis=1, out=totals[:, 1:])
         np.subtract(totals[:, window:], totals[:, :count], out=sums)
     else:
         _sum_in_order(squares, window, interval, sums)
