@@ -290,7 +290,7 @@ def _decode_with_opencv(
     into: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]:
     """Decode any format to eight bits in stored orientation; return `into` if the pixels were written there."""
-    pixels = _opencv_pixels(encoded, facts, header, output_type)
+    pixels = _opencv_pixels(encoded, facts, header, output_type, into)
     if pixels is None:
         if facts.plain_tiff is not None and facts.plain_tiff.compression not in _OPENCV_COMPRESSIONS:
             return _decode_any_depth(encoded, facts, header, output_type)
@@ -299,7 +299,7 @@ def _decode_with_opencv(
         pixels = (pixels >> 8).astype(np.uint8)
     elif pixels.dtype != np.uint8:
         raise _error(encoded, facts, f"samples of type {pixels.dtype}; only uint8 and uint16 are supported")
-    return _in_order(pixels, output_type, into)
+    return pixels
 
 
 def _decode_any_depth(
@@ -312,11 +312,9 @@ def _decode_any_depth(
     decoded_type = RGB if to_gray else output_type
     by_opencv = plain is None or not (plain.has_bands or (plain.is_planar and facts.bits > 8))
     pixels = _opencv_pixels(encoded, facts, header, decoded_type, any_depth=True) if by_opencv else None
-    if pixels is not None:
-        pixels = _in_order(pixels, decoded_type, None)
-    elif plain is not None:
+    if pixels is None and plain is not None:
         pixels = _decode_plain_tiff(encoded, facts, plain, header, decoded_type)
-    else:
+    if pixels is None:
         raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
     if pixels.dtype not in _DEPTHS:
         raise _error(
@@ -330,17 +328,21 @@ def _opencv_pixels(
     facts: FileFacts,
     header: ImageHeader,
     output_type: DALIImageType,
+    into: NDArray[np.uint8] | None = None,
     *,
     any_depth: bool = False,
 ) -> NDArray[Any] | None:
-    """Return pixels in OpenCV's order of channels; None if OpenCV cannot decode the file."""
+    """Return pixels, `into` if they were written there; None if OpenCV cannot decode the file."""
     cv2 = _extra("cv2")
+    in_order = False
     if output_type == GRAY or (output_type == ANY_DATA and header.channels == 1):
         flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
     elif output_type == ANY_DATA and header.channels == 4:
         flags = cv2.IMREAD_UNCHANGED
     else:
-        flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+        # OpenCV 5 mixes up the channels of some TIFFs then. Before 4.11, it lacked the flag.
+        in_order = output_type != BGR and facts.format == "png" and hasattr(cv2, "IMREAD_COLOR_RGB")
+        flags = (cv2.IMREAD_COLOR_RGB if in_order else cv2.IMREAD_COLOR) | cv2.IMREAD_IGNORE_ORIENTATION
     if any_depth and flags != cv2.IMREAD_UNCHANGED:
         flags |= cv2.IMREAD_ANYDEPTH
     if facts.patches:
@@ -351,7 +353,7 @@ def _opencv_pixels(
         pixels: NDArray[Any] | None = cv2.imdecode(encoded, flags)
     except cv2.error as error:
         raise _error(encoded, facts, f"OpenCV says: {error}") from None
-    return pixels
+    return pixels if pixels is None or in_order else _in_order(pixels, output_type, into)
 
 
 def _in_order(pixels: NDArray[Any], output_type: DALIImageType, into: NDArray[Any] | None) -> NDArray[Any]:
@@ -361,7 +363,8 @@ def _in_order(pixels: NDArray[Any], output_type: DALIImageType, into: NDArray[An
     if output_type == BGR or pixels.shape[2] < 3:
         return pixels
     # cv2.cvtColor would start OpenCV's threads in each worker process.
-    rgb = into if into is not None and into.shape == pixels.shape else np.empty_like(pixels)
+    fits = into is not None and (into.shape, into.dtype) == (pixels.shape, pixels.dtype)
+    rgb = into if into is not None and fits else np.empty_like(pixels)
     for channel, source in enumerate((2, 1, 0, 3)[: pixels.shape[2]]):
         rgb[:, :, channel] = pixels[:, :, source]
     return rgb
