@@ -106,11 +106,14 @@ def _beside_torch(outcome: Outcome) -> str:
 
 
 def _cells(line: _ResultLine, before: _ResultLine | None) -> tuple[str, ...]:
-    outcome = line.outcome
+    outcome, gain = line.outcome, ""
+    if before is not None:  # the relative gain of each added worker
+        more = outcome.samples_per_s / before.outcome.samples_per_s - 1
+        gain = f"{more / (line.workers - before.workers):+.0%}"
     return (
         str(line.workers),
         rate_text(outcome.samples_per_s),
-        "" if before is None else f"{_gain(line, before):+.0%}",
+        gain,
         *_limit_cells(outcome),
         f"{outcome.first_batch_s:.2f} s",
         size_text(outcome.memory_bytes),
@@ -121,12 +124,6 @@ def _limit_cells(outcome: Outcome) -> tuple[str, str, str]:
     if not outcome.share_of_limit:
         return "", "", ""
     return rate_text(outcome.limit_per_s), f"{outcome.share_of_limit:.0%}", outcome.stage
-
-
-def _gain(line: _ResultLine, before: _ResultLine) -> float:
-    """Return the relative gain of each added worker."""
-    more = line.outcome.samples_per_s / before.outcome.samples_per_s - 1
-    return more / (line.workers - before.workers)
 
 
 def _advice(lines: list[_ResultLine], given: int) -> str:

@@ -20,7 +20,7 @@ from dali_like.cli.factories import object_of, parse_argument
 from dali_like.cli.reports import table
 from dali_like.errors import ArgumentError, CheckpointError, NotRepeatableError, SampleIndexError
 from dali_like.pipeline.pipeline import Pipeline
-from dali_like.sources.kinds import is_composed
+from dali_like.sources.composed import is_composed
 
 __all__ = ["add_arguments", "run"]
 

@@ -32,7 +32,7 @@ import math
 import operator
 import types as builtin_types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -154,7 +154,8 @@ class Argument:
         self.saved: bool = saved[0] if saved else _is_harmless(hint)
         self.rules = tuple(mark for mark in self.marks if isinstance(mark, Rule))
         self.check = _check_of(hint)
-        self.whole_check: Check | None = next(filter(inspect.isroutine, self.marks), None)
+        functions = (mark for mark in self.marks if isinstance(mark, builtin_types.FunctionType))
+        self.whole_check: Check | None = next(functions, None)
 
     def convert(self, value: Any, where: str = "") -> Any:
         """Convert a user's value for the code.
@@ -196,18 +197,6 @@ class Argument:
         return value
 
 
-def arguments_of(annotations: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> dict[str, Argument]:
-    """Return the arguments that annotations specify, by name.
-
-    Args:
-        annotations: of a function, a dataclass or a TypedDict, whose module does not postpone their evaluation: types, and
-            not texts.
-        defaults: of those arguments that have one.
-    """
-    known = defaults or {}
-    return {name: Argument(name, hint, known.get(name, REQUIRED)) for name, hint in annotations.items()}
-
-
 def specified_by(function: Callable[..., Any], alias: str = "Annotated") -> dict[str, Argument]:
     """Return the arguments of a function whose annotations begin with an alias of `Annotated`.
 
@@ -215,7 +204,10 @@ def specified_by(function: Callable[..., Any], alias: str = "Annotated") -> dict
     microseconds, and some need imports for type checkers only.
     """
     texts = {name: text for name, text in function.__annotations__.items() if text.startswith(f"{alias}[")}
-    return arguments_of({name: eval(text, function.__globals__) for name, text in texts.items()}, function.__kwdefaults__)
+    defaults = function.__kwdefaults__ or {}
+    return {
+        name: Argument(name, eval(text, function.__globals__), defaults.get(name, REQUIRED)) for name, text in texts.items()
+    }
 
 
 def checked(function: _F) -> _F:

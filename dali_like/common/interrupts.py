@@ -16,7 +16,7 @@ import sys
 import threading
 
 # The functions of the same names in `signal` convert numbers to enums, which takes thirty times as long as the rest.
-from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
+from _signal import getsignal as _get_handler
 from _signal import signal as _set_handler
 from collections.abc import Callable
 from threading import get_ident

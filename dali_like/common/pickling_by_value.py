@@ -17,7 +17,7 @@ from typing import Any
 import cloudpickle
 
 
-class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
+class ByValuePickler(cloudpickle.Pickler):
     """Pickler of objects whose functions and classes may have no importable name.
 
     Args:

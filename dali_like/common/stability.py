@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 from dali_like.common.notices import warn
 from dali_like.errors import UnstableWarning
@@ -19,24 +19,25 @@ __all__ = ["SWITCH", "deprecated", "unstable", "warn_deprecated", "warn_unstable
 #: Environment variable: any value except "" and "0" turns warnings of unstable interfaces on.
 SWITCH = "DALI_LIKE_WARN_UNSTABLE"
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def unstable(name: str) -> Callable[[_Function], _Function]:
+def unstable(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Mark a function or method as unstable: it may change in each minor version.
 
     Args:
         name: as users write it, for the warning: "Pipeline.serve()".
     """
 
-    def mark(function: _Function) -> _Function:
+    def mark(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
+        def marked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             warn_unstable(name)
             return function(*args, **kwargs)
 
-        marked.__unstable__ = name  # type: ignore[attr-defined]
-        return marked  # type: ignore[return-value]
+        vars(marked)["__unstable__"] = name
+        return marked
 
     return mark
 
@@ -47,16 +48,16 @@ def warn_unstable(name: str) -> None:
         warn(f"{name} is unstable: it may change in each minor version; docs/stability.md lists what is", UnstableWarning)
 
 
-def deprecated(name: str, use: str) -> Callable[[_Function], _Function]:
+def deprecated(name: str, use: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Mark a function as deprecated; see `warn_deprecated` for the arguments."""
 
-    def mark(function: _Function) -> _Function:
+    def mark(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
+        def marked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             warn_deprecated(name, use)
             return function(*args, **kwargs)
 
-        return marked  # type: ignore[return-value]
+        return marked
 
     return mark
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
@@ -28,7 +29,7 @@ def with_suggestion(text: str, name: str, known: Iterable[str]) -> str:
     return f"{text} (did you mean {(names | lower)[meant[0]]}?)" if meant else text
 
 
-def suggest_arguments(function: _F) -> _F:
+def suggest_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Decorate a function without ``**kwargs``: its error for an unknown argument names the known one that is similar.
 
     Exceptions leave it without library frames, see `dali_like.common.tracebacks`.
@@ -38,11 +39,11 @@ def suggest_arguments(function: _F) -> _F:
 
     @user_frames_first
     @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         for name in kwargs.keys() - names:
             owner = f"{type(args[0]).__name__}.__init__" if function.__name__ == "__init__" else function.__name__
             text = f"{owner}() got an unexpected keyword argument {name!r}"
             raise ArgumentTypeError(with_suggestion(text, name, names - {"self", "cls"}))
         return function(*args, **kwargs)
 
-    return checked  # type: ignore[return-value]
+    return checked

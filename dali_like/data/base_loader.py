@@ -24,8 +24,7 @@ from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
-from dali_like.sources.kinds import is_composed
-from dali_like.sources.state_format import VERSION
+from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -206,6 +205,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
             return self._dali_like_factory.position_state(positions)
         if self._dali_like_loaded_state is not None:
             return copy.deepcopy(self._dali_like_loaded_state)
+        from dali_like.sources.state_format import VERSION  # a program makes many loaders and few states
+
         options, factory = LoaderOptions.of(self), self._dali_like_factory
         if (latest := factory.latest) is not None:
             latest.settle()

@@ -123,6 +123,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
     running = next((workers for workers in worker_sets if any(workers.pids)), None)
+    has_processes = options.num_workers != 0 and options.backend.has_processes
     caches = tuple(cache.statistics() for cache in caches_of(options.dataset))
     dataset = SourceStatistics(
         f"dataset {type(options.dataset).__qualname__}",
@@ -133,7 +134,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         made_bytes=counts.made_bytes,
         logical_shards=_shards_of_one_worker(options),
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
-        large_containers=large_containers(options.dataset, "dataset") if _has_processes(options) else (),
+        large_containers=large_containers(options.dataset, "dataset") if has_processes else (),
         caches=caches,
         cacheable_bytes=0 if caches else cacheable_bytes(_length_of(options.dataset), counts.made_bytes, counters.samples),
     )
@@ -165,10 +166,6 @@ def _shards_of_one_worker(options: LoaderOptions) -> int | None:
     if not options.is_sharded or options.dataset.ends_in_map:
         return None
     return len(cast("PositionSampler", options.index_sampler).owned)
-
-
-def _has_processes(options: LoaderOptions) -> bool:
-    return options.num_workers != 0 and options.backend.has_processes
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:

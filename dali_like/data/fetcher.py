@@ -34,7 +34,7 @@ from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
 from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
-from dali_like.sources.kinds import is_composed
+from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
@@ -247,7 +247,8 @@ class Fetcher:
         if isinstance(batch_request, ItemsRequest):
             return self._answer_items(batch_request, request)
         if isinstance(batch_request, PositionsRequest):
-            return self._answer_positions(batch_request, request)
+            schema = self._schema_of(request.schema) if batch_request.fills_rows else None
+            return self._answer_part(batch_request, request.number, request, schema)
         if batch_request.as_batch:
             return BatchAnswer(self.fetch(batch_request, request))
         return self._fill(batch_request, request)
@@ -428,10 +429,6 @@ class Fetcher:
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""
         return self.collate(elements) if self.batched else self.collate_fn(elements[0])
-
-    def _answer_positions(self, wanted: PositionsRequest, request: Request) -> PositionsAnswer:
-        schema = self._schema_of(request.schema) if wanted.fills_rows else None
-        return self._answer_part(wanted, request.number, request, schema)
 
     def _answer_part(
         self, wanted: PositionsRequest, number: int, request: Request | LocalRequest, schema: SampleSchema | None

@@ -24,7 +24,7 @@ from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.monitor.monitoring import Monitor
-from dali_like.sources.kinds import is_composed
+from dali_like.sources.composed import is_composed
 from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:

@@ -214,7 +214,7 @@ class LoaderWorkers(OwnedPool):
     def _source(self, fetcher: Fetcher) -> Source:
         return Source(
             fetcher.name,
-            fetcher,  # type: ignore[arg-type]
+            fetcher,
             type=SourceType.REQUEST,
             task_size=functools.partial(_part_size if self._is_sharded else self._size_of_tasks, self.capacity),
             measures_sharing=self._measures_sharing,

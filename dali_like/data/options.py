@@ -21,7 +21,7 @@ from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.backend_traits import BACKENDS, BackendTraits, backend_named
 from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
-from dali_like.sources.kinds import is_composed
+from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend

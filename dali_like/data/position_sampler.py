@@ -13,10 +13,10 @@ from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
-from dali_like.sources.composed.positions import check_ranks, owned_shards, step_positions
+from dali_like.sources.composed.positions import check_ranks, owned_shards
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.ranks import choose_shard
-from dali_like.sources.sharding import Shard
+from dali_like.sources.sharding import Division, Rest, Shard
 from dali_like.sources.state_format import ShardState
 
 __all__ = ["PositionIterator", "PositionSampler"]
@@ -115,14 +115,14 @@ class PositionSampler(Sampler[Any]):
         Raises:
             TypeError: the stream is endless, or its length is unknown.
         """
-        length = len(self.dataset)
-        full, left = divmod(length, self.step)
-        mine = len(range(self.rank.id, left, self.rank.count))
-        if self.rest == "pad":
-            return full + (left > 0)
-        if self.rest == "drop" or (self.drop_last and mine < (self.batch_size or 1)):
-            return full
-        return full + (mine > 0)
+        sizes = self.division(len(self.dataset)).sizes()
+        return sizes.num_batches - (self.drop_last and sizes.last < (self.batch_size or 1))
+
+    def division(self, length: int | None) -> Division:
+        """Return the part of this rank of an epoch with so many positions; None: it is endless."""
+        # With "count", the epoch ends with the first shard that does.
+        rest = Rest.DROP if self.rest == "count" else Rest(self.rest)
+        return Division(length, self.batch_size or 1, self.rank, rest, is_striped=True)
 
     def start_from(self, state: Mapping[str, Any]) -> None:
         """Let the next iterator continue from a checked state.
@@ -186,21 +186,17 @@ class PositionIterator(SamplerIterator[Any]):
         if dataset.shards is not None and sampler.rest in ("count", "pad") and not dataset.is_endless:
             self.counts = sampler.counts(epoch, counts)
             self._length = _end_of(self.counts, sampler.rest)
+        self._division = sampler.division(self._length)
 
     def __next__(self) -> Any:
-        sampler = self._sampler
+        sampler, division = self._sampler, self._division
         begin = self.reached
-        positions: Any = step_positions(begin, sampler.batch_size or 1, sampler.rank)
-        length = self._length
-        if length is not None:
-            if begin >= length or (sampler.rest in ("drop", "count") and begin + sampler.step > length):
-                raise StopIteration
-            if sampler.rest == "pad":
-                positions = [self._padded(position) for position in positions]
-            else:
-                positions = [position for position in positions if position < length]
-                if not positions or (sampler.drop_last and len(positions) < (sampler.batch_size or 1)):
-                    raise StopIteration
+        count = division.count(begin)
+        if not count or (sampler.drop_last and count < division.size):
+            raise StopIteration
+        positions: Any = sampler.rank.stripe(begin, division.size)[:count]
+        if self._length is not None and sampler.rest == "pad":
+            positions = [self._padded(position) for position in positions]
         self._taken += 1
         if sampler.dataset.shards is None and self.epoch:
             first = self.epoch * (sampler.dataset.length or 0)

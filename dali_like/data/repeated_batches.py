@@ -20,7 +20,6 @@ from dali_like.data.plans import IteratorState, checked_state
 from dali_like.engine.worker.info import WorkerInfo
 from dali_like.errors import CheckpointError, NotRepeatableError, SampleIndexError
 from dali_like.feed.turns import Turns
-from dali_like.sources.composed.positions import step_positions
 from dali_like.sources.state_format import ENDED
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
         while drawn.reached <= wanted:
             batch = _computed(options, batches.__next__)
             if drawn.reached == wanted + positions.step:  # a step whose positions are all empty has no batch
-                return Repeated(batch, step_positions(wanted, positions.batch_size or 1, positions.rank))
+                return Repeated(batch, positions.rank.stripe(wanted, positions.batch_size or 1))
     raise _no_batch(step)
 
 
@@ -172,10 +171,6 @@ class _Worker:
         if self.seed is not None:
             self.fetcher._seeders = options.array_backend.seeders(self._info.seed or 0)
 
-    def _enter(self) -> None:
-        if self._options.num_workers:
-            self._options.array_backend.enter_worker(self._info)
-
     def open(self, reported: Mapping[str, Any] | None) -> None:
         """Begin the walk through an iterable dataset, or continue one that has been reported."""
         fetcher, shared_seed = self.fetcher, self._state.shared_seed
@@ -190,8 +185,9 @@ class _Worker:
         Raises:
             StopIteration: the walk has ended.
         """
-        self._enter()
         options, walk = self._options, self._walk
+        if options.num_workers:
+            options.array_backend.enter_worker(self._info)
         while True:
             wanted = ItemsRequest(
                 seed=self.seed,

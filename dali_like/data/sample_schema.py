@@ -551,6 +551,7 @@ def _node_of(value: Any, array_backend: SchemaBackend, leaves: list[Leaf], texts
 
     if array_backend.is_collated_specially(value):
         raise UnfitError
+    # By the exact class, unlike `dali_like.common.nesting`: a subclass may be collated in another way.
     kind = type(value)
     if kind in (str, bytes):
         texts.append(TextLeaf(value))

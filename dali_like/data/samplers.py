@@ -29,6 +29,7 @@ from dali_like.data.index_iterators import (
 )
 from dali_like.data.sampler_iterators import resumable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingMethodError
+from dali_like.sources.sharding import Division, Rest, Shard
 
 __all__ = [
     "BatchSampler",
@@ -317,8 +318,12 @@ class DistributedSampler(Sampler[int]):
     @property
     def num_samples(self) -> int:
         """Number of indices of each process."""
-        length = len(self.dataset)
-        return length // self.num_replicas if self.drop_last else -(-length // self.num_replicas)
+        return self._division.sizes().num_batches
+
+    @property
+    def _division(self) -> Division:
+        rest = Rest.DROP if self.drop_last else Rest.PAD
+        return Division(len(self.dataset), 1, Shard(self.rank, self.num_replicas), rest)
 
     @property
     def total_size(self) -> int:
@@ -336,8 +341,8 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def _indices_of(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        positions = np.arange(self.rank, self.total_size, self.num_replicas)
-        positions %= len(self.dataset)
+        division = self._division
+        positions: NDArray[np.int64] = division.item(division.shard.batch(np.arange(division.sizes().num_batches)))
         return self.randomness.of_epoch(seed, epoch).permutation(len(self.dataset))[positions] if self.shuffle else positions
 
 

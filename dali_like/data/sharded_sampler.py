@@ -89,7 +89,9 @@ class _Batches(SamplerIterator[list[int]]):
     """An iterator over the batches of a rank."""
 
     def __init__(self, division: Division, shuffle: bool, seed: int, epoch: int) -> None:
+        assert division.length is not None
         self._division = division
+        self._length = division.length
         self._num_batches, self._last = division.sizes()
         self._shuffles = shuffle
         self._taken = 0
@@ -97,7 +99,7 @@ class _Batches(SamplerIterator[list[int]]):
 
     def _begin(self, seed: int, epoch: int) -> None:
         self._seed, self._epoch = seed, epoch
-        self._order = Permutation(self._division.length, seed, epoch) if self._shuffles else None
+        self._order = Permutation(self._length, seed, epoch) if self._shuffles else None
 
     def __next__(self) -> list[int]:
         if self._taken >= self._num_batches:
@@ -112,22 +114,22 @@ class _Batches(SamplerIterator[list[int]]):
 
     def skip(self, count: int) -> None:
         # With "uneven", a state may be behind the last batch of this rank, and before that of another one.
-        if self._taken + count > -(-self._division.length // self._global_batch):
+        if self._taken + count > -(-self._length // self._division.step):
             raise StopIteration
         self._taken += count
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position. It only depends on the samples per iteration of all ranks, not on their number."""
         return {
-            "total": self._division.length,
-            "global_batch": self._global_batch,
+            "total": self._length,
+            "global_batch": self._division.step,
             "seed": self._seed,
             "epoch": self._epoch,
             "taken": self._taken,
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        expected = {"total": self._division.length, "global_batch": self._global_batch}
+        expected = {"total": self._length, "global_batch": self._division.step}
         for name, here in expected.items():
             if (there := count_in(state_dict, name)) != here:
                 quantity = "samples in an epoch" if name == "total" else "samples per iteration of all ranks together"
@@ -135,7 +137,3 @@ class _Batches(SamplerIterator[list[int]]):
         taken = count_in(state_dict, "taken")
         self._begin(count_in(state_dict, "seed"), count_in(state_dict, "epoch"))
         self._taken = taken
-
-    @property
-    def _global_batch(self) -> int:
-        return self._division.size * self._division.shard.count

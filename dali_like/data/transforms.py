@@ -259,7 +259,8 @@ class Resize:
     def _target(self, height: int, width: int) -> tuple[int, int]:
         short = self._short_edge()
         if short is None:
-            return tuple(self.size)  # type: ignore[arg-type, return-value]
+            given: Any = self.size
+            return given[0], given[1]
         long = int(short * max(height, width) / min(height, width))
         if self.max_size is not None and long > self.max_size:
             short, long = int(self.max_size * short / long), self.max_size

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
-from dali_like.engine.worker.parts import PartReport, pack_parts
+from dali_like.engine.worker.parts import pack_parts
 from dali_like.feed.feed import MergedEpoch, MergingFeed, SourcePlan
 from dali_like.feed.shards import PositionsAnswer, ShardProgress
 from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState, another_kind
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.pipeline_source import pack_part, unpack_message
-from dali_like.sources.composed.positions import Steps, owned_shards, step_positions
+from dali_like.sources.composed.positions import owned_shards
 from dali_like.sources.composed.states import make_state, shard_states
-from dali_like.sources.sharding import Shard
+from dali_like.sources.sharding import Division, Shard
 from dali_like.sources.state_format import ShardState, SourceProgress
 
 #: Without checkpoints, states are reported with one of so many steps. After the death of a worker, or after Ctrl-C in a
@@ -55,7 +55,7 @@ class PositionState(SourceState):
         steps: of this rank.
     """
 
-    def __init__(self, dataset: ComposedDataset, steps: Steps) -> None:
+    def __init__(self, dataset: ComposedDataset, steps: Division) -> None:
         self.steps = steps
         self._dataset = dataset
         #: An epoch, an iteration, and the position where its step begins. Other epochs begin at position 0.
@@ -64,7 +64,7 @@ class PositionState(SourceState):
     def begin(self, epoch: int, iteration: int) -> int:
         """Return the position where a step begins, the same on all ranks."""
         _, known_iteration, position = self._known if self._known[0] == epoch else (epoch, 0, 0)
-        return position + (iteration - known_iteration) * self.steps.size
+        return position + (iteration - known_iteration) * self.steps.step
 
     def first(self, epoch: int, iteration: int) -> int:
         """Return the position of the rank's first element in a step."""
@@ -74,7 +74,7 @@ class PositionState(SourceState):
         epoch, iteration = batch or (0, 0)
         position = 0 if batch is None else self.begin(epoch, iteration)
         dataset = self._dataset
-        state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, {}, self.steps.rank)
+        state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, {}, self.steps.shard)
         return SourceProgress(iteration, dataset=state)
 
     def restore(self, progress: SourceProgress) -> None:
@@ -94,7 +94,7 @@ class PositionPlan(SourcePlan):
     """
 
     def __init__(self, source: int, state: PositionState, *, worker: int = ANY_WORKER) -> None:
-        super().__init__(source, state.steps.batch_size, worker=worker, state=state)
+        super().__init__(source, state.steps.size, worker=worker, state=state)
         self._positions = state
 
     def key(self, epoch: int, iteration: int, turn: int) -> BatchKey:
@@ -241,7 +241,8 @@ class _ShardsEpoch(MergedEpoch):
         outcome = self.outcome_of(made)
         self._merged += self._step
         if type(outcome) is list:  # else it is an exception, whose class may define `__class__`
-            answers = [_answer_of(report) for report in made.reports if report.message]
+            messages = (report.message for report in made.reports if report.message)
+            answers = [PositionsAnswer([], [], [], *unpack_message(message)) for message in messages]
             if answers:
                 progress.note(answers)
             if not made.size or (state.drops and made.size < state.batch_size):
@@ -260,7 +261,7 @@ class _ShardsEpoch(MergedEpoch):
 
     def _submit(self, key: BatchKey) -> None:
         state, workers = self._state, self._workers
-        positions = step_positions(self._submitted, state.batch_size, state.rank)
+        positions = state.rank.stripe(self._submitted, state.batch_size)
         places = self._packed_places(positions)
         every = _STEPS_PER_STATE if workers else _STEPS_PER_LOCAL_STATE
         wants_states = state.keeps or self._num_submitted % every == 0
@@ -311,8 +312,3 @@ class _ShardsEpoch(MergedEpoch):
     def take_back(self, made: Batch) -> None:
         super().take_back(made)
         self._submitted -= self._step
-
-
-def _answer_of(report: PartReport) -> PositionsAnswer:
-    states, ended = unpack_message(report.message)
-    return PositionsAnswer([], [], [], states, ended)

@@ -163,4 +163,4 @@ def _signature() -> inspect.Signature:
     return plain.replace(parameters=[*first, *others])
 
 
-external_source.__signature__ = _signature()  # type: ignore[attr-defined]
+vars(external_source)["__signature__"] = _signature()

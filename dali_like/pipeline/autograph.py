@@ -331,7 +331,7 @@ def _make_factory(function: FunctionType) -> _FactoryCode:
     return _FactoryCode(code)
 
 
-class _Transpiler(PyToPy):  # type: ignore[misc]  # malt has no types
+class _Transpiler(PyToPy):
     """AutoGraph without its parser, which confuses lambdas, and its loader, which writes files and loses line numbers.
 
     Attributes:

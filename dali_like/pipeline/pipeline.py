@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from dali_like.common.checks import not_negative
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
@@ -68,7 +68,7 @@ _T = TypeVar("_T")
 def _shown(read: Callable[[Arguments], _T], doc: str) -> _T:
     """Make a read-only property of a pipeline that shows an argument."""
     shown: Any = property(lambda pipe: read(pipe._arguments), doc=doc)
-    return shown  # type: ignore[no-any-return]
+    return cast(_T, shown)
 
 
 class Pipeline:
@@ -623,7 +623,7 @@ class Pipeline:
 
         A pipeline closes itself when it is dropped, and at the end of the program.
         """
-        if self._is_inherited():
+        if self._runtime is not None and self._runtime.pid != os.getpid():
             return  # workers, threads and memory belong to the parent process
         self._closed = True
         if (runtime := self._runtime) is not None:
@@ -648,10 +648,6 @@ class Pipeline:
                 self._final_statistics = self.statistics()
             self._runtime = None  # batches that the program holds keep the mapping alive; nothing else does
             self._definition.clear()
-
-    def _is_inherited(self) -> bool:
-        """Return whether the parent of this process started the pipeline."""
-        return self._runtime is not None and self._runtime.pid != os.getpid()
 
     def _check_open(self) -> None:
         if self._closed:

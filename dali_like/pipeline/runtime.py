@@ -368,10 +368,11 @@ class Runtime:
         homes = itertools.count()
         for node, (kind, number) in self.serving.items():
             external = node.external
-            steps = external.steps(self._batch_size)
-            if steps is not None and external.composed is not None:
+            if external.composed is not None and not external.in_shards:
                 from dali_like.feed.composed_feeds import PositionPlan, PositionState  # few have such sources
 
+                steps = external.division(self._batch_size)
+                assert steps is not None
                 positions = PositionState(external.composed, steps)
                 self._plans[node] = PositionPlan(number, positions)
                 self._first = positions.first

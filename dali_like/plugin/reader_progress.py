@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from dali_like.errors import IteratorArgumentError
 from dali_like.plugin.epoch_progress import LastBatchPolicy
+from dali_like.sources.sharding import part_begins
 
 
 class ReaderProgress:
@@ -47,8 +48,7 @@ class ReaderProgress:
         self._batch_size = batch_size
         self._sticks = bool(meta["stick_to_shard"])
         self._carries_over = policy is LastBatchPolicy.FILL and not meta["pad_last_batch"]
-        begins = [size * shard // num_shards for shard in range(num_shards + 1)]
-        self._sizes = [end - begin for begin, end in itertools.pairwise(begins)]
+        self._sizes = [end - begin for begin, end in itertools.pairwise(part_begins(size, num_shards))]
         self._first_shards = [meta["shard_id"] for meta in metas]
         if policy is LastBatchPolicy.DROP:
             self._first_size = size // num_shards

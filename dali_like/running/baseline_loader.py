@@ -56,4 +56,4 @@ class DataLoader(TorchDataLoader[T_co]):
         return kept
 
 
-DataLoader.__init__.__signature__ = inspect.signature(TorchDataLoader.__init__)  # type: ignore[attr-defined]
+vars(DataLoader.__init__)["__signature__"] = inspect.signature(TorchDataLoader.__init__)

@@ -94,7 +94,8 @@ def note(loader: Any) -> None:
         if settings().trace:
             _begin_trace(loader, kept)
         if len(place.loaders) > _MOST_LOADERS:
-            _fold(place)
+            oldest = place.loaders.pop(0)
+            _add(place.sums, _sums_of(_statistics(oldest)))
     if time.monotonic() - _process.written_s > _RENEWAL_S:
         write()
 
@@ -193,12 +194,6 @@ def _sums_of(statistics: Any) -> dict[str, float]:
     }
 
 
-def _fold(place: _CallSite) -> None:
-    """Replace the counters of the oldest loader by sums."""
-    oldest = place.loaders.pop(0)
-    _add(place.sums, _sums_of(_statistics(oldest)))
-
-
 def _add(sums: dict[str, float], more: dict[str, float]) -> None:
     for name, value in more.items():
         sums[name] = sums.get(name, 0) + value
@@ -258,25 +253,18 @@ def _digest(batch: Any) -> str:
 
     import torch
 
+    from dali_like.common.nesting import leaves_of
+
     found = hashlib.sha256()
-
-    def add(value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            tensor = value.detach().cpu().contiguous()
-            found.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-            found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-        elif isinstance(value, dict):
-            for key, each in value.items():
-                found.update(repr(key).encode())
-                add(each)
-        elif isinstance(value, (list, tuple)):
-            for each in value:
-                add(each)
-        else:
-            found.update(pickle.dumps(value))
-
     try:
-        add(batch)
+        for path, value in leaves_of(batch):
+            found.update(path.encode())
+            if isinstance(value, torch.Tensor):
+                tensor = value.detach().cpu().contiguous()
+                found.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+            else:
+                found.update(pickle.dumps(value))
     except Exception:  # objects of any class: their batches are not compared
         return ""
     return found.hexdigest()

@@ -69,7 +69,7 @@ def _signature() -> inspect.Signature:
     return found.replace(parameters=[seeding if each.name == seeding.name else each for each in found.parameters.values()])
 
 
-DataLoader.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
+vars(DataLoader.__init__)["__signature__"] = _signature()
 
 
 def places_of(loader: Any, frame: FrameType | None) -> Iterator[tuple[str, str, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dali_like.common.nesting import parts_of
 from dali_like.errors import ArgumentTypeError
 
 #: The number of channels of a picture.
@@ -43,7 +43,7 @@ def _columns(batch: Any, name: str) -> Iterator[Column]:
     if (column := _whole(batch, name)) is not None:
         yield column
         return
-    if (parts := _parts(batch)) is None:
+    if (parts := parts_of(batch)) is None:
         raise ArgumentTypeError(
             f"{name or 'the batch'} is of type {type(batch).__qualname__}; arrays, tensors, TensorLists, lists of samples, "
             "and nested tuples and dicts of them can be shown"
@@ -52,7 +52,7 @@ def _columns(batch: Any, name: str) -> Iterator[Column]:
         yield from _transposed(batch, name)
         return
     for key, part in parts:
-        yield from _columns(part, f"{name}.{key}" if name else key)
+        yield from _columns(part, f"{name}.{key}" if name else str(key))
 
 
 def _whole(batch: Any, name: str) -> Column | None:
@@ -71,24 +71,11 @@ def _whole(batch: Any, name: str) -> Column | None:
     return None
 
 
-def _parts(value: Any) -> list[tuple[str, Any]] | None:
-    """Return the parts of a container with their names; None for other values."""
-    if isinstance(value, Mapping):
-        return [(str(key), part) for key, part in value.items()]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return list(zip(value._fields, value, strict=False))
-    if isinstance(value, list | tuple):
-        return [(str(number), part) for number, part in enumerate(value)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return None
-
-
 def _are_samples(parts: list[Any]) -> bool:
     """Return whether the parts of a list are samples; otherwise they are columns, as of PyTorch's collation."""
     arrays = [array_of(part) for part in parts]
     if not all(array is not None for array in arrays):
-        return all(_parts(part) is not None for part in parts) and len({_structure(part) for part in parts}) == 1
+        return all(parts_of(part) is not None for part in parts) and len({_structure(part) for part in parts}) == 1
     shapes = [array.shape for array in arrays if array is not None]
     if not all(shapes) or len({len(shape) for shape in shapes}) > 1:
         return all(not shape for shape in shapes)
@@ -100,19 +87,19 @@ def _are_samples(parts: list[Any]) -> bool:
 
 def _structure(value: Any) -> tuple[Any, ...]:
     """Return the type and the names of a sample's parts."""
-    return type(value), *(name for name, _ in _parts(value) or ())
+    return type(value), *(str(key) for key, _ in parts_of(value) or ())
 
 
 def _transposed(samples: list[Any], name: str) -> Iterator[Column]:
     """Yield the columns of a list of samples of one structure."""
-    parts = _parts(samples[0])
+    parts = parts_of(samples[0])
     if parts is None or array_of(samples[0]) is not None:
         arrays = [array_of(sample) for sample in samples]
         yield Column(name, [sample if array is None else array for sample, array in zip(samples, arrays, strict=True)])
         return
     for number, (key, _) in enumerate(parts):
-        values = [(_parts(sample) or [])[number][1] for sample in samples]
-        yield from _transposed(values, f"{name}.{key}" if name else key)
+        values = [(parts_of(sample) or [])[number][1] for sample in samples]
+        yield from _transposed(values, f"{name}.{key}" if name else str(key))
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any] | None:

@@ -6,16 +6,15 @@ replace it. The parts of containers are collated one by one. All samples of a ba
 
 from __future__ import annotations
 
-import array
-import copy
 import dataclasses
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
+from dali_like.common.nesting import TYPED_SEQUENCES, is_array_like, is_named_tuple, is_record, parts_of, rebuilt
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert", "values_of"]
@@ -26,8 +25,6 @@ CollateMap = Mapping[Any, Callable[..., Any]]
 _UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 #: Kinds of dtypes that are not numbers: bytes, str, objects, and NumPy 2's str of any length.
 _NO_NUMBERS = "SUOT"
-#: Mutable sequences that can only hold numbers. NumPy 1 would store an array with a single element as a number.
-_TYPED_SEQUENCES = (array.array, bytearray)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -100,16 +97,16 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
             add_note(error, f"in {where} of the samples")
             raise
 
+    # The order of PyTorch. It takes the items of typed sequences, too, and of named tuples by their number.
     if isinstance(first, Mapping):
-        return _rebuilt_mapping(first, [part(f"key {key!r}", values_of(batch, key)) for key in first])
+        return rebuilt(first, [part(f"key {key!r}", values_of(batch, key)) for key in first])
     if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
-        return _rebuilt_sequence(first, [part(f"item {i}", items) for i, items in enumerate(_transposed(batch))])
-    if _is_array_like(first):
+        return _rebuilt(first, [part(f"item {i}", items) for i, items in enumerate(_transposed(batch))])
+    if is_array_like(first):
         return _collate_array_likes(batch)
-    if _is_dataclass(first):
+    if is_record(first):
         names = [field.name for field in dataclasses.fields(first)]
-        parts = [part(f"field {name!r}", _fields(batch, name)) for name in names]
-        return _rebuilt_dataclass(first, names, parts)
+        return rebuilt(first, [part(f"field {name!r}", _fields(batch, name)) for name in names])
     raise _unfit(type(first), batch)
 
 
@@ -122,18 +119,16 @@ def default_convert(data: Any) -> Any:
     >>> default_convert((np.float32(0.5), "a", 3))
     [array(0.5, dtype=float32), 'a', 3]
     """
-    if isinstance(data, (np.ndarray, str, bytes, *_TYPED_SEQUENCES)):
+    if isinstance(data, (np.ndarray, str, bytes, *TYPED_SEQUENCES)):
         return data
-    if isinstance(data, Mapping):
-        return _rebuilt_mapping(data, [default_convert(data[key]) for key in data])
-    if isinstance(data, Sequence):
-        return _rebuilt_sequence(data, [default_convert(part) for part in data])
-    if _is_array_like(data):
-        return np.asarray(data)
-    if _is_dataclass(data):
-        names = [field.name for field in dataclasses.fields(data)]
-        return _rebuilt_dataclass(data, names, [default_convert(getattr(data, name)) for name in names])
-    return data
+    if (parts := parts_of(data)) is not None:
+        return _rebuilt(data, [default_convert(part) for _, part in parts])
+    return np.asarray(data) if is_array_like(data) else data
+
+
+def _rebuilt(model: Any, parts: list[Any]) -> Any:
+    """Return a container of other parts. PyTorch makes lists of tuples."""
+    return parts if isinstance(model, tuple) and not is_named_tuple(model) else rebuilt(model, parts)
 
 
 def function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any] | None:
@@ -202,53 +197,7 @@ def _unfit(found: Any, batch: Sequence[Any]) -> CollateTypeError:
     )
 
 
-# Containers of collated parts
-
-
-def _rebuilt_mapping(model: Mapping[Any, Any], values: list[Any]) -> Any:
-    parts = dict(zip(model, values, strict=True))
-    try:
-        if not isinstance(model, MutableMapping):
-            return type(model)(parts)  # type: ignore[call-arg]
-        clone = copy.copy(model)  # keeps other attributes
-        clone.update(parts)
-    except TypeError:
-        return parts
-    return clone
-
-
-def _rebuilt_sequence(model: Sequence[Any], parts: list[Any]) -> Any:
-    if isinstance(model, tuple):
-        return type(model)(*parts) if hasattr(model, "_fields") else parts
-    if isinstance(model, _TYPED_SEQUENCES):
-        return parts
-    try:
-        if not isinstance(model, MutableSequence):
-            return type(model)(parts)  # type: ignore[call-arg]
-        clone = copy.copy(model)
-        for position, part in enumerate(parts):
-            clone[position] = part
-    except TypeError:
-        return parts
-    return clone
-
-
-def _rebuilt_dataclass(model: Any, names: list[str], parts: list[Any]) -> Any:
-    clone = copy.copy(model)
-    for name, part in zip(names, parts, strict=True):
-        object.__setattr__(clone, name, part)  # works for frozen classes, and does not run __post_init__
-    return clone
-
-
-def _is_dataclass(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
 # Arrays and numbers
-
-
-def _is_array_like(value: Any) -> bool:
-    return not isinstance(value, type) and (hasattr(value, "__array__") or hasattr(value, "__array_interface__"))
 
 
 def _collate_array_likes(batch: Sequence[Any]) -> NDArray[Any]:

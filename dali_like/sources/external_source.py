@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dali_like.sources.caching.cache_options import DeferredCache
     from dali_like.sources.caching.element_cache import SampleCache
     from dali_like.sources.composed.dataset import ComposedDataset
-    from dali_like.sources.composed.positions import Steps
     from dali_like.sources.readers.reader_stream import ReaderStream
     from dali_like.sources.source_arguments import SourceOptions
     from dali_like.sources.video_splitter import VideoSplitter
@@ -147,10 +146,6 @@ class ExternalSource(abc.ABC):
         """Whether batches of a composed dataset in logical shards that are not full are dropped."""
         return self.options["last_batch_policy"] is not None and self.last_batch is LastBatch.DROP
 
-    def steps(self, batch_size: int) -> Steps | None:
-        """Return the steps through a composed dataset with random access; None for other sources."""
-        return None
-
     def meta(self, batch_size: int) -> dict[str, int] | None:
         """Return the result of `Pipeline.reader_meta`; None if the length of an epoch is unknown."""
         if self.length is None:
@@ -188,17 +183,11 @@ class ExternalSource(abc.ABC):
 
     def sizes(self, batch_size: int) -> Sizes | None:
         """Return the number and sizes of the batches after which the epoch ends; None: the source ends it."""
-        if self.length is None:
+        division = self.division(batch_size)
+        if division is None or division.length is None:
             return None
-        if (steps := self.steps(batch_size)) is not None:
-            return steps.sizes()
-        if (division := self._division(batch_size)) is not None:
-            num_batches, last = division.sizes()
-            return Sizes(num_batches, batch_size if self.batch else last)
-        if self.batch:
-            return Sizes(self.length, batch_size)
-        full, rest = divmod(self.length, batch_size)
-        return Sizes(full, batch_size) if self.last_batch is LastBatch.DROP or not rest else Sizes(full + 1, rest)
+        num_batches, last = division.sizes()
+        return Sizes(num_batches, batch_size if self.batch else last)
 
     def expected_sizes(self, batch_size: int) -> Sizes | None:
         """Return the number and sizes of the batches of an epoch, as far as the source knows its length."""
@@ -275,15 +264,23 @@ class ExternalSource(abc.ABC):
             "measures_sharing": shares == "auto" and not (self.in_order or self.batch or self.is_async),
         }
 
-    def _division(self, batch_size: int) -> Division | None:
-        """Return the shard's part of an epoch of known length; None without shards."""
-        if self.shard is None or self.length is None:
+    def division(self, batch_size: int) -> Division | None:
+        """Return the part of an epoch that the source delivers; None if the source decides when its epoch ends."""
+        if self.length is None:
             return None
-        return Division(self.length, 1 if self.batch else batch_size, self.shard, self.rest)
+        shard, rest = self._shard_and_rest
+        return Division(self.length, 1 if self.batch else batch_size, shard, rest)
+
+    @property
+    def _shard_and_rest(self) -> tuple[Shard, Rest]:
+        """The shard, and the treatment of the last items: without shards, the last batch decides."""
+        if self.shard is not None:
+            return self.shard, self.rest
+        return ALONE, Rest.DROP if self.last_batch is LastBatch.DROP else Rest.UNEVEN
 
     def _padding(self, batch_size: int) -> Division | None:
         """Return the shard's part of an epoch if its first items are repeated at the end."""
-        return self._division(batch_size) if self.rest is Rest.PAD else None
+        return None if self.shard is None or self.rest is not Rest.PAD else self.division(batch_size)
 
 
 class Called(ExternalSource):
@@ -451,13 +448,10 @@ class Composed(ExternalSource):
     def composed(self) -> ComposedDataset:
         return self._dataset
 
-    def steps(self, batch_size: int) -> Steps | None:
-        if self._dataset.shards is not None:
-            return None
-        from dali_like.sources.composed.positions import Steps  # few pipelines have composed datasets
-
-        alone = Rest.DROP if self.last_batch is LastBatch.DROP else Rest.UNEVEN
-        return Steps(self.length, batch_size, self.shard or ALONE, alone if self.shard is None else self.rest)
+    def division(self, batch_size: int) -> Division | None:
+        if self.in_shards:
+            return super().division(batch_size)
+        return Division(self.length, batch_size, *self._shard_and_rest, is_striped=True)
 
     def caches(self) -> Sequence[SampleCache]:
         return self._dataset.caches

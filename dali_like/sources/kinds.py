@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.user_objects import is_stateful
 from dali_like.engine.worker.streams import Restart, StatefulCallable
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sources.composed import is_composed
 from dali_like.sources.external_source import Called, Composed, Fed, Iterated, Read
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE
@@ -63,12 +63,6 @@ def is_iterable(source: Any) -> bool:
     """Return whether a source is iterated rather than called."""
     kind = type(source)
     return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
-
-
-def is_composed(source: Any) -> bool:
-    """Return whether a source is a composed dataset. If its module is not imported, no object is one."""
-    module = sys.modules.get("dali_like.sources.composed.dataset")
-    return module is not None and isinstance(source, module.ComposedDataset)
 
 
 def _composed(dataset: ComposedDataset, said: dict[str, Any], *, takes_dicts: bool) -> Composed:

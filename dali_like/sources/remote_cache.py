@@ -19,7 +19,7 @@ __all__ = ["open_cache"]
 _TIMEOUT_S = 10.0
 
 
-class _Bytes(diskcache.Disk):  # type: ignore[misc]  # its package has no annotations
+class _Bytes(diskcache.Disk):
     """Reads and writes bytes alone. Entries of other kinds, such as pickles, count as missing."""
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> bytes | None:

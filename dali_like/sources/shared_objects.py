@@ -24,7 +24,7 @@ import pickle
 import stat
 import struct
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from dali_like.engine.memory.descriptors import Descriptor
@@ -153,8 +153,11 @@ class _Writer:
             if self._partial is not None:
                 os.unlink(self._partial)
 
-    def add(self, value: Any, name: Callable[[], str]) -> None:
+    def add(self, value: Any, name: str, of: Any) -> None:
         """Append an object.
+
+        Args:
+            name: of the object, for messages; `of` is inserted at the braces.
 
         Raises:
             PicklingError: it cannot be pickled; the message contains its name.
@@ -162,7 +165,7 @@ class _Writer:
         try:
             data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            raise PicklingError(f"{name()}, a {type(value).__qualname__}, cannot be pickled: {error}") from error
+            raise PicklingError(f"{name.format(of)}, a {type(value).__qualname__}, cannot be pickled: {error}") from error
         self._pending += data
         self._offsets.append(self._offsets[-1] + len(data))
         if len(self._pending) >= _WRITE_BYTES:
@@ -283,7 +286,7 @@ class SharedList(_SharedContainer, Sequence[T], Generic[T]):
     def __init__(self, items: Iterable[T], *, path: str | os.PathLike[str] | None = None) -> None:
         with _Writer(path) as writer:
             for index, item in enumerate(items):
-                writer.add(item, lambda index=index: f"object {index}")  # type: ignore[misc]
+                writer.add(item, "object {}", index)
             self._block = writer.finish(array("Q"))
 
     def __len__(self) -> int:
@@ -339,8 +342,8 @@ class SharedDict(_SharedContainer, Mapping[Key, T], Generic[Key, T]):
                 if hashed in hashes:
                     raise ArgumentError(f"key {key!r} occurs twice")
                 hashes[hashed] = None
-                writer.add(key, lambda key=key: f"key {key!r}")  # type: ignore[misc]
-                writer.add(value, lambda key=key: f"the value of {key!r}")  # type: ignore[misc]
+                writer.add(key, "key {!r}", key)
+                writer.add(value, "the value of {!r}", key)
             self._block = writer.finish(_hash_table(hashes))
 
     def __len__(self) -> int:

@@ -5,9 +5,9 @@ Annotations are evaluated here; see `dali_like.common.arguments`.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
-from dali_like.common.arguments import Argument, arguments_of
+from dali_like.common.arguments import Argument
 from dali_like.common.checks import auto_or_flag, error_policy, unchecked
 from dali_like.engine.worker.source import LastBatch
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
@@ -93,10 +93,12 @@ _DEFAULTS: SourceOptions = {
 }
 
 
+_ALL_DEFAULTS: Mapping[str, Any] = {**dict.fromkeys(SourceOptions.__annotations__), **_DEFAULTS}
+
+
 def default_options() -> SourceOptions:
     """Return all options with their defaults."""
-    defaults: Any = {**dict.fromkeys(SourceOptions.__annotations__), **_DEFAULTS}
-    return defaults  # type: ignore[no-any-return]
+    return cast(SourceOptions, dict(_ALL_DEFAULTS))
 
 
 def plain_types() -> dict[str, Any]:
@@ -105,16 +107,18 @@ def plain_types() -> dict[str, Any]:
 
 
 @functools.cache
-def _specified() -> dict[str, Argument]:
-    return arguments_of(SourceOptions.__annotations__)
+def _argument(name: str) -> Argument:
+    """Return the specification of an option."""
+    return Argument(name, SourceOptions.__annotations__[name])
 
 
 def checked_options(options: SourceOptions) -> SourceOptions:
-    """Return all options, each checked alone.
+    """Return all options, each checked alone. Defaults are not: sources have few other options.
 
     Raises:
         ArgumentError, DeviceError: an option is wrong; the message names it and the allowed values.
     """
-    given: Mapping[str, Any] = options
-    checked: Any = {name: argument.convert(given[name]) for name, argument in _specified().items()}
-    return checked  # type: ignore[no-any-return]
+    checked = {
+        name: value if value is _ALL_DEFAULTS[name] else _argument(name).convert(value) for name, value in options.items()
+    }
+    return cast(SourceOptions, checked)

@@ -14,8 +14,9 @@ from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError
 from dali_like.sources.caching.cache_options import CacheOptions, DeferredCache
+from dali_like.sources.composed import is_composed
 from dali_like.sources.external_source import ExternalSource
-from dali_like.sources.kinds import external_source_of, is_composed
+from dali_like.sources.kinds import external_source_of
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Rest, Shard

@@ -256,11 +256,12 @@ def _dataset_fields(value: Any, where: str) -> str | None:
     return None
 
 
-def _dataset_of_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {**state, "version": VERSION}
-
-
-DATASET = Form("a composed dataset", "description", _dataset_fields, {1: (_dataset_fields, _dataset_of_1)})
+DATASET = Form(
+    "a composed dataset",
+    "description",
+    _dataset_fields,
+    {1: (_dataset_fields, lambda state: {**state, "version": VERSION})},
+)
 
 
 # Loaders

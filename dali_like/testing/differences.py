@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from dali_like.common.nesting import is_record, parts_of
 
 __all__ = ["first_difference"]
 
@@ -13,8 +14,8 @@ __all__ = ["first_difference"]
 def first_difference(expected: Any, got: Any, where: str = "") -> str | None:
     """Return the first difference between two values; None if they are the same, bit for bit.
 
-    Arrays and tensors have the same class, dtype, shape and bytes. Mappings, lists and tuples are compared item by item,
-    floating point numbers by their bits, exceptions by class and arguments, other objects by ``==``.
+    Arrays and tensors have the same class, dtype, shape and bytes. Mappings, sequences and dataclasses are compared part by
+    part, floating point numbers by their bits, exceptions by class and arguments, other objects by ``==``.
 
     Args:
         where: the place of the values in an element, such as ``['image'][0]``.
@@ -36,11 +37,11 @@ def first_difference(expected: Any, got: Any, where: str = "") -> str | None:
 
 def _items(value: Any) -> dict[str, Any] | None:
     """Return what a value consists of, by its place in the value; None for other objects."""
-    if isinstance(value, Mapping):
-        return {f"[{key!r}]": item for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return {f"[{i}]": item for i, item in enumerate(value)}
-    return {".args": value.args} if isinstance(value, BaseException) else None
+    if isinstance(value, BaseException):
+        return {".args": value.args}
+    if (parts := parts_of(value)) is None:
+        return None
+    return {f".{key}" if is_record(value) else f"[{key!r}]": part for key, part in parts}
 
 
 def _is_array_of_library(value: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
-from dali_like.sources.composed.positions import owned_shards, step_positions
+from dali_like.sources.composed.positions import owned_shards
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.sharding import Shard
@@ -160,7 +160,7 @@ class SimulatedRank(Rank):
         return batch
 
     def _next_positions(self) -> range:
-        positions = step_positions(self._position, self._batch_size, self._rank)
+        positions = self._rank.stripe(self._position, self._batch_size)
         self._position += self._batch_size * self._rank.count
         return positions
 
@@ -317,7 +317,7 @@ class _RankProgress:
         """Return the elements of the next batch by position; without elements behind the end of the epoch."""
         known, num_shards = self._known, self._known.num_shards
         while not self.is_over:
-            self.positions = step_positions(self.end, self._batch_size, self._rank)
+            self.positions = self._rank.stripe(self.end, self._batch_size)
             self.end += self._batch_size * self._rank.count
             due = [position for position in self.positions if position not in known.delivered]
             if num_shards is not None:

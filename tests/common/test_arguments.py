@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from dali_like.common.arguments import REQUIRED, Argument, Ints, above, arguments_of, at_least, between, checked, count
+from dali_like.common.arguments import REQUIRED, Argument, Ints, above, at_least, between, checked, count, specified_by
 from dali_like.common.checks import or_none, positive
 from dali_like.common.saved_arguments import NOT_SAVED, SAVED
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
@@ -90,7 +90,10 @@ def test_serialized_pipelines_hold_harmless_types_and_marked_arguments(hint: Any
 
 
 def test_arguments_have_the_names_and_defaults_of_a_function() -> None:
-    found = arguments_of({"size": Annotated[int, at_least(1)] | None, "name": str}, {"size": None})
+    def function(*, size: Annotated[int, at_least(1)] | None = None, name: Annotated[str, "a mark"], other: int = 0) -> None:
+        """A function with two specified arguments."""
+
+    found = specified_by(function)
 
     assert {name: (each.default, each.optional, len(each.rules)) for name, each in found.items()} == {
         "size": (None, True, 1),

@@ -21,7 +21,6 @@ from dali_like.errors import (
     LoaderTimeoutError,
     WorkerDiedError,
 )
-from dali_like.sources.composed.positions import step_positions
 from dali_like.sources.sharding import Shard
 from tests.conftest import wait_until
 from tests.data.loader_cases import MANY_WORKERS, loader_of
@@ -115,7 +114,7 @@ def test_batches_and_shards_need_no_relation() -> None:
 @pytest.mark.parametrize("kind", SHARDED)
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_loader_delivers_the_positions_of_its_rank(kind: str, workers: int, batch_size: int | None) -> None:
-    steps = [list(step_positions(begin, batch_size or 1, Shard(1, 2))) for begin in range(0, 12, (batch_size or 1) * 2)]
+    steps = [list(Shard(1, 2).stripe(begin, batch_size or 1)) for begin in range(0, 12, (batch_size or 1) * 2)]
 
     batches = list(rank_of(dataset_of(kind), 1, 2, batch_size, workers=workers))
 

@@ -15,8 +15,7 @@ from dali_like.feed.composed_feeds import PositionPlan, PositionState
 from dali_like.feed.feed import Feed, SourcePlan, TurnsFeed
 from dali_like.feed.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.composed.dataset import ComposedDataset
-from dali_like.sources.composed.positions import Steps
-from dali_like.sources.sharding import ALONE, Rest, Shard
+from dali_like.sources.sharding import ALONE, Division, Rest, Shard
 
 BATCH_SIZE = 4
 NUM_WORKERS = 3
@@ -43,7 +42,7 @@ class Kind(NamedTuple):
     shard: Shard
     batch: bool
     errors: frozenset[int]
-    steps: Steps
+    steps: Division
 
     @property
     def parallel(self) -> bool:
@@ -54,8 +53,7 @@ class Kind(NamedTuple):
         if self.way == "shards":
             return sum(self.lengths)
         if self.way == "positions":
-            sizes = self.steps.sizes()
-            return 1 << 30 if sizes is None else sizes.num_batches
+            return 1 << 30 if self.steps.length is None else self.steps.sizes().num_batches
         return 1 << 30 if self.way == "fed" else self.lengths[0 if self.persists else epoch % 3]
 
     def has_last(self, number: int, length: int) -> bool:
@@ -70,7 +68,8 @@ def random_kind(chance: random.Random) -> Kind:
     lengths = tuple(max(0, length + chance.choice([0, 0, 0, -1, 1])) for _ in range(3))
     knows = way in ("serial", "parallel") and not persists and chance.random() < 0.3
     rank = chance.choice([ALONE, ALONE, Shard(1, 2)])
-    steps = Steps(chance.choice([None, 0, 3, 8, 9, 17, 30]), BATCH_SIZE, rank, chance.choice(list(Rest)))
+    length_of_stream = chance.choice([None, 0, 3, 8, 9, 17, 30])
+    steps = Division(length_of_stream, BATCH_SIZE, rank, chance.choice(list(Rest)), is_striped=True)
     return Kind(
         way,
         chance.choice([1, 1, 2, 3, 5]),

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
+import typing
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_like import OperatorConcurrency, Pipeline, StreamPolicy, fn, pipeline_def, types
+from dali_like.common.arguments import Argument
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingExtraError
+from dali_like.graph.execution.pipeline_arguments import Arguments
+from dali_like.sources.source_arguments import SourceOptions, default_options
 
 #: The properties of a pipeline without arguments.
 DEFAULTS: dict[str, Any] = {
@@ -45,6 +50,26 @@ def test_positional_arguments_come_in_dalis_order() -> None:
         *("batch_size", "num_threads", "device_id", "seed", "exec_pipelined", "prefetch_queue_depth", "exec_async"),
         *("bytes_per_sample", "set_affinity", "max_streams", "default_cuda_stream_priority"),
     ]
+
+
+def test_signature_repeats_the_defaults_of_the_arguments() -> None:
+    shown = inspect.signature(Pipeline).parameters
+
+    for each in fields(Arguments):
+        assert shown[each.name].default is each.default, each.name
+
+
+@pytest.mark.parametrize(
+    ("annotations", "defaults"),
+    [
+        (typing.get_type_hints(Arguments, include_extras=True), vars(Arguments)),
+        (SourceOptions.__annotations__, default_options()),
+    ],
+    ids=["pipelines", "sources"],
+)
+def test_defaults_pass_their_checks_unchanged(annotations: Any, defaults: Any) -> None:
+    for name, hint in annotations.items():
+        assert Argument(name, hint).convert(defaults[name]) is defaults[name], name
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +15,7 @@ import pytest
 from dali_like import Pipeline, fn
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.ranks import detect_shard
-from dali_like.sources.sharding import Division, Rest, Shard
+from dali_like.sources.sharding import Division, Rest, Shard, part_begins
 from dali_like.types import BatchInfo, SampleInfo
 
 BATCH_SIZE = 3
@@ -143,20 +144,25 @@ def test_the_length_is_that_of_the_part() -> None:
         assert [len(pipe) for pipe in pipes] == lengths
 
 
+@pytest.mark.parametrize("is_striped", [False, True])
 @pytest.mark.parametrize("rest", Rest)
 @pytest.mark.parametrize("length", [0, 1, 5, 6, 7, 12, 35, 36, 37])
 @pytest.mark.parametrize("ranks", [1, 2, 6])
-def test_parts_make_the_whole(length: int, ranks: int, rest: Rest) -> None:
+def test_parts_make_the_whole(length: int, ranks: int, rest: Rest, is_striped: bool) -> None:
     size = 2
     positions, counts = [], []
     for rank in range(ranks):
-        division = Division(length, size, Shard(rank, ranks), rest)
+        division = Division(length, size, Shard(rank, ranks), rest, is_striped)
         num_batches, last = division.sizes()
         counts.append(num_batches)
         for iteration in range(num_batches):
-            first = division.shard.first(iteration, size)
-            stop = first + (last if iteration == num_batches - 1 else size)
-            positions += [division.item(position) for position in range(first, stop)]
+            begin = iteration * division.step
+            count = last if iteration == num_batches - 1 else size
+            assert division.count(begin) == count
+            first = division.first(begin)
+            of_step = range(first, begin + division.step, ranks) if is_striped else range(first, first + size)
+            positions += [division.item(position) for position in of_step[:count]]
+        assert division.count(num_batches * division.step) == 0
 
     whole = length // (ranks * size) * ranks * size
     assert sorted(set(positions)) == list(range(whole if rest is Rest.DROP else length))
@@ -165,6 +171,33 @@ def test_parts_make_the_whole(length: int, ranks: int, rest: Rest) -> None:
     if rest is not Rest.UNEVEN:
         assert len(set(counts)) == 1
         assert len(positions) == sum(counts) * size
+
+
+@pytest.mark.parametrize("is_striped", [False, True])
+@pytest.mark.parametrize("rest", Rest)
+@pytest.mark.parametrize("begin", [0, 3])
+def test_steps_count_the_batches_of_each_rank_from_any_position_on(rest: Rest, begin: int, is_striped: bool) -> None:
+    length, ranks, batch_size = 23, 3, 2
+    counts = [0] * ranks
+    for step in range(begin, length + 6, 6):
+        for rank in range(ranks):
+            counts[rank] += Division(length, batch_size, Shard(rank, ranks), rest, is_striped).count(step)
+
+    left = length - begin
+    assert sum(counts) == {Rest.DROP: left // 6 * 6, Rest.PAD: -(-left // 6) * 6, Rest.UNEVEN: left}[rest]
+
+
+def test_endless_stream_has_only_full_steps() -> None:
+    assert Division(None, 4, Shard(1, 2), Rest.DROP, is_striped=True).count(10**12) == 4
+
+
+@pytest.mark.parametrize("length", [0, 5, 12, 13])
+def test_consecutive_parts_differ_by_one_item_at_most(length: int) -> None:
+    begins = part_begins(length, 5)
+
+    sizes = [end - begin for begin, end in itertools.pairwise(begins)]
+    assert (begins[0], begins[-1], len(sizes)) == (0, length, 5)
+    assert max(sizes) - min(sizes) <= 1
 
 
 # Values that depend on the position

@@ -6,11 +6,13 @@ import hashlib
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from dali_like.common.nesting import leaves_of
 
 #: Bytes of a sample's digest: of a billion different samples, two have the same one with a probability of 3 %.
 _DIGEST_BYTES = 8
@@ -100,7 +102,7 @@ def examine(index: int, sample: Any, duration_s: float | None = None) -> Examine
     items: list[SampleItem] = []
     content, numbers = hashlib.blake2b(digest_size=_DIGEST_BYTES), hashlib.blake2b(digest_size=_DIGEST_BYTES)
     has_content, is_readable = False, True
-    for path, value in _leaves(sample):
+    for path, value in leaves_of(sample):
         found, data, is_number = _read(path, value)
         items.append(found)
         if data is None:
@@ -121,25 +123,6 @@ def failed(index: int, error: Exception) -> Examined:
     text = str(error).partition("\n")[0][:_MOST_TEXT]
     file = getattr(error, "filename", None) if isinstance(error, OSError) else None
     return Examined(index, error=f"{type(error).__name__}: {text}{line}", file=None if file is None else str(file))
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a sample other than containers, with their places."""
-    parts: Iterable[tuple[str, Any]]
-    if isinstance(value, Mapping):
-        parts = [(f"{path}.{name}" if path else str(name), part) for name, part in value.items()]
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts = [(f"{path}.{name}" if path else name, part) for name, part in zip(value._fields, value, strict=False)]
-    elif isinstance(value, list | tuple):
-        parts = [(f"{path}[{number}]", part) for number, part in enumerate(value)]
-    elif is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value)]
-        parts = [(f"{path}.{name}" if path else name, getattr(value, name)) for name in names]
-    else:
-        yield path, value
-        return
-    for place, part in parts:
-        yield from _leaves(part, place)
 
 
 def _read(path: str, value: Any) -> tuple[SampleItem, Any, bool]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import inspect
 import logging
 import os
@@ -19,7 +21,7 @@ from dali_like.data import IterableDataset, get_worker_info
 from dali_like.data.options import is_iterable
 from dali_like.errors import ArgumentError, WorkerDiedError
 from dali_like.pipeline.pipeline import Pipeline
-from dali_like.sources.kinds import is_composed
+from dali_like.sources.composed import is_composed
 from dali_like.types import SampleInfo
 
 #: Attributes of datasets with a file, or a tuple that begins with a file, for each sample.
@@ -140,13 +142,10 @@ class _IndexedSubject:
 
 def _loader(dataset: Any, **options: Any) -> Any:
     """Return a loader of examined samples, with PyTorch's seeds and worker information if the program uses PyTorch."""
-    if "torch" in sys.modules:
-        from dali_like.plugin.pytorch import DataLoader
-    else:
-        from dali_like.data import DataLoader  # type: ignore[assignment]
+    module = importlib.import_module("dali_like.plugin.pytorch" if "torch" in sys.modules else "dali_like.data")
     if not options["num_workers"]:
         options.pop("prefetch_factor", None)
-    return DataLoader(dataset, collate_fn=list, **options)
+    return module.DataLoader(dataset, collate_fn=list, **options)
 
 
 class _IterableSubject:
@@ -171,18 +170,15 @@ def _stream_of(dataset: Any, options: dict[str, Any]) -> Iterator[Examined]:
 def _elements_of(dataset: Any, options: dict[str, Any]) -> Iterator[Examined]:
     """Examine the elements of logical shards. Their times are unknown: a worker computes several stages at once."""
     number = 0
+    examined_elements = dataset.map(functools.partial(examine, 0))
     loader = _loader(
-        dataset.map(_examine_element), batch_size=_BATCH_SIZE, shard_id=0, num_shards=1, on_error=_failed_element, **options
+        examined_elements, batch_size=_BATCH_SIZE, shard_id=0, num_shards=1, on_error=_failed_element, **options
     )
     with _without_log():
         for batch in loader:
             for element in batch:
                 yield replace(element, index=number)
                 number += 1
-
-
-def _examine_element(element: Any) -> Examined:
-    return examine(0, element)
 
 
 def _failed_element(index: Any, error: Exception) -> Examined:

@@ -52,7 +52,7 @@ import time
 import warnings
 
 # The functions under the same names in `signal` turn numbers into enums, by Python code that takes much longer.
-from _signal import getsignal as _handler_of  # type: ignore[import-not-found]
+from _signal import getsignal as _handler_of
 from _signal import pthread_sigmask as _set_mask
 from collections.abc import Iterator, Sequence
 from enum import IntEnum

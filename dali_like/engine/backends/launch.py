@@ -11,7 +11,7 @@ import sys
 import warnings
 
 # The function under the same name in `signal` turns numbers into enums, by Python code that may be interrupted.
-from _signal import pthread_sigmask as _set_mask  # type: ignore[import-not-found]
+from _signal import pthread_sigmask as _set_mask
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 

@@ -16,6 +16,7 @@ from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.batch_key import NUM_KEY_WORDS, BatchKey
 from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, WORD_BYTES, Header, align
 from dali_like.engine.memory.ring import Lease, Ring, Slot
+from dali_like.engine.memory.schema_learner import SchemaLearner
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import (
@@ -36,10 +37,10 @@ from dali_like.engine.worker.neighbors import NeighborCounts
 from dali_like.engine.worker.out_of_band import OutOfBandPickle
 from dali_like.engine.worker.parts import PartReport, part_of
 from dali_like.engine.worker.requests import SCHEMA_BYTES, RequestHandler, Schema
-from dali_like.engine.worker.source import LastBatch, Source, SourceType, dtype_text, ndim_text
+from dali_like.engine.worker.source import LastBatch, Source, SourceType, check_array
 from dali_like.engine.worker.streams import asks_for_state
 from dali_like.engine.worker.task import most_committed
-from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
+from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError
 
 #: Address space of a task's region: before the first batch, and the minimum after it.
 _FIRST_REGION_BYTES = 1 << 32
@@ -282,9 +283,6 @@ class Assembler(abc.ABC):
         self.note_need(slot)
         slot.discard_regions()
         self.ring.release(slot)
-        if self._guesses:
-            # Rows take memory for a guessed shape, which may be wrong.
-            self._use(outputs=_without_rows(self.ring.slot_layout.outputs))
 
     def note_need(self, slot: Slot) -> None:
         """Record the memory that the tasks of a batch have estimated before they ran out of it."""
@@ -396,13 +394,19 @@ class ArrayAssembler(Assembler):
         self._capacity = capacity
         if source.measures_sharing and capacity >= LEAST_SAMPLES:
             self.sharing = Sharing()
-        self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
+        self._shapes = [SchemaLearner[tuple[int, ...]](trust=_BATCHES_TO_TRUST) for _ in declared]
         self._expected = list(declared)
         #: The schemas of the last delivered batch. Dense batches share one tuple, so `check` compares identities.
         self._fixed: tuple[OutputSchema, ...] = ()
 
     def _usual_task_size(self, num_workers: int) -> int:
         return _task_size(self.source, self._capacity, num_workers, self._tasks_per_worker)
+
+    def give_up_memory(self, batch: Batch, slot: Slot) -> None:
+        super().give_up_memory(batch, slot)
+        if self._guesses:
+            # Rows take memory for a guessed shape, which may be wrong.
+            self._drop_rows(self.ring.slot_layout.outputs)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         num_samples = min(slot.slot_layout.task_size, batch.key.size)
@@ -468,45 +472,35 @@ class ArrayAssembler(Assembler):
             (now.dtype, now.ndim) != (fixed.dtype, fixed.ndim)
             for now, fixed in zip(self.ring.slot_layout.outputs, self._expected, strict=True)
         ):
-            self._use(outputs=_without_rows(self._expected))
+            self._drop_rows(self._expected)
 
     def _fix(self, batch: Batch, schemas: tuple[OutputSchema, ...]) -> None:
-        for j, (seen, expected) in enumerate(zip(schemas, self._expected, strict=True)):
-            error: DaliLikeError | None = None
-            if expected.dtype not in (UNKNOWN, seen.dtype):
-                error = DtypeMismatchError(dtype_text(self.source, j, DTYPES[expected.dtype], DTYPES[seen.dtype]))
-            elif expected.ndim not in (UNKNOWN, seen.ndim):
-                error = NdimMismatchError(ndim_text(self.source, j, expected.ndim, seen.ndim))
-            if error is not None:
-                add_note(error, position_note(batch, self.source, 0))
-                raise error
+        try:
+            for output, (seen, expected) in enumerate(zip(schemas, self._expected, strict=True)):
+                check_array(DTYPES[seen.dtype], seen.ndim, expected.dtype, expected.ndim, self.source, output)
+        except DaliLikeError as error:
+            add_note(error, position_note(batch, self.source, 0))
+            raise
         self._expected = list(schemas)
         self._fixed = schemas
         self._guesses = False
 
     def _adopt(self, seen: tuple[OutputSchema, ...]) -> None:
         """Adopt the schemas of a batch. This changes the layout of slots if samples go elsewhere or need more room."""
-        schemas = tuple(map(self._next_schema, range(len(seen)), self.ring.slot_layout.outputs, seen))
+        is_object = self.source.is_object
+        schemas = tuple(
+            OutputSchema(schema.dtype, schema.ndim, None if is_object(output) else shapes.note(schema.shape))
+            for output, (schema, shapes) in enumerate(zip(seen, self._shapes, strict=True))
+        )
         region = self._fitting_region_bytes()
         self.known = True
         self._use(outputs=schemas, region_bytes=region)
 
-    def _next_schema(self, output: int, now: OutputSchema, seen: OutputSchema) -> OutputSchema:
-        """Return the next schema of an output: rows for the first shape of arrays, until a sample differs.
-
-        Rows come back after many batches of one shape. Each change makes new slots, so single batches are not followed: a
-        batch of one sample always has one shape.
-        """
-        if self.source.is_object(output):
-            return OutputSchema(seen.dtype, seen.ndim, None)
-        if not self.known or now.shape == seen.shape:
-            return seen
-        shape, times = self._streaks[output]
-        times = times + 1 if shape == seen.shape and shape is not None else 1
-        self._streaks[output] = (seen.shape, times)
-        if now.shape is None and times >= _BATCHES_TO_TRUST:
-            return seen
-        return OutputSchema(seen.dtype, seen.ndim, None)
+    def _drop_rows(self, schemas: Sequence[OutputSchema]) -> None:
+        """Let samples of these schemas go to regions."""
+        for shapes in self._shapes:
+            shapes.drop()
+        self._use(outputs=tuple(OutputSchema(schema.dtype, schema.ndim) for schema in schemas))
 
 
 class StreamAssembler(ArrayAssembler):
@@ -576,11 +570,9 @@ class RequestAssembler(Assembler):
         if source.measures_sharing and capacity >= LEAST_SAMPLES:
             self.sharing = Sharing(is_whole=self._fetcher.recalls_whole())
             self.cut(self.task_size_for(num_workers))
-        self._schema = self._fetcher.recall()
-        if self._schema is not None:
-            self.known = True
-            self._use(outputs=self._schema.layouts)
-        self._costs = 0
+        self._schema = SchemaLearner[Schema](cost=_COST_OF_DIFFERENT, most_costs=_MOST_COSTS)
+        if (recalled := self._fetcher.recall()) is not None:
+            self._expect(recalled)
         self._num_whole = _FIRST_WHOLE
 
     @property
@@ -589,15 +581,15 @@ class RequestAssembler(Assembler):
 
     def renew(self, source: Source) -> None:
         super().renew(source)
+        self._expect(None)
         self.known = False
-        self._schema = None
-        self._use(outputs=())
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
-        packed = b"" if self._schema is None else self._schema.packed
+        schema = self._schema.expected
+        packed = b"" if schema is None else schema.packed
         text = SCHEMA_BYTES.pack(len(packed)) + packed + batch.key.request
         slot = self._begin_with(batch, ticket, text)
-        batch.schema = self._schema
+        batch.schema = schema
         return slot
 
     @property
@@ -651,7 +643,7 @@ class RequestAssembler(Assembler):
 
     def note_fit(self) -> None:
         """Record that all samples of a batch had the expected schema."""
-        self._costs = max(0, self._costs - 1)
+        self._schema.note_fit()
 
     def note_different(self, schema: Schema | None, message: Any) -> None:
         """Learn a schema, or count batches with another one: where schemas change, workers collate better.
@@ -660,23 +652,22 @@ class RequestAssembler(Assembler):
             schema: that was expected of the samples of a batch, which had another one.
             message: the pickle of one of its tasks.
         """
-        if schema is not self._schema:
+        if schema is not self._schema.expected:
             return  # the batch was begun before the expectation changed
         if schema is None:
             self._learn(message)
-            return
-        self._costs += _COST_OF_DIFFERENT
-        if self._costs >= _MOST_COSTS:
-            self._costs = 0
-            self._schema = None
+        elif self._schema.note_different():
             self._use(outputs=())
             self._fetcher.make_whole(self._num_whole)
             self._num_whole = min(2 * self._num_whole, _MOST_WHOLE)
 
     def _learn(self, message: Any) -> None:
+        self._expect(self._fetcher.learn(message))
+
+    def _expect(self, schema: Schema | None) -> None:
         self.known = True
-        self._schema = self._fetcher.learn(message)
-        self._use(outputs=() if self._schema is None else self._schema.layouts)
+        self._schema.begin(schema)
+        self._use(outputs=() if schema is None else schema.layouts)
 
 
 def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartReport:
@@ -686,7 +677,7 @@ def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartRepor
         CorruptionError: a worker cannot have written it.
     """
     if not batch.described >> task & 1:  # all samples of the part are in their rows
-        places = source.callback.places_of(part_of(batch.key.request, task))  # type: ignore[attr-defined]
+        places = source.callback.places_of(part_of(batch.key.request, task))
         return PartReport(len(places) // WORD_BYTES, True, places, b"")
     start, room = slot.offset + slot.slot_layout.region_offset(task), int(slot.marks[task])
     if 0 < room <= slot.slot_layout.region_bytes:
@@ -709,10 +700,6 @@ def assembler_type(source: Source) -> type[ArrayAssembler]:
     if source.type is SourceType.PARTS:
         return PartAssembler
     return StreamAssembler if source.takes_state else ArrayAssembler
-
-
-def _without_rows(schemas: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:
-    return tuple(OutputSchema(schema.dtype, schema.ndim) for schema in schemas)
 
 
 def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker: int) -> int:

@@ -317,7 +317,8 @@ def _described(
     outputs: list[Output] = []
     for j, schema in enumerate(schemas):
         table = descriptors[:, j]
-        if schema.shape is not None and _is_contiguous(table[:, Word.OFFSET], schema.row_bytes):
+        offsets = table[:, Word.OFFSET]
+        if schema.shape is not None and (offsets[1:] - offsets[:-1] == schema.row_bytes).all():  # one after another
             first = address + int(table[0, Word.OFFSET])
             outputs.append(leased_array(lease, first, (size, *schema.shape), DTYPES[schema.dtype]))
         else:
@@ -448,7 +449,3 @@ def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: in
         error = NdimMismatchError(ndim_text(source, output, ndim, int(table[sample, Word.NDIM]), IN_BATCH))
     add_note(error, position_note(batch, source, sample))
     return error
-
-
-def _is_contiguous(offsets: NDArray[np.int64], row_bytes: int) -> bool:
-    return bool((offsets[1:] - offsets[:-1] == row_bytes).all())

@@ -114,7 +114,7 @@ def answer(task: Task, cell: memoryview, watch: Stopwatch | None) -> None:
         SampleTypeError: the message cannot be pickled.
         RegionFullError, NoMemoryError: there is no room for the message.
     """
-    handler: RequestHandler = task.source.callback  # type: ignore[assignment]  # `Source.handler`, without the call
+    handler: RequestHandler = task.source.callback  # `Source.handler`, without the call
     request = Request(task, cell, watch)
     message = handler.make(request)
     if message is None:

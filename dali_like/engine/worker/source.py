@@ -108,7 +108,7 @@ class Source(NamedTuple):
     """
 
     name: str
-    callback: Callable[[Any], Any]
+    callback: Any
     num_outputs: int | None = None
     batch: bool = False
     type: SourceType = SourceType.CALLABLE
@@ -137,19 +137,22 @@ class Source(NamedTuple):
     def stream(self) -> Stream:
         """The callback of a stream."""
         assert self.type is SourceType.STREAM
-        return self.callback  # type: ignore[return-value]
+        stream: Stream = self.callback
+        return stream
 
     @property
     def handler(self) -> RequestHandler:
         """The callback of a request source."""
         assert self.type is SourceType.REQUEST
-        return self.callback  # type: ignore[return-value]
+        handler: RequestHandler = self.callback
+        return handler
 
     @property
     def stack_operators(self) -> StackOperators:
         """The callback with operators that can compute several samples at once."""
         assert self.stacks
-        return self.callback  # type: ignore[return-value]
+        operators: StackOperators = self.callback
+        return operators
 
     @property
     def output_count(self) -> int:
@@ -272,7 +275,8 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
     if isinstance(value, (list, tuple)) or (source.takes_gpu and is_on_gpu(value)):
         if isinstance(value, tuple) and source.num_outputs is None and all(isinstance(part, list) for part in value):
             _refuse_several(value, source, output)
-        return value  # type: ignore[no-any-return]
+        column: Sequence[Any] = value
+        return column
     if source.is_object(output):
         if isinstance(value, np.ndarray) and value.ndim:
             return list(value)

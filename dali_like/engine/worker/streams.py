@@ -107,12 +107,13 @@ def resume(begin: Callable[[], Iterator[Any]], owner: Any, saved: dict[str, Any]
         owner.load_state_dict(saved["state"])
     if ended:
         return iter(())
-    items: Any = begin()
+    items = begin()
     if saved["of_iterator"]:
         if not is_stateful(items):
             raise CheckpointError("cannot resume from the state of an iterator; this one has no load_state_dict()")
-        items.load_state_dict(saved["state"])
-    return items  # type: ignore[no-any-return]
+        stateful: Any = items
+        stateful.load_state_dict(saved["state"])
+    return items
 
 
 #: Called before each batch, with the state before it, which may change later. The result becomes `Stream.reported`.

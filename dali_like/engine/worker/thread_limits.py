@@ -105,13 +105,14 @@ def _function_of_openblas(library: ctypes.CDLL) -> Limit | None:
         names = (f"{prefix}openblas_{name}{suffix}" for prefix, suffix in itertools.product(_PREFIXES, _SUFFIXES))
         return next((getattr(library, name) for name in names if hasattr(library, name)), None)
 
-    function, kind = named("set_num_threads"), named("get_parallel")
+    function: Limit | None = named("set_num_threads")
+    kind = named("get_parallel")
     try:
         number, most = (ctypes.c_int.in_dll(library, f"blas_{name}") for name in ("cpu_number", "num_threads"))
     except ValueError:  # this build does not export its variables
-        return function  # type: ignore[no-any-return]
+        return function
     if function is None or kind is None or kind() != _OWN_THREADS:
-        return function  # type: ignore[no-any-return]
+        return function
 
     def limit(threads: int) -> None:
         # In a forked process, the function would first start as many threads as in the main process.

@@ -10,7 +10,6 @@ import mmap
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import SAMPLE_ALIGNMENT, align
 from dali_like.engine.memory.ring import Lease, SampleList, leased_array
+from dali_like.engine.memory.schema_learner import SchemaLearner
 from dali_like.engine.memory.space import Fence, Keeper
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
 from dali_like.graph.language.operator_interface import Array, SampleShape
@@ -237,17 +237,17 @@ class PackedBuffer:
         return np.ndarray(shape, dtype, self._memory, begin)
 
 
-@dataclass
 class PreviousSamples:
-    """The samples of an output in the previous batch.
+    """The samples of an output in the batches so far.
 
     Attributes:
-        shared: the shape and dtype of all samples; None if they differed, or before the first batch.
+        learner: of their shape and dtype. It follows each batch: buffers are reused, so a change costs little.
         mean_bytes: mean size of a sample in the last batch whose samples differed; 0 without such a batch.
     """
 
-    shared: SampleShape | None = None
-    mean_bytes: int = 0
+    def __init__(self) -> None:
+        self.learner = SchemaLearner[SampleShape]()
+        self.mean_bytes = 0
 
 
 class BatchMemory:
@@ -269,8 +269,9 @@ class BatchMemory:
         self._views = views
         self._lock = threading.Lock()
         self._rows: Array | None = None
-        if previous.shared is not None and not views:
-            self._rows = self._buffers.rows(previous.shared, size)
+        if (expected := previous.learner.expected) is not None and not views:
+            self._rows = self._buffers.rows(expected, size)
+        self._expected_rows = self._rows
         self._packed: PackedBuffer | None = None
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
@@ -373,11 +374,11 @@ class BatchMemory:
         """
         samples, previous, rows = self._samples, self._previous, self._rows
         if self._list is not None:
-            previous.shared = None
+            previous.learner.note(None)
             previous.mean_bytes = max(-(-self._list.nbytes // len(samples)), 1)
             return self._list
         if rows is not None and self._num_in_stacks == len(samples):
-            previous.shared = SampleShape(rows.shape[1:], rows.dtype)
+            self._note_shape(rows)
             return rows
         stored = [(i, sample) for i, sample in enumerate(samples) if sample is not None]
         if not stored:
@@ -391,16 +392,22 @@ class BatchMemory:
                     f"{name} returned {first.ndim} dimensions for sample {at}, and {sample.ndim} for sample {i}"
                 )
         if len(stored) < len(samples) or any(sample.shape != first.shape for sample in samples):
-            previous.shared = None
+            previous.learner.note(None)
             sizes = [align(sample.nbytes, SAMPLE_ALIGNMENT) for _, sample in stored]
             previous.mean_bytes = max(-(-sum(sizes) // len(sizes)), 1)
             return samples
-        previous.shared = SampleShape(first.shape, first.dtype)
         if rows is None or rows.shape[1:] != first.shape or rows.dtype != first.dtype:
-            rows = self._buffers.rows(previous.shared, len(samples))
+            rows = self._buffers.rows(SampleShape(first.shape, first.dtype), len(samples))
             for i, sample in enumerate(samples):
                 rows[i] = sample
+        self._note_shape(rows)
         return rows
+
+    def _note_shape(self, rows: Array) -> None:
+        """Take note that all samples have one shape. Most batches are in the expected rows: that changes nothing."""
+        learner = self._previous.learner
+        if rows is not self._expected_rows or learner.expected is None:
+            learner.note(SampleShape(rows.shape[1:], rows.dtype))
 
     def _take_packed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         if self._packed is not None and (array := self._packed.array(shape, dtype)) is not None:

@@ -110,7 +110,8 @@ class Computation:
         self._num_threads = num_threads
         self._capacity = capacity
         self.threads = _make_threads(num_threads, cpus) if placement.stages else None
-        self.in_order = any(map(_is_in_order, placement.stages))
+        operators = [stage.batch_operator for stage in placement.stages]
+        self.in_order = any(isinstance(operator, OrderedOperator) and operator.in_order for operator in operators)
         self.is_trivial = self.threads is None and copier is None
         self.names_files = bool(self._origins_of_outputs)
         self.times_ns = self._no_times()
@@ -374,7 +375,11 @@ class Computation:
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
         """Return the function that creates an output from its samples."""
         producer, output = node.producer, node.output
-        kind: Any = TensorListCPU if self._graph.device_of(node) == "cpu" else _list_on_gpu()
+        kind: Any = TensorListCPU
+        if self._graph.device_of(node) == "gpu":
+            from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # most graphs are on the CPU
+
+            kind = TensorListGPU
         if isinstance(producer, SourceNode):
             if producer.external.is_object(output):
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
@@ -397,17 +402,6 @@ def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor
 
     bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
     return ThreadPoolExecutor(num_threads, "dali_like", bind)
-
-
-def _list_on_gpu() -> type[TensorListGPU]:
-    from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # most graphs are on the CPU
-
-    return TensorListGPU
-
-
-def _is_in_order(stage: Stage) -> bool:
-    operator = stage.batch_operator
-    return isinstance(operator, OrderedOperator) and operator.in_order
 
 
 def _origin_in_batch(origin: Callable[..., str], batch_id: BatchId, i: int) -> str:

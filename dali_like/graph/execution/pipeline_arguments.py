@@ -1,18 +1,17 @@
-"""The arguments of a pipeline: names, checks, and the ones that a serialized pipeline keeps.
+"""The arguments of a pipeline: names, defaults, checks, and the ones that a serialized pipeline keeps."""
 
-Annotations are evaluated here, because they are the checks.
-"""
+from __future__ import annotations
 
 import enum
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from dali_like.common.arguments import Argument, arguments_of
+from dali_like.common.arguments import Argument
 from dali_like.common.checks import Check, is_int, not_negative, or_none, positive, queue_depth
 from dali_like.common.saved_arguments import NOT_SAVED, SAVED
 from dali_like.common.stability import warn_deprecated
@@ -103,7 +102,7 @@ def _start_method(name: str, value: Any) -> str:
     return value if isinstance(value, DefaultText) else backend.name
 
 
-def _callback_pickler(name: str, value: Any) -> "CallbackPickler":
+def _callback_pickler(name: str, value: Any) -> CallbackPickler:
     from dali_like.sources.travel.callback_pickler import make_callback_pickler  # few programs give one
 
     return make_callback_pickler(value)
@@ -171,42 +170,45 @@ _Integer: TypeAlias = Annotated[int, _integer]
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arguments:
-    """Arguments of `dali_like.Pipeline`, checked as their annotations say. Only its signature lists them a second time.
+    """Arguments of `dali_like.Pipeline`, checked as their annotations say. Only its signature repeats them.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed. ArgumentTypeError, ArgumentClashError: as in DALI.
     """
 
-    batch_size: _Positive | None
-    num_threads: _Positive | None
-    device_id: _Integer | None
-    seed: _Integer | None
-    exec_pipelined: bool
-    prefetch_queue_depth: Annotated[int | dict[str, int] | str, _depth, SAVED]
-    exec_async: bool
-    bytes_per_sample: _NotNegative
-    set_affinity: bool
-    enable_memory_stats: bool
-    enable_checkpointing: OfMachine[bool]
-    py_num_workers: OfMachine[Annotated[int | str, _number_of_workers] | None]
-    py_start_method: OfMachine[Annotated[str, _start_method]]
-    py_import_main: OfMachine[bool | None]
-    py_callback_pickler: OfMachine[Annotated[Any, or_none(_callback_pickler)]]
-    py_worker_options: OfMachine[Annotated[dict[str, Any], _worker_options] | None]
-    output_dtype: Annotated[Any, _each(_dtype), SAVED]
-    output_ndim: Annotated[Any, _each(not_negative), SAVED]
-    output_layout: Annotated[Any, _each(_layout), SAVED]
-    exec_dynamic: bool | None
-    stream_policy: Annotated[StreamPolicy, _member(StreamPolicy), SAVED] | None
-    concurrency: Annotated[OperatorConcurrency, _member(OperatorConcurrency), SAVED] | None
-    py_worker_threads: OfMachine[_Positive | None]
-    py_worker_restarts: OfMachine[_NotNegative | None]
-    py_timeout_s: OfMachine[Annotated[float, _seconds] | None]
-    max_held_bytes: OfMachine[_Positive | None]
+    batch_size: _Positive | None = None
+    num_threads: _Positive | None = None
+    device_id: _Integer | None = None
+    seed: _Integer | None = None
+    exec_pipelined: bool = True
+    prefetch_queue_depth: Annotated[int | dict[str, int] | str, _depth, SAVED] = 2
+    exec_async: bool = True
+    bytes_per_sample: _NotNegative = 0
+    set_affinity: bool = False
+    enable_memory_stats: bool = False
+    enable_checkpointing: OfMachine[bool] = False
+    py_num_workers: OfMachine[Annotated[int | str, _number_of_workers] | None] = DEFAULT_WORKERS
+    py_start_method: OfMachine[Annotated[str, _start_method]] = DEFAULT_START_METHOD
+    py_import_main: OfMachine[bool | None] = None
+    py_callback_pickler: OfMachine[Annotated[Any, or_none(_callback_pickler)]] = None
+    py_worker_options: OfMachine[Annotated[dict[str, Any], _worker_options] | None] = None
+    output_dtype: Annotated[Any, _each(_dtype), SAVED] = None
+    output_ndim: Annotated[Any, _each(not_negative), SAVED] = None
+    output_layout: Annotated[Any, _each(_layout), SAVED] = None
+    exec_dynamic: bool | None = None
+    stream_policy: Annotated[StreamPolicy, _member(StreamPolicy), SAVED] | None = None
+    concurrency: Annotated[OperatorConcurrency, _member(OperatorConcurrency), SAVED] | None = None
+    py_worker_threads: OfMachine[_Positive | None] = 1
+    py_worker_restarts: OfMachine[_NotNegative | None] = 3
+    py_timeout_s: OfMachine[Annotated[float, _seconds] | None] = None
+    max_held_bytes: OfMachine[_Positive | None] = None
 
     def __post_init__(self) -> None:
-        for name, argument in _specified().items():
-            object.__setattr__(self, name, argument.convert(getattr(self, name)))
+        defaults = vars(Arguments)
+        for name, value in vars(self).copy().items():
+            # Defaults are not checked: programs give few arguments, and specifications are made when they are needed.
+            if value is not defaults[name]:
+                object.__setattr__(self, name, _argument(name).convert(value))
         if self.device_id == CPU_ONLY_DEVICE_ID:
             object.__setattr__(self, "device_id", None)
         if self.seed is not None and self.seed < 0:
@@ -245,7 +247,7 @@ class Arguments:
     @staticmethod
     def saved() -> list[str]:
         """Return the names of the arguments that a serialized pipeline keeps."""
-        return [name for name, argument in _specified().items() if argument.saved]
+        return [name for name in Arguments.__annotations__ if _argument(name).saved]
 
     @property
     def backend(self) -> BackendTraits:
@@ -272,7 +274,7 @@ class Arguments:
             return depth["cpu_size"], depth["gpu_size"]
         return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
 
-    def for_sources(self, externals: Iterable["ExternalSource"], *, cuda_in_use: Callable[[], bool] = bool) -> "Arguments":
+    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: Callable[[], bool] = bool) -> Arguments:
         """Return the arguments with the defaults for some sources: programs with readers rarely choose workers.
 
         Args:
@@ -296,8 +298,9 @@ class Arguments:
 
 
 @functools.cache
-def _specified() -> Mapping[str, Argument]:
-    return arguments_of(Arguments.__annotations__)
+def _argument(name: str) -> Argument:
+    """Return the specification of an argument."""
+    return Argument(name, eval(Arguments.__annotations__[name], globals()))
 
 
 def make_arguments(

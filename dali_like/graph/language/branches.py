@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.nesting import rebuilt
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, DaliLikeError, DefinitionError, DeviceError
 from dali_like.graph.language.conditions import Condition, Merge, current_scope, in_scope
 from dali_like.graph.language.constants import Constant
@@ -128,9 +129,7 @@ def _merge_parts(predicate: DataNode, one: Any, other: Any, *, name: str, where:
         )
     keys = [*one] if isinstance(one, dict) else range(len(one))
     merged = [merge_values(predicate, one[key], other[key], name=f"{name}[{key!r}]", where=where) for key in keys]
-    if isinstance(one, dict):
-        return dict(zip(keys, merged, strict=True))
-    return type(one)(*merged) if hasattr(one, "_fields") else type(one)(merged)
+    return rebuilt(one, merged)
 
 
 def _shown(value: Any) -> str:

@@ -152,7 +152,8 @@ class Constant(Expression):
             raise ArgumentTypeError(
                 f"{self!r} cannot be read as {kind}: cast a single number first, for example by .int32() or .float32()"
             )
-        return self.array.item()  # type: ignore[no-any-return]
+        number: float = self.array.item()
+        return number
 
     def cast(self, dtype: Any) -> Constant:
         """Return the same value with another dtype."""

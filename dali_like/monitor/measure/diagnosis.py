@@ -173,7 +173,8 @@ def _of_foreign(batch: PerBatch) -> Diagnosis:
 
 def _of_serial_callbacks(batch: PerBatch) -> Diagnosis:
     slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=busy_s_of)
-    wanted = batch.enough_workers(batch.serial_s, 1 - _cpu_share(slowest))
+    computing = (slowest.cpu_s + slowest.delayed_s) / slowest.busy_s if slowest.busy_s else 1.0
+    wanted = batch.enough_workers(batch.serial_s, 1 - computing)
     changes = {} if batch.chosen_workers else {batch.workers_name: wanted}
     how = [] if batch.settings.kind == "loader" else ["parallel=True"]
     how += [f"{name}={value}" for name, value in changes.items()]
@@ -376,11 +377,6 @@ def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:
 def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
     """Return the arguments to change for more workers, and the condition if they are "auto"."""
     return ({}, f"with {wanted} workers") if batch.chosen_workers else ({batch.workers_name: wanted}, "")
-
-
-def _cpu_share(source: SourceStatistics) -> float:
-    """Return the share of a source's time in which it uses a CPU, or waits for one."""
-    return (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
 
 
 def _workers_text(batch: PerBatch) -> str:

@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dali_like.engine.memory.sample_cache import CacheStatistics, EpochCounts
 from dali_like.engine.pool.settings import ChosenSettings
 from dali_like.engine.worker.meters import SlowCall
 from dali_like.monitor.measure.durations import Durations
 from dali_like.monitor.measure.loops import BatchTimes
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "BatchTimes",
@@ -40,7 +43,7 @@ __all__ = [
     "WorkerStatistics",
 ]
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound="DataclassInstance")
 
 
 def _adds_up(default: Any = 0) -> Any:
@@ -355,7 +358,7 @@ class Statistics:
 def _since(now: _T, earlier: _T) -> _T:
     """Return the difference between two dataclasses of one kind, field by field."""
     changes: dict[str, Any] = {}
-    for each in dataclasses.fields(now):  # type: ignore[arg-type]
+    for each in dataclasses.fields(now):
         new, old = getattr(now, each.name), getattr(earlier, each.name)
         if each.metadata:
             changes[each.name] = max(type(new)(0), new - old)
@@ -367,4 +370,4 @@ def _since(now: _T, earlier: _T) -> _T:
             changes[each.name] = (*map(_since, new, old), *new[len(old) :])  # workers may have been added
         elif dataclasses.is_dataclass(new) and old is not None:
             changes[each.name] = _since(new, old)
-    return dataclasses.replace(now, **changes)  # type: ignore[type-var]
+    return dataclasses.replace(now, **changes)

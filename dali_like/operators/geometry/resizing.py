@@ -409,7 +409,7 @@ def _with_default(function: Callable[..., Any], name: str, summary: str, **defau
     ]
     changed.__name__ = name
     changed.__doc__ = "\n".join([summary, *(inspect.getdoc(function) or "").splitlines()[1:]])
-    changed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    vars(changed)["__signature__"] = signature.replace(parameters=parameters)
     return changed
 
 

@@ -111,6 +111,7 @@ def image_crop(
     rounding: Rounding = "round",
     output_type: DALIImageType = RGB,
     use_fast_idct: bool = False,
+    **form: Any,
 ) -> Array:
     """Decode windows of images.
 
@@ -121,11 +122,11 @@ def image_crop(
         output_type: color format of the result; see `image`.
         use_fast_idct: see `image`.
     """
-    form = ImageForm(output_type, fast_idct=use_fast_idct)
-    height, width, _ = whole = form.shape_of(data)
+    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    height, width, _ = whole = decoded.shape_of(data)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
     window = crop_window("HW", (height, width), crop, sizes, positions, rounding)
-    return form.decode_part(call, data, whole, ImagePart(*zip(window["H"], window["W"], strict=True)))
+    return decoded.decode_part(call, data, whole, ImagePart(*zip(window["H"], window["W"], strict=True)))
 
 
 @operator(module="decoders", output_layout="HWC", check=check_image_slice, ignored=IGNORED)
@@ -148,6 +149,7 @@ def image_slice(
     normalized_shape: bool = True,
     output_type: DALIImageType = RGB,
     use_fast_idct: bool = False,
+    **form: Any,
 ) -> Array:
     """Decode windows of images, given by start and end.
 
@@ -167,10 +169,10 @@ def image_slice(
         "shape": shape,
         "rel_shape": rel_shape,
     }
-    form = ImageForm(output_type, fast_idct=use_fast_idct)
-    whole = form.shape_of(data)
+    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    whole = decoded.shape_of(data)
     part = image_slice_part(whole, anchor, shape_input, (normalized_anchor, normalized_shape), axes, axis_names, named)
-    return form.decode_part(call, data, whole, part)
+    return decoded.decode_part(call, data, whole, part)
 
 
 @operator(module="decoders", output_layout="HWC", random=True, ignored=IGNORED)
@@ -184,6 +186,7 @@ def image_random_crop(
     output_type: DALIImageType = RGB,
     use_fast_idct: bool = False,
     min_size: _MinSize | None = None,
+    **form: Any,
 ) -> Array:
     """Decode random windows of images.
 
@@ -197,14 +200,14 @@ def image_random_crop(
         min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
             see `image`. The window covers the same part of the image. Not in DALI.
     """
-    form = ImageForm(output_type, fast_idct=use_fast_idct)
-    height, width, _ = whole = form.shape_of(data)
+    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    height, width, _ = whole = decoded.shape_of(data)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
     if min_size is not None and (factor := _divisor(window.height, window.width, min_size)) > 1:
         scaled = JpegWindow._make([*(round(extent / factor) for extent in window), factor])
-        if (smaller := form.decode_smaller(call, data, scaled)) is not None:
+        if (smaller := decoded.decode_smaller(call, data, scaled)) is not None:
             return smaller
-    return form.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
+    return decoded.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
 
 
 @operator()

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 
 from dali_like.graph.language.operator_interface import Array, OperatorCall
-from dali_like.operators.geometry._windows import (
-    Attempts,
-    Axes,
-    AxisNames,
-    Extents,
-    Parts,
-    Position,
-    Range,
-    RelativeExtents,
-    Rounding,
-    Side,
-    Sides,
-    random_window,
-)
-from dali_like.operators.geometry.geometry import check_crop, crop_window
-from dali_like.operators.images._image_parts import (
-    CACHE,
-    IGNORED,
-    ImageForm,
-    ImagePart,
-    check_image_slice,
-    image_slice_part,
-)
+from dali_like.operators.geometry.geometry import check_crop
+from dali_like.operators.images import decoding
+from dali_like.operators.images._image_parts import CACHE, IGNORED, ImageForm, check_image_slice
 from dali_like.operators.images.decoding import ShapeType
-from dali_like.operators.machinery.description import operator
-from dali_like.operators.parameters import Ints, PerSample, one_of_types
+from dali_like.operators.machinery.description import operator, takes_arguments_of
+from dali_like.operators.parameters import one_of_types
 from dali_like.types import RGB, DALIImageType
 
 _UINT8 = np.dtype(np.uint8)
@@ -73,22 +53,9 @@ def image(
 
 
 @operator(module="experimental.decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
+@takes_arguments_of(decoding.image_crop)
 def image_crop(
-    call: OperatorCall,
-    data: Array,
-    *,
-    crop: PerSample[Sides] | None = None,
-    crop_w: PerSample[Side] = 0.0,
-    crop_h: PerSample[Side] = 0.0,
-    crop_d: PerSample[Side] = 0.0,
-    crop_pos_x: PerSample[Position] = 0.5,
-    crop_pos_y: PerSample[Position] = 0.5,
-    crop_pos_z: PerSample[Position] = 0.5,
-    rounding: Rounding = "round",
-    output_type: DALIImageType = RGB,
-    dtype: _SampleType = _UINT8,
-    adjust_orientation: bool = True,
-    use_fast_idct: bool = False,
+    call: OperatorCall, data: Array, *, dtype: _SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
 ) -> Array:
     """Decode windows of images of any depth.
 
@@ -99,14 +66,12 @@ def image_crop(
         crop_d, crop_pos_z: accepted for DALI compatibility.
         output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
     """
-    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
-    height, width, _ = whole = form.shape_of(data)
-    sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
-    window = crop_window("HW", (height, width), crop, sizes, positions, rounding)
-    return form.decode_part(call, data, whole, ImagePart(*zip(window["H"], window["W"], strict=True)))
+    form = {"dtype": dtype, "adjust_orientation": adjust_orientation}
+    return cast(Array, decoding.image_crop.function(call, data, **form, **others))
 
 
 @operator(module="experimental.decoders", output_layout="HWC", check=check_image_slice, ignored=_IGNORED)
+@takes_arguments_of(decoding.image_slice)
 def image_slice(
     call: OperatorCall,
     data: Array,
@@ -114,20 +79,9 @@ def image_slice(
     shape_input: Array | None = None,
     /,
     *,
-    axes: PerSample[Axes] | None = None,
-    axis_names: AxisNames | None = None,
-    start: PerSample[Ints] | None = None,
-    rel_start: PerSample[Parts] | None = None,
-    end: PerSample[Ints] | None = None,
-    rel_end: PerSample[Parts] | None = None,
-    shape: PerSample[Extents] | None = None,
-    rel_shape: PerSample[RelativeExtents] | None = None,
-    normalized_anchor: bool = True,
-    normalized_shape: bool = True,
-    output_type: DALIImageType = RGB,
     dtype: _SampleType = _UINT8,
     adjust_orientation: bool = True,
-    use_fast_idct: bool = False,
+    **others: Any,
 ) -> Array:
     """Decode windows of images of any depth, given by start and end.
 
@@ -139,32 +93,14 @@ def image_slice(
         normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
         output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
     """
-    named = {
-        "start": start,
-        "rel_start": rel_start,
-        "end": end,
-        "rel_end": rel_end,
-        "shape": shape,
-        "rel_shape": rel_shape,
-    }
-    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
-    whole = form.shape_of(data)
-    part = image_slice_part(whole, anchor, shape_input, (normalized_anchor, normalized_shape), axes, axis_names, named)
-    return form.decode_part(call, data, whole, part)
+    form = {"dtype": dtype, "adjust_orientation": adjust_orientation}
+    return cast(Array, decoding.image_slice.function(call, data, anchor, shape_input, **form, **others))
 
 
 @operator(module="experimental.decoders", output_layout="HWC", random=True, ignored=_IGNORED)
+@takes_arguments_of(decoding.image_random_crop, without={"min_size"})
 def image_random_crop(
-    call: OperatorCall,
-    data: Array,
-    *,
-    random_area: Range = (0.08, 1.0),
-    random_aspect_ratio: Range = (3 / 4, 4 / 3),
-    num_attempts: Attempts = 10,
-    output_type: DALIImageType = RGB,
-    dtype: _SampleType = _UINT8,
-    adjust_orientation: bool = True,
-    use_fast_idct: bool = False,
+    call: OperatorCall, data: Array, *, dtype: _SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
 ) -> Array:
     """Decode random windows of images of any depth.
 
@@ -175,10 +111,8 @@ def image_random_crop(
         num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
         output_type, dtype, adjust_orientation, use_fast_idct: see `image`.
     """
-    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
-    height, width, _ = whole = form.shape_of(data)
-    window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
-    return form.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
+    form = {"dtype": dtype, "adjust_orientation": adjust_orientation}
+    return cast(Array, decoding.image_random_crop.function(call, data, **form, **others))
 
 
 @operator(module="experimental")

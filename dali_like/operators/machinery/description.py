@@ -19,16 +19,18 @@ function with the data of one sample; `by` is then a float.
 The first parameter is the `OperatorCall`, with the sample's layout, its random numbers and memory for the result. The other
 positional parameters are the inputs. Inputs with a default are optional, and ``*inputs`` accepts any number. Keyword
 parameters are the arguments; `dali_like.operators.parameters` lists the possible annotations. With several outputs the
-function returns a tuple.
+function returns a tuple. ``**others`` are not arguments of the operator: `takes_arguments_of` replaces them, or functions of
+other operators pass them.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -39,6 +41,8 @@ from dali_like.graph.language.nodes import DataNode
 from dali_like.graph.language.operator_interface import Array, OperatorCall, choose_layout
 from dali_like.operators.parameters import Parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: Layouts of images, volumes and sequences of these that DALI's operators accept.
 IMAGES = "HWC CHW FHWC FCHW CFHW"
@@ -375,7 +379,7 @@ def describe(
     fixed = output_layout
     layout_function = (lambda _, __: fixed) if isinstance(fixed, str) else fixed
     own = inspect.signature(function).parameters.values()
-    inputs = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY][1:]
+    inputs = [parameter for parameter in own if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)][1:]
     variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in inputs)
     fixed_inputs = [parameter for parameter in inputs if parameter.kind is not parameter.VAR_POSITIONAL]
     needed = [parameter for parameter in fixed_inputs or inputs if parameter.default is parameter.empty]
@@ -411,6 +415,30 @@ def describe(
         travels=travels,
         replace_inputs=replace_inputs,
     )
+
+
+def takes_arguments_of(other: Description, *, without: Collection[str] = ()) -> Callable[[F], F]:
+    """Let a function have the arguments of another operator, in place of its ``**others``. It passes them on.
+
+    Args:
+        other: the operator.
+        without: its arguments that the function does not have.
+    """
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        theirs = inspect.signature(other.function).parameters.values()
+        parameters = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        names = {each.name for each in parameters} | set(without)
+        taken = [each for each in theirs if each.kind is each.KEYWORD_ONLY and each.name not in names]
+        positional = [each for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        # The names in annotations of the other operator are those of its module.
+        hints = typing.get_type_hints(other.function, include_extras=True)
+        function.__annotations__ = {**{each.name: hints[each.name] for each in taken}, **function.__annotations__}
+        vars(function)["__signature__"] = own.replace(parameters=[*positional, *taken, *parameters[len(positional) :]])
+        return function
+
+    return decorate
 
 
 def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Description]:

@@ -244,7 +244,7 @@ def make_function(description: Description, apply: Apply = apply) -> Callable[..
 
     function.__name__ = function.__qualname__ = description.path.rsplit(".", 1)[-1]
     function.__doc__ = description.doc
-    function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
+    vars(function)["__signature__"] = signature_of(description)
     return function
 
 

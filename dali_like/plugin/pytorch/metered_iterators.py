@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 
+from dali_like.common.nesting import leaves_of
 from dali_like.data.counters import LoaderCounters
 from dali_like.monitor.measure.loops import LoopMeter
 
@@ -58,9 +59,8 @@ def count_batches(counters: LoaderCounters, batch_size: int | None) -> Callable[
 
 def _length_of(batch: Any) -> int:
     """Return the number of samples of a batch, as far as its first tensor tells; 0 without a tensor."""
-    while isinstance(batch, (dict, list, tuple)) and batch:
-        batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
-    return len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0
+    _, first = next(leaves_of(batch), ("", None))
+    return len(first) if isinstance(first, torch.Tensor) and first.ndim else 0
 
 
 class _Noted:

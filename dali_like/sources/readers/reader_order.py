@@ -20,6 +20,7 @@ from typing import Any
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.caching.cached_callback import Key
 from dali_like.sources.permutation import Permutation
+from dali_like.sources.sharding import part_begins
 
 #: Seed of the order of `shuffle_after_epoch` and of the division among shards, the same in all ranks and readers.
 _COMMON_SEED = 0x5A4D
@@ -118,18 +119,19 @@ class ReaderOrder:
         self._options = options
         self._seed = seed
         self._padded_size = options.batches_per_epoch(size, batch_size) * batch_size
-        self._first = self._begin(options.shard_id)
-        self._stuck_size = self._begin(options.shard_id + 1) - self._first
+        self._begins = begins = part_begins(size, options.num_shards)
+        self._first = begins[options.shard_id]
+        self._stuck_size = begins[options.shard_id + 1] - self._first
         self._permutations: dict[Any, Permutation] = {}
 
     def index(self, position: int) -> int:
         """Return the number of the sample at a position of the stream."""
         options = self._options
-        num_shards = options.num_shards
+        num_shards, begins = options.num_shards, self._begins
         if options.pad_last_batch:
             epoch, offset = divmod(position, self._padded_size)
             shard = options.shard_id if options.sticks else (options.shard_id + epoch) % num_shards
-            offset = min(offset, self._begin(shard + 1) - self._begin(shard) - 1)
+            offset = min(offset, begins[shard + 1] - begins[shard] - 1)
         elif options.sticks:
             epoch, offset = divmod(position, self._stuck_size)
             shard = options.shard_id
@@ -139,12 +141,12 @@ class ReaderOrder:
                 return place
             shard = self._shard_of(place)
             epoch = turn * num_shards + shard - options.shard_id
-            offset = place - self._begin(shard)
-        begin = self._begin(shard)
+            offset = place - begins[shard]
+        begin = begins[shard]
         if not options.shuffles:
             return begin + offset
         if options.random_shuffle:
-            offset = self._permutation(self._begin(shard + 1) - begin, self._seed, epoch)[offset]
+            offset = self._permutation(begins[shard + 1] - begin, self._seed, epoch)[offset]
             if num_shards == 1:
                 return offset
         # All ranks read epoch e of their streams at the same time.
@@ -154,13 +156,10 @@ class ReaderOrder:
         """Return the number of a sample, and the epoch of its position, for a sample cache."""
         return self.index(info.idx_in_epoch), info.idx_in_epoch // max(self._padded_size, 1)
 
-    def _begin(self, shard: int) -> int:
-        return self._size * shard // self._options.num_shards
-
     def _shard_of(self, place: int) -> int:
         """Return the shard of a sample in the order of the dataset."""
         shard = place * self._options.num_shards // self._size
-        return shard + (place >= self._begin(shard + 1))
+        return shard + (place >= self._begins[shard + 1])
 
     def _permutation(self, length: int, seed: int, epoch: int) -> Permutation:
         key = length, seed, epoch

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.mixing import Mix, quotas
-from dali_like.sources.composed.positions import step_positions
 from dali_like.sources.composed.stage import Place, RandomAccess
 from dali_like.sources.permutation import Permutation
 from dali_like.sources.sharding import Shard
@@ -493,7 +492,7 @@ class TestSimulation:
         seen = set()
         for begin, ranks in ((0, 1024), (total, 768), (len(mixture) // total * total - total, 1000)):
             for rank in range(0, ranks, 25):
-                positions = step_positions(begin, total // ranks, Shard(rank, ranks))
+                positions = Shard(rank, ranks).stripe(begin, total // ranks)
                 elements = [mixture[position] for position in positions]
                 assert not seen.intersection(elements)
                 seen.update(elements)
@@ -518,7 +517,7 @@ class TestSimulation:
         seen: Counter = Counter()
         for begin, ranks in ((0, 1024), (6144, 768), (12288, 512)):
             for rank in range(0, ranks, 8):
-                seen.update(self.read(dataset, step_positions(begin, 6144 // ranks, Shard(rank, ranks))))
+                seen.update(self.read(dataset, Shard(rank, ranks).stripe(begin, 6144 // ranks)))
         assert set(seen.values()) == {2}
         evaluator = stage_of(dataset).inputs[0].evaluator(Place(0, 3072).input(0))
         assert isinstance(evaluator, RandomAccess)
@@ -531,7 +530,7 @@ class TestSimulation:
         seen: Counter = Counter()
         for begin, ranks in ((0, 1024), (6144, 768), (12288, 512)):
             for rank in range(0, ranks, 8):
-                packs = self.read(dataset, step_positions(begin, 6144 // ranks, Shard(rank, ranks)))
+                packs = self.read(dataset, Shard(rank, ranks).stripe(begin, 6144 // ranks))
                 seen.update(token for pack in packs for token in pack["tokens"].tolist() if token)
         evaluator = stage_of(dataset).input.evaluator(Place(0, 3072).input(0))
         assert isinstance(evaluator, RandomAccess)

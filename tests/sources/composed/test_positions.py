@@ -8,8 +8,8 @@ import random
 import pytest
 
 from dali_like.errors import ArgumentError
-from dali_like.sources.composed.positions import Steps, check_ranks, num_delivered, owned_shards, step_positions
-from dali_like.sources.sharding import Rest, Shard
+from dali_like.sources.composed.positions import check_ranks, num_delivered, owned_shards
+from dali_like.sources.sharding import Shard
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from dali_like.sources.sharding import Rest, Shard
     ],
 )
 def test_rank_0_takes_these_positions(begin: int, batch_size: int, ranks: int, expected: list[int]) -> None:
-    assert list(step_positions(begin, batch_size, Shard(0, ranks))) == expected
+    assert list(Shard(0, ranks).stripe(begin, batch_size)) == expected
 
 
 def test_owners_stay_the_same_when_only_the_batch_size_changes() -> None:
-    assert [position % 12 % 3 for position in step_positions(12, 3, Shard(0, 3))] == [0, 0, 0]
+    assert [position % 12 % 3 for position in Shard(0, 3).stripe(12, 3)] == [0, 0, 0]
 
 
 def test_the_batches_of_all_ranks_are_a_partition_while_ranks_and_batch_size_change() -> None:
@@ -38,7 +38,7 @@ def test_the_batches_of_all_ranks_are_a_partition_while_ranks_and_batch_size_cha
         for _ in range(20):
             ranks = draw.choice([count for count in range(1, num_shards + 1) if num_shards % count == 0])
             batch_size = draw.randint(1, 9)
-            batches = [list(step_positions(position, batch_size, Shard(rank, ranks))) for rank in range(ranks)]
+            batches = [list(Shard(rank, ranks).stripe(position, batch_size)) for rank in range(ranks)]
             assert all(len(batch) == batch_size and batch == sorted(batch) for batch in batches)
             for rank, batch in enumerate(batches):
                 assert {each % num_shards for each in batch} <= set(owned_shards(num_shards, Shard(rank, ranks)))
@@ -58,23 +58,3 @@ def test_the_outputs_of_a_shard_before_a_position_are_counted() -> None:
 def test_a_wrong_number_of_ranks_names_the_nearest(ranks: int, nearest: str) -> None:
     with pytest.raises(ArgumentError, match=f"{ranks} ranks cannot share out 12 logical shards evenly. Use {nearest} ranks"):
         check_ranks(12, ranks)
-
-
-@pytest.mark.parametrize("rest", Rest)
-@pytest.mark.parametrize("begin", [0, 3])
-def test_steps_count_the_batches_of_each_rank(rest: Rest, begin: int) -> None:
-    length, ranks, batch_size = 23, 3, 2
-    counts = [0] * ranks
-    for step in range(begin, length + 6, 6):
-        for rank in range(ranks):
-            counts[rank] += Steps(length, batch_size, Shard(rank, ranks), rest).count(step)
-
-    left = length - begin
-    assert sum(counts) == {Rest.DROP: left // 6 * 6, Rest.PAD: -(-left // 6) * 6, Rest.UNEVEN: left}[rest]
-
-
-def test_an_endless_stream_has_only_full_steps() -> None:
-    steps = Steps(None, 4, Shard(1, 2), Rest.DROP)
-
-    assert steps.sizes() is None
-    assert steps.count(10**12) == 4
