@@ -177,7 +177,7 @@ def set_decided(chooser: Any, settings: Any) -> None:
 
 def schema_of_assembler(assembler: Any) -> Any:
     """The schema of samples that an assembler of requests has learned."""
-    return assembler._schema
+    return assembler._schema.expected
 
 
 def kept_files() -> list[Any]:
