@@ -126,6 +126,7 @@ lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
 	$(TEST_ENV)/bin/lint-imports --no-logo
+	$(TEST_ENV)/bin/python -m tools.wordiness --check
 
 docs: .venv/docs/.ready
 	.venv/docs/bin/python -m sphinx -q -n -W --keep-going -b html docs build/docs

@@ -200,7 +200,7 @@ class Feature(NamedTuple):
     """A row of the table.
 
     Attributes:
-        group: what has the feature; its plain rate is the unit.
+        group: the program with the feature; its plain rate is the unit.
         text: the feature in the table.
         start: builds a pipeline or loader.
         goal: the wanted share, if there is one.

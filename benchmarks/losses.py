@@ -239,7 +239,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "ConcatDataset": lambda: Case(
         torch.utils.data.ConcatDataset([torch.utils.data.TensorDataset(_DIGITS, _LABELS)] * 2), {"batch_size": 256}
     ),
-    # What programs of users load.
+    # Imports of users' programs.
     "segmentation": lambda: Case(Made(segmented, 512), {"batch_size": 16, "shuffle": True}),
     "detection": lambda: Case(Made(detected, 512), {"batch_size": 8, "shuffle": True, "collate_fn": in_columns}),
     "speech": lambda: Case(Made(spoken, 512), {"batch_size": 16, "shuffle": True, "collate_fn": padded}),

@@ -67,7 +67,7 @@ class Images:
 
 
 class Cost(NamedTuple):
-    """What one side of the comparison has used.
+    """The resources that one side of the comparison has used.
 
     Attributes:
         cpu_s: CPU time of all processes, in seconds.

@@ -295,14 +295,14 @@ TITLES = {"dali_like": "dali_like", "dali": "DALI", "torch": "PyTorch"}
 
 
 class Measured(NamedTuple):
-    """What a run has measured: samples per second, and microseconds of CPU time for each sample, of all processes."""
+    """The measurements of a run: samples per second, and microseconds of CPU time for each sample, of all processes."""
 
     samples_per_s: float
     cpu_us: float
 
 
 class _Position:
-    """What sources read of a SampleInfo."""
+    """The values that sources read of a SampleInfo."""
 
     idx_in_epoch = 0
 

@@ -1,6 +1,6 @@
-"""Batches and iterables of batches that are known beforehand, and what a pipeline makes of them.
+"""Batches and iterables of batches with known contents, and the results of pipelines with them.
 
-What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
+Spawned workers import this module, because its functions travel by name. So it needs nothing of pytest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH_SIZE = 4
 #: Batches in an epoch.
 LENGTH = 6
 
-#: In what `outcomes` returns: the epoch has ended.
+#: In the results of `outcomes`: the epoch has ended.
 END = "end"
 
 
@@ -36,25 +36,25 @@ def batch_source(number: int) -> NDArray[np.int64]:
 
 
 def numbers_of(number: int, size: int = BATCH_SIZE) -> list[int]:
-    """What `numbers_in` finds in `batch_of`."""
+    """The result of `numbers_in` for `batch_of`."""
     return [100 * number + i for i in range(size)]
 
 
 def numbers_in(output: Iterable[Any]) -> list[int]:
-    """What each sample of a batch consists of; -1 where it consists of several things, or of none."""
+    """The content of each sample of a batch; -1 where it consists of several things, or of none."""
     samples = [np.asarray(sample).ravel() for sample in output]
     return [int(sample[0]) if len(set(sample.tolist())) == 1 else -1 for sample in samples]
 
 
 def batches_in(outputs: Sequence[Any]) -> int | str:
-    """The number of the batch of which all outputs are, or what is wrong with them."""
+    """The number of the batch that all outputs belong to, or their mistake."""
     seen = [numbers_in(output) for output in outputs]
     number = seen[0][0] // 100 if seen[0] else 0
     return number if all(numbers == numbers_of(number, len(seen[0])) for numbers in seen) else f"wrong: {seen}"
 
 
 def outcomes(pipe: Pipeline, count: int, read: Callable[[Sequence[Any]], Any] = batches_in) -> list[Any]:
-    """What the next calls of `run` bring: numbers of batches, `END` (and the next epoch is begun), or types of errors."""
+    """The results of the next calls of `run`: numbers of batches, `END` (and the next epoch begins), or types of errors."""
     return [outcome(pipe, read) for _ in range(count)]
 
 
@@ -69,7 +69,7 @@ def outcome(pipe: Pipeline, read: Callable[[Sequence[Any]], Any] = batches_in) -
 
 
 def epoch_of(length: int = LENGTH) -> list[Any]:
-    """What `outcomes` shows of an epoch without errors."""
+    """The results of `outcomes` for an epoch without errors."""
     return [*range(length), END]
 
 
@@ -124,7 +124,7 @@ class Items:
 
 
 class Rewinding:
-    """An iterator that begins anew when it is asked for its iterator, as those in DALI's examples do."""
+    """An iterator that begins anew when it is asked for its iterator, as in DALI's examples."""
 
     def __iter__(self) -> Iterator[Any]:
         self.next = 0
@@ -158,7 +158,7 @@ def generate() -> Iterator[Any]:
     yield from Batches()
 
 
-#: What begins anew in each epoch.
+#: Iterables that begin anew in each epoch.
 ITERABLES: dict[str, Callable[[], Any]] = {
     "list": lambda: list(Batches()),
     "tuple": lambda: tuple(Batches()),
@@ -171,7 +171,7 @@ ITERABLES: dict[str, Callable[[], Any]] = {
     "dictionary's values": lambda: dict(enumerate(Batches())).values(),
 }
 
-#: What cannot begin anew.
+#: Iterables that cannot begin anew.
 ITERATORS: dict[str, Callable[[], Any]] = {
     "iterator": lambda: iter(list(Batches())),
     "map": lambda: map(batch_of, range(LENGTH)),

@@ -1,4 +1,4 @@
-"""Notices what code does besides computing: writing files, unpickling, starting programs, connecting. Of one process."""
+"""Notices side effects of code: writing files, unpickling, starting programs, connecting. Of one process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _is_installed = False
 
 @contextlib.contextmanager
 def watched() -> Iterator[list[str]]:
-    """Yield the list of what happens until the end of the block. Imports of modules write no byte code meanwhile."""
+    """Yield the list of side effects until the end of the block. Imports of modules write no byte code meanwhile."""
     global _is_installed  # noqa: PLW0603  # hooks cannot be removed
     if not _is_installed:
         sys.addaudithook(_hook)

@@ -1,4 +1,4 @@
-"""What all tests share: above all the check that no test leaves anything behind."""
+"""Fixtures and checks of all tests: above all the check that no test leaves anything behind."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def without_notes_of_libpng(stderr: str) -> str:
 
 
 def without_addresses(value: object) -> str:
-    """What a parametrized test is called: `repr`, the same in each process. They could not share the tests otherwise."""
+    """The id of a parametrized test: `repr`, the same in each process. They could not share the tests otherwise."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -214,7 +214,7 @@ class Resources:
         self.shared_memory = names_of_ours()
 
     def more_than(self, before: Resources) -> dict[str, Any]:
-        """What is there that was not before."""
+        """The resources that are there and were not before."""
         more = {
             "children": self.children - before.children,
             "descriptors": {fd: target for fd, target in self.descriptors.items() if fd not in before.descriptors},
@@ -240,7 +240,7 @@ def names_of_ours() -> set[str]:
 
 
 def descendants_of(pid: int) -> Iterator[int]:
-    """The processes that a process has made, and those that they have made. psutil would look at all there are."""
+    """The processes that a process has made, and their own ones. psutil would look at all there are."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
@@ -259,7 +259,7 @@ _elder: set[int] = set()
 
 
 def children() -> set[int]:
-    """The processes that the test has started, and those that they have: not what was there before it and stays, such as
+    """The descendants that began with the test: no processes that were there before it and stay, such as
     multiprocessing's resource tracker.
     """
     reap_forkservers()  # a loader does not wait for the end of its forkserver
@@ -268,7 +268,7 @@ def children() -> set[int]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _hypothesis_has_begun() -> None:
-    """Let Hypothesis ask the collector, as it does once, who refers to its random numbers. What is frozen does not count;
+    """Let Hypothesis ask the collector once for the users of its random numbers. Frozen objects do not count;
     on Python 3.14 that would be all that does.
     """
     hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
@@ -278,7 +278,7 @@ def _hypothesis_has_begun() -> None:
 def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
-    gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
+    gc.freeze()  # collections then look at objects of this test, and not at modules and the results of all tests before it
     before = Resources(pytestconfig.stash.get(_MAPPINGS, 0))
     _elder.clear()
     _elder.update(before.children)
@@ -306,9 +306,9 @@ def fonts() -> None:
 
 @pytest.fixture
 def gpus() -> Iterator[list[SimulatedDevice]]:
-    """Lets pipelines find a GPU, which the stand-in plays; those that they have opened, one each.
+    """Lets pipelines find a GPU, played by the stand-in; yields the opened GPUs, one for each pipeline.
 
-    Fails a test that has done what a GPU would not have taken well, or has left pages locked.
+    Fails a test whose calls a GPU would have refused, or that has left pages locked.
     """
     opened: list[SimulatedDevice] = []
 
@@ -333,7 +333,7 @@ def way(request: pytest.FixtureRequest) -> str:
 #: For tests of sources that count on a process of their own.
 in_processes = pytest.mark.parametrize("way", ["serial", "fork", once("spawn")])
 
-#: For tests of what does not depend on how workers have been started. Threads are the fastest workers.
+#: For tests that do not depend on the way workers start. Threads are the fastest workers.
 in_both_places = pytest.mark.parametrize("way", ["serial", "thread", once("fork")])
 
 

@@ -1,4 +1,4 @@
-"""A CuPy stand-in with arrays, kernels and page-locked memory: what the tests and steps for a real GPU use of CuPy.
+"""A CuPy stand-in with arrays, kernels and page-locked memory: the part of CuPy that tests and steps for a real GPU use.
 
 Work runs only when somebody waits for it, or asks whether a stream is done; then all streams run until they are blocked.
 Gates that somebody waits for are counted: a real one would block that thread until it opens by itself.

@@ -1,7 +1,7 @@
 """The part of CuPy and of CUDA's driver that this library uses, in host memory, with the names and arguments of CuPy 14.
 
-What is put on a stream is carried out when somebody waits for it, as `dali_like.testing.simulated_device` does it. What CUDA
-and CuPy 14.2 refuse is refused here: negative sizes, streams of another GPU, and calls that do not suit a capture.
+Work on a stream is carried out when somebody waits for it, as in `dali_like.testing.simulated_device`. The stand-in refuses
+the same as CUDA and CuPy 14.2: negative sizes, streams of another GPU, and calls that do not suit a capture.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class CupyStandIn:
         limit: how many bytes may be allocated.
         alloc_status: the error of allocations, besides the limit.
         freed_streams: the streams whose cached memory was freed.
-        launch_error: what launching a kernel raises.
+        launch_error: the exception of a launch of a kernel.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from dali_like.operators.machinery.description import descriptions
 
 @contextlib.contextmanager
 def removed_at_the_end() -> Iterator[None]:
-    """Remove operators that are defined in this context. Their functions would keep what they refer to alive."""
+    """Remove operators that are defined in this context. Their functions would keep the objects that they refer to alive."""
     before = set(descriptions())
     try:
         yield

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that serves files, parts of them and lists of them, and fails when it is told to.
+"""An HTTP server on loopback that serves files, parts of them and lists of them, and fails on request.
 
 It may stand before another server, whose answers it then passes on.
 """
@@ -19,12 +19,12 @@ __all__ = ["HttpStore", "http_store"]
 
 
 class HttpStore:
-    """What the server serves, and what it is to do to requests.
+    """The files of the server, and its faults.
 
     Attributes:
         url: where it is.
         files: their contents, by name.
-        faults: what happens to the next requests, one each: a status, or "reset", "truncate", "hang", "whole".
+        faults: of the next requests, one each: a status, or "reset", "truncate", "hang", "whole".
         upstream: the port of the server that answers the others, on this machine.
         requests: the names of the files that have been asked for.
         sent_bytes: of files and of parts of them.

@@ -1,7 +1,7 @@
 """Small image files of every kind, made of one photograph, for the tests of the image decoder.
 
-`FILES` names them; `image_file(name)` is the file as a 1-D uint8 array, and `stored_pixels(name)` what went into it, which
-is what `ANY_DATA` should decode to, or None where the format loses something. Sizes are odd, so that no block of a
+`FILES` names them; `image_file(name)` is the file as a 1-D uint8 array, and `stored_pixels(name)` its pixels, which
+`ANY_DATA` should decode, or None where the format loses something. Sizes are odd, so that no block of a
 codec fits exactly, and height and width differ, so that a transposed image shows.
 """
 
@@ -152,7 +152,7 @@ def jpeg_of_flat_gray(sampling: int, level: int = 128) -> bytes:
 
 
 def bmp_of_rgba() -> bytes:
-    """With the BITMAPV4HEADER that says which bits are alpha; libraries differ in what they write."""
+    """With the BITMAPV4HEADER that says which bits are alpha; libraries write different values."""
     masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
     pixels = np.ascontiguousarray(RGBA_PIXELS[::-1, :, [2, 1, 0, 3]]).tobytes()
     header = struct.pack("<IiiHHIIiiII", 108, WIDTH, HEIGHT, 1, 32, 3, len(pixels), 0, 0, 0, 0) + masks + b"BGRs" + bytes(48)
@@ -336,7 +336,7 @@ def image_file(name: str) -> NDArray[np.uint8]:
 
 
 def stored_pixels(name: str) -> NDArray[np.uint8] | None:
-    """What `ANY_DATA` should decode a file of `FILES` to; None for lossy formats."""
+    """The pixels that `ANY_DATA` should decode a file of `FILES` to; None for lossy formats."""
     return _RECIPES[name].pixels
 
 

@@ -196,7 +196,7 @@ def set_lock(thread: Any, lock: Any) -> None:
 
 
 def shared_of(workers: Any) -> Any:
-    """What all threads of a backend of threads share."""
+    """The state that all threads of a backend of threads share."""
     return workers._shared
 
 

@@ -1,4 +1,4 @@
-"""Print requirements for pip: the oldest or the newest allowed versions of what the package depends on.
+"""Print requirements for pip: the oldest or the newest allowed versions of the package's dependencies.
 
     python -m tools.dependency_versions {oldest,newest}
 

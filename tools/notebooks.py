@@ -1,6 +1,6 @@
 """Run the notebooks, and store their outputs: ``python -m tools.notebooks``.
 
-The stored files name no version of Python and no times, so that another run changes only what the cells show. It needs
+The stored files name no version of Python and no times, so that another run changes only outputs of cells. It needs
 nbclient, ipykernel, Matplotlib, OpenCV and the packages of the demo.
 """
 

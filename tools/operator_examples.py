@@ -12,7 +12,7 @@ import numpy as np
 import dali_like
 from dali_like import fn, types
 
-#: Calls by operator. Their names are those of `_names`.
+#: Calls by operator. Their names come from `_names`.
 CALLS: Mapping[str, str] = {
     "batch_permutation": "fn.batch_permutation(seed=1)",
     "bb_flip": "fn.bb_flip(np.float32([[0.1, 0.2, 0.3, 0.4]]))",

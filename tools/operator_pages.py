@@ -87,7 +87,7 @@ def _page(module: ModuleType, members: list[Description]) -> str:
 
 
 def _call(path: str) -> Iterator[str]:
-    """Yield a call with its results, and what the names in it mean."""
+    """Yield a call with its results, and the meaning of its names."""
     yield "```python"
     yield CALLS[path]
     yield from (f"# {line}" for line in result_of(path).splitlines())

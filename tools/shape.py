@@ -26,7 +26,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Shape:
-    """What the code of some files looks like.
+    """Figures of the code of some files.
 
     Attributes:
         lines: of each file.

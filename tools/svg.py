@@ -69,7 +69,7 @@ class Picture:
 
     Args:
         width: its width in pixels. The height follows from its content.
-        title: text for readers of the page who do not see the picture.
+        title: text for readers of the page without the picture.
     """
 
     def __init__(self, width: int, title: str) -> None:

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
 
     Args:
-        arguments: arguments behind ``dali-like``; None: those of the command line.
+        arguments: arguments behind ``dali-like``; None: the arguments of the command line.
 
     Returns:
         The exit status: that of the subcommand, 2 for invalid arguments, 130 for Ctrl-C.

@@ -60,7 +60,7 @@ class Factory:
             return
         try:
             parameters = inspect.signature(self.function).parameters.values()
-        except ValueError:  # a function in C without a signature, such as those of NumPy 1
+        except ValueError:  # a function in C without a signature, as NumPy 1 has them
             return
         takes = {parameter.name for parameter in parameters}
         if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):

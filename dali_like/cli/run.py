@@ -4,8 +4,8 @@ dali-like run [options] train.py arguments...
 dali-like run [options] -m package.train arguments...
 dali-like run [options] torchrun --nproc-per-node 4 train.py arguments...
 
-What follows the script belongs to the program. Every Python process that it starts takes part, except those of python -I,
--E or -S. No file is changed. At its end, or on Ctrl-C, a summary appears on stderr.
+Everything behind the script belongs to the program. Every Python process that it starts takes part, but not python -I, -E
+or -S. No file is changed. At its end, or on Ctrl-C, a summary appears on stderr.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _TURNS = (PYTORCH, OURS, OURS, PYTORCH)
 
 
 class Figures(NamedTuple):
-    """What one run measured, of all its processes.
+    """The measurements of one run, of all its processes.
 
     Attributes:
         samples_per_s, batches_per_s: of all ranks together, in the loader with most batches.

@@ -133,7 +133,7 @@ class _Tuning:
 
     Attributes:
         trials: all trials so far.
-        undecided: for each setting whose values could not be told apart: a sentence.
+        undecided: for each setting whose values are too close to choose from: a sentence.
     """
 
     def __init__(self, factory: Factory, budget_bytes: int, seconds: float) -> None:
@@ -144,7 +144,7 @@ class _Tuning:
         self.undecided: list[str] = []
 
     def noise_text(self) -> str:
-        """Describe the spread of repeated measurements, and the settings that could not be told apart because of it."""
+        """Describe the spread of repeated measurements, and the settings that are undecided because of it."""
         spread = max((trial.spread for trial in self.trials if len(trial.outcomes) > 1), default=0.0)
         lines = [
             f"Measurements of the same settings differ by up to {spread:.0%}. Of values within {_TOLERANCE:.0%} of the "

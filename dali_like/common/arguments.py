@@ -161,7 +161,7 @@ class Argument:
         """Convert a user's value for the code.
 
         Args:
-            where: what the argument belongs to, for messages; empty: the message begins with the name of the argument.
+            where: the function or class, for messages; empty: the message begins with the name of the argument.
 
         Raises:
             ArgumentError: the value is not allowed; the message lists allowed values.

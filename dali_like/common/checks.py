@@ -118,7 +118,7 @@ def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]
 
 
 def unchecked(name: str, value: Any) -> Any:
-    """Accept anything: what is allowed depends on other arguments, and is checked with them."""
+    """Accept anything: the allowed values depend on other arguments, and are checked with them."""
     return value
 
 

@@ -12,7 +12,7 @@ from dali_like.errors import ArgumentError
 __all__ = ["is_cpu_only", "use_cpu"]
 
 _VARIABLE = "DALI_LIKE_DEVICE"
-#: What to do without a GPU, for messages.
+#: The remedy without a GPU, for messages.
 ADVICE = "To run this program on the CPU, set DALI_LIKE_DEVICE=cpu in the environment, or call dali_like.use_cpu()"
 
 

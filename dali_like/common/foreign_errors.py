@@ -1,8 +1,8 @@
-"""Exceptions of foreign code, such as callbacks: read and change them, whatever their classes define.
+"""Exceptions of foreign code, such as callbacks: read and change them, also if their classes define attributes of their own.
 
 A class may define an attribute of exceptions as a property that raises, text that cannot be computed, or notes that are not
 texts. What these functions do for an exception that is being handled must not raise another one. So they use the attributes
-of `BaseException`, past the class. Runs in every process.
+texts. While an exception is being handled, these functions must not raise another one. So they use the attributes
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def method_of(value: Any, name: str) -> Callable[..., Any] | None:
     """
     try:
         method = getattr(value, name, None)
-    except Exception:  # whatever `__getattr__` raises for a name that only this library asks for
+    except Exception:  # `__getattr__` may raise anything for a name that only this library asks for
         return None
     return method if callable(method) else None
 
@@ -29,7 +29,7 @@ def is_stateful(value: Any) -> bool:
 
 
 def log_lost_state(stateful: Any, error: Exception, instead: str) -> None:
-    """Log that ``state_dict()`` has raised an error, and what a loader does instead when it resumes.
+    """Log that ``state_dict()`` has raised an error, and how a loader resumes instead.
 
     A method with required arguments, as that of MosaicML's ``StreamingDataset``, is for another caller.
     """

@@ -1,4 +1,4 @@
-"""The classes of batches and tensors, and what programs ask of DALI's backend, as in ``nvidia.dali.backend``.
+"""The classes of batches and tensors, and the other names that programs use of ``nvidia.dali.backend``.
 
 Operators have schemas here, too. Functions that tune DALI's memory pools have no effect: there are no such pools.
 """

@@ -24,7 +24,7 @@ class Missing(NamedTuple):
 
     Attributes:
         reason: "internal" (no part of DALI's documentation), "deprecated alias", or "GPU only".
-        alternative: what to do, without a full stop.
+        alternative: the remedy, without a full stop.
     """
 
     reason: str
@@ -33,7 +33,7 @@ class Missing(NamedTuple):
 
 @functools.cache
 def dali_functions() -> Mapping[str, Missing | None]:
-    """Return the functions of ``nvidia.dali.fn`` by name; None for those that exist here."""
+    """Return the functions of ``nvidia.dali.fn`` by name; None for functions that exist here."""
     text = Path(__file__).with_name("dali_functions.txt").read_text(encoding="utf-8")
     rows = (line.partition(": ") for line in text.splitlines() if not line.startswith("#"))
     return {name: Missing(*why.split("; ", 1)) if why else None for name, _, why in rows}

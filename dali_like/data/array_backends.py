@@ -32,7 +32,7 @@ _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 
 
 class ArrayBackend:
-    """The array library of a loader's batches, its random generators and its memory: those of NumPy."""
+    """The array library of a loader's batches, its random generators and its memory: NumPy and the standard library."""
 
     #: The exact types of arrays and tensors.
     tensor_types: tuple[type, ...] = (np.ndarray,)
@@ -123,7 +123,7 @@ class ArrayBackend:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Put back what `enter_worker` and seeders change in this process, at the end of a context."""
+        """Undo the changes of `enter_worker` and seeders in this process, at the end of a context."""
         states, info = _global_states(), get_worker_info()
         try:
             yield

@@ -4,8 +4,8 @@ An `ArrayDataset`, and a `StackDataset`, `Subset` or `ConcatDataset` of arrays o
 samples are rows. PyTorch's classes of these names, and its ``TensorDataset``, are the same. `columns_of` returns the part of
 a batch from each array, nested as a sample is, and the nodes of a schema gather it; see `dali_like.data.sample_schema`.
 
-The datasets are read at each batch: a program may replace their arrays. Whatever does not fit raises `UnfitError`; the
-dataset is then asked for each sample, and raises its own errors.
+The datasets are read at each batch: a program may replace their arrays. An array that does not fit raises `UnfitError`;
+the dataset is then asked for each sample, and raises its own errors.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class _Look:
         else:
             self._seen[id(value)] = value  # kept, so that its address stays its own
             # Another object may have the address later: a program that replaces one twice gets the first address again. So
-            # the parts say what the object is, too.
+            # the class is a part, too.
             self.parts.append((kind, None if kind is tuple else id(value)))
             self._add_parts(value, kind)
 
@@ -135,7 +135,7 @@ class _Look:
     def _add_tensor(self, tensor: Any) -> None:
         """Add a tensor, which counts its changes. Workers see the content of one in shared memory: it does not matter."""
         self.is_complete = False  # changes through a view of NumPy are not counted
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse ones and those of inference mode
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse tensors and tensors of inference mode
             self.parts.append((tuple(tensor.shape), None if tensor.is_shared() else tensor._version))
             if tensor.numel() <= _MOST_ITEMS and tensor.device.type == "cpu" and not tensor.is_shared():
                 self.parts.append(repr(tensor.tolist()))
@@ -167,12 +167,12 @@ class _Look:
         self._waiting += (getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None))
 
     def _note_code(self, code: Any) -> None:
-        """Note a function or class. Those of a program that workers do not import travel with the globals that they read."""
+        """Note a function or class. Parts of a program that workers do not import travel with the globals that they read."""
         if _package_of(code) in (MAIN, IMPORTED_MAIN) and not (self.main is not None and self.main.has(code)):
             self.is_complete = False
 
     def _add_attributes(self, value: Any, kind: type) -> None:
-        """Add the attributes of an object. Those of the standard library's classes, such as locks, are their own matter."""
+        """Add the attributes of an object. Classes of the standard library, such as locks, are skipped."""
         self._note_code(kind)
         if _package_of(kind) in sys.stdlib_module_names and kind is not types.SimpleNamespace:
             self.is_complete &= kind in _CONTAINERS

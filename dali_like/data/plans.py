@@ -92,7 +92,7 @@ class IteratorState:
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> IteratorState:
-        """Return what `to_dict` has described, which has been checked."""
+        """Return the result of `to_dict`, which has been checked."""
         return cls(**{**saved, "states": unlisted(saved["states"])})
 
     def deliver(self, number: int) -> None:
@@ -175,7 +175,7 @@ class LoaderPlan(abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
-        """Read what this kind of plan needs."""
+        """Read the entries that this kind of plan needs."""
 
     @abc.abstractmethod
     def begin(self, turn: int) -> BatchKey:

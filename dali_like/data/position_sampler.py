@@ -100,7 +100,7 @@ class PositionSampler(Sampler[Any]):
         """Return the numbers of outputs of all logical shards in an epoch. They are counted if they are not known yet.
 
         Args:
-            known: those of a state of this epoch.
+            known: the numbers in a state of this epoch.
         """
         if known is None:
             counted = self._counted

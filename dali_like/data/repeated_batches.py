@@ -1,6 +1,6 @@
 """One batch of a loader again: `BaseDataLoader.batch_at`. Computed in this process, without workers.
 
-What decides the batch is in the loader's state: the seeds of the epoch, and the state of the sampler at its beginning. The
+The loader's state decides the batch: the seeds of the epoch, and the state of the sampler at its beginning. The
 loop that may be running is not disturbed: samplers and generators are copied, and the global random generators are put back.
 """
 
@@ -143,11 +143,11 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
 
 
 class _Request(LocalRequest):
-    """A request in this process whose samples are seeded as in a worker: those of a loader without workers are not."""
+    """A request in this process whose samples are seeded as in a worker; a loader without workers does not seed them."""
 
 
 class _Worker:
-    """Computes in this process what a worker of the loader would.
+    """Computes in this process the same as a worker of the loader.
 
     Args:
         options: of the loader, with the worker's own copy of the dataset.
@@ -223,7 +223,7 @@ def _copied(options: LoaderOptions) -> tuple[Any, Any]:
 
 
 def _is_seeded(options: LoaderOptions) -> bool:
-    """Return whether global generators are seeded for samples. Threads do not seed what they share with the program."""
+    """Return whether global generators are seeded for samples. Threads do not seed generators shared with the program."""
     return options.num_workers > 0 and options.seeds_by_task and not options.backend.shares_objects
 
 

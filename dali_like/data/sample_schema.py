@@ -97,12 +97,12 @@ class Node(abc.ABC):
 
     @abc.abstractmethod
     def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
-        """Return the batch of this part of several samples that are in no rows. Their shapes need not be those of the node.
+        """Return the batch of this part of several samples that are in no rows. Their shapes may differ from the node's.
 
         Args:
             values: the parts, at least one.
             in_tuple: as for `batch`.
-            contiguous: whether a batch of tensors has contiguous memory, as in rows, whatever that of the samples is.
+            contiguous: whether a batch of tensors has contiguous memory, as in rows, also if the samples have not.
 
         Raises:
             UnfitError: only the default collation handles these values.

@@ -1,4 +1,4 @@
-"""CUDA's driver, for what CUDA's runtime and CuPy lack: contexts, the capture mode of threads, and states of events.
+"""Functions of CUDA's driver that CUDA's runtime and CuPy lack: contexts, the capture mode of threads, states of events.
 
 All libraries of a process share the primary context of a GPU. Pushing and popping it changes nothing for the calling
 thread. In contrast, ``cudaSetDevice`` of CUDA 12 and later creates a context on the GPU that it selects, so resetting
@@ -170,7 +170,7 @@ class Driver:
         return event
 
     def record_all(self, streams: Iterable[int]) -> list[Event]:
-        """Record an event on each of some streams of the current context, except on those that capture a graph."""
+        """Record an event on each of some streams of the current context, except on streams that capture a graph."""
         return [self.record(stream, BLOCKING | NO_TIMING) for stream in streams if not self.is_capturing(stream)]
 
     def let_wait(self, stream: int, event: Event) -> None:

@@ -33,7 +33,7 @@ class CudaFence:
     def passed(self) -> bool:
         """Whether all events have passed, or never will because the GPU has failed.
 
-        Other errors say nothing about the work, for example those of queries during the capture of a graph.
+        Other errors say nothing about the work, for example errors of queries during the capture of a graph.
         """
         if self.events is None:
             return False

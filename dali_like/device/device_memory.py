@@ -1,6 +1,6 @@
 """GPU memory for batches, reused only when no work on the GPU can still read it.
 
-A user who drops a batch may have queued work that reads it and that the GPU has not started. So a released buffer gets
+A user may drop a batch although the GPU has not started queued work that reads it. So a released buffer gets
 a fence behind all work on the streams in use, and is reused when the fence has passed. If too many buffers wait,
 because the GPU is behind, the next copy waits for the oldest fence: on the GPU, not in this process.
 

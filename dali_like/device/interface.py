@@ -66,8 +66,8 @@ class Pinning(Protocol):
     def unregister(self, address: int) -> bool:
         """Unlock the pages locked at this address, and return whether that worked. Never raises.
 
-        Called after all copies from them have ended. Otherwise the GPU still reads the old pages at this address, whatever
-        the address refers to later. So the caller must keep the pages, and may try again.
+        Called after all copies from them have ended. Otherwise the GPU still reads the old pages at this address, even if
+        the address refers to others later. So the caller must keep the pages, and may try again.
         """
 
     def fence(self) -> Fence | None:

@@ -152,7 +152,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
     @property
     def size(self) -> int:
-        """Number of samples in an epoch; -1 if the pipelines end it. With a reader, those of one shard in whole batches."""
+        """Number of samples in an epoch; -1 if the pipelines end it. With a reader: of one shard, in whole batches."""
         return self._progress.size
 
     @property

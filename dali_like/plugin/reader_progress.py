@@ -62,7 +62,7 @@ class ReaderProgress:
         #: Finished epochs, and batches of this one.
         self._epoch = self._num_batches = 0
         self._shards = list(self._first_shards)
-        #: What each shard has in this epoch, in the order of ranks; and how much of that the epoch before has taken.
+        #: The samples of each shard in this epoch, in the order of ranks; and how many of them the epoch before has taken.
         self._left = list(self._sizes)
         self._taken_before = [0] * len(self._sizes)
         self._count = 0

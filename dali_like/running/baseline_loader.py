@@ -47,7 +47,7 @@ class DataLoader(TorchDataLoader[T_co]):
         return {name: value for name, value in vars(self).items() if name != "_dali_like_kept_record"}
 
     def _dali_like_record(self) -> torch_loader.DataLoader[T_co]:
-        """Return a loader of this library with the attributes of this one. Its counters are those of the record."""
+        """Return a loader of this library with the attributes of this one. It counts in the record."""
         kept: torch_loader.DataLoader[T_co] | None = self.__dict__.get("_dali_like_kept_record")
         if kept is None:
             kept = object.__new__(torch_loader.DataLoader)

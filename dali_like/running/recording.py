@@ -1,4 +1,4 @@
-"""Records what the loaders of a process did, and writes it at its end for the summary of ``dali-like run``.
+"""Record the loaders of a process, and write the record at its end for the summary of ``dali-like run``.
 
 Loaders come and go, so the records hold their counters and not the loaders. Nothing is called per batch, unless the process
 is to end after a number of batches.
@@ -30,7 +30,7 @@ _COMPARED = 3
 
 @dataclass
 class _Loader:
-    """What remains of a loader.
+    """The record of a loader.
 
     Attributes:
         counters: of the loader.
@@ -185,7 +185,7 @@ def _sums_of(statistics: Any) -> dict[str, float]:
     return {
         "loaders": 1,
         "batches": batches,
-        "samples": min(samples, batches * size) if size else samples,  # without those of batches on their way
+        "samples": min(samples, batches * size) if size else samples,  # without batches on their way
         "epochs": loop.epochs,
         "timed": loop.wait.count,
         "wait_s": loop.wait.total_s,
@@ -200,7 +200,7 @@ def _add(sums: dict[str, float], more: dict[str, float]) -> None:
 
 
 def _record() -> dict[str, Any]:
-    """Return what is known about this process."""
+    """Return the record of this process."""
     return {
         "pid": os.getpid(),
         "rank": os.environ.get("RANK", ""),

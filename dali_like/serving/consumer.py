@@ -208,7 +208,7 @@ class Consumer(Iterator[Any]):
     def _receive_all(self) -> None:
         """Read all records that have arrived, and notice the end of the server."""
         end = self._connection.peer_end
-        has_ended = end is not None and end.wait(0)  # ask before reading: what it has sent before its end counts
+        has_ended = end is not None and end.wait(0)  # ask before reading: records sent before its end count
         with contextlib.suppress(EOFError):
             while (record := self._connection.receive(takes_descriptors=True)) is not None:
                 if record.kind == Kind.FILE:
@@ -242,7 +242,7 @@ class Consumer(Iterator[Any]):
 def connect(path: str | os.PathLike[str], *, timeout_s: float = 300.0) -> Consumer:
     """Connect to a loader or pipeline that another process of this user serves; see ``serve`` of loaders and pipelines.
 
-    The batches are those of the server's loader or pipeline, and their arrays are views of its memory. The memory is used
+    The batches belong to the server's loader or pipeline, and their arrays are views of its memory. The memory is used
     again when the program has dropped all arrays of a batch and asks for the next one.
 
     Args:

@@ -104,7 +104,7 @@ class Connection(Descriptor):
         """Return the next record; None if none has arrived.
 
         Args:
-            takes_descriptors: whether records of the other side may carry one. If not, the kernel drops what it sends.
+            takes_descriptors: whether records of the other side may carry one. If not, the kernel drops them.
 
         Raises:
             EOFError: the other side has closed the connection, and all its records have been read.

@@ -185,7 +185,7 @@ def _spectrogram(samples: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def tokens(ids: Sequence[Any], words: Sequence[str] | None, packs: Sequence[Any] | None, size: int) -> Image.Image:
-    """Return tokens as lines of text; those of one sequence of a pack have one color behind them.
+    """Return tokens as lines of text; the tokens of one sequence of a pack have one color behind them.
 
     Args:
         words: the text of each token; None: its number.

@@ -1,4 +1,4 @@
-"""What notebooks show for batches, reports, loaders and pipelines."""
+"""Displays of batches, reports, loaders and pipelines in notebooks."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Picture:
 
     Attributes:
         image: the picture, as a ``PIL.Image.Image``.
-        roles: what each column of the batch has been drawn as.
+        roles: the role of each column of the batch in the picture.
     """
 
     image: Image
@@ -76,7 +76,7 @@ def show(
 
     Args:
         batch: of a pipeline or loader: arrays, tensors or TensorLists in nested tuples and dicts; or a list of samples.
-        roles: what columns are, by their names, where names and shapes do not tell: "image", "clip", "mask", "boxes",
+        roles: roles of columns, by their names, where names and shapes do not tell: "image", "clip", "mask", "boxes",
             "label", "audio", "tokens", "segments" (the sequence of a pack that each token belongs to, from 1 on; 0 for
             padding), "text", "value", or "skip". A column has the name of its place in a sample: ``image``, ``0``,
             ``target.boxes``; "" if a sample is one value.
@@ -85,7 +85,7 @@ def show(
         box_format: "ltrb" (left, top, right, bottom), "ltwh" (left, top, width, height) or "cxcywh" (center, width, height).
             In pixels, or from 0 to 1.
         normalization: mean and standard deviation with which pictures with values from 0 to 1 have been normalized. None:
-            those of ImageNet, if the result fits.
+            ImageNet's, if the result fits.
         samples: how many samples to draw at most.
         columns: samples in a row; None: about as many as rows.
         size: longer side of a picture in pixels.

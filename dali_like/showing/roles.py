@@ -1,4 +1,4 @@
-"""What the columns of a batch are: pictures, masks, boxes, labels, sounds, texts."""
+"""The roles of the columns of a batch: pictures, masks, boxes, labels, sounds, texts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from dali_like.errors import ArgumentError
 from dali_like.showing.batch_columns import CHANNELS, Column
 
-#: What a column may be.
+#: Possible roles of a column.
 ROLES = ("image", "clip", "mask", "boxes", "label", "audio", "tokens", "segments", "text", "value", "skip")
-#: Parts of names that tell what a column is; the first that occurs counts.
+#: Parts of names that tell the role of a column; the first that occurs counts.
 _NAMES = (
     ("mask", "mask"),
     ("box", "boxes"),
@@ -36,7 +36,7 @@ _SOUND_LENGTH = 1000
 
 
 def roles_of(columns: Sequence[Column], given: Mapping[str, str]) -> dict[str, str]:
-    """Return the role of each column: the given one, or what names, shapes and dtypes suggest.
+    """Return the role of each column: the given one, or the one that names, shapes and dtypes suggest.
 
     Raises:
         ArgumentError: a given name or role is unknown.

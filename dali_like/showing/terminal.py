@@ -23,7 +23,7 @@ def in_terminal(image: Image, variables: Mapping[str, str]) -> str:
     """Return the text that draws a picture.
 
     Args:
-        variables: those of the environment, which tell the terminal.
+        variables: the environment, which tells the terminal.
 
     Source: https://sw.kovidgoyal.net/kitty/graphics-protocol and https://iterm2.com/documentation-images.html
     """

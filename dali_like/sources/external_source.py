@@ -1,4 +1,4 @@
-"""External sources: what the user said about a source, checked, with one class for each kind.
+"""External sources: the user's description of a source, checked, with one class for each kind.
 
 The main process makes them when a pipeline is defined, in `dali_like.sources.kinds`. When the pipeline is built,
 `ExternalSource.source` returns the `dali_like.engine.worker.source.Source` that the engine calls.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ExternalSource(abc.ABC):
-    """What the user said about a source. It does not change: `replaced` returns another one.
+    """The user's description of a source. It does not change: `replaced` returns another one.
 
     Args:
         name: its name in messages.

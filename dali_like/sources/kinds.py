@@ -28,7 +28,7 @@ def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) 
 
     Args:
         source: the object; None: the user feeds batches.
-        said: what the user said about it; see `ExternalSource`.
+        said: the user's description of it; see `ExternalSource`.
         takes_dicts: whether elements of a composed dataset may be dicts.
 
     Raises:

@@ -30,7 +30,7 @@ __all__ = ["BlockPermutation", "Neighborhoods", "Permutation"]
 #: Permutations up to this length are tables.
 _MOST_IN_TABLE = 1 << 12
 _MOST_LENGTH = 1 << 62
-#: Positions of which a table is made together, and the number of tables that are kept.
+#: Positions of a table, and the number of tables that are kept.
 _NEIGHBORHOOD = 1 << 10
 _MOST_NEIGHBORHOODS = 4
 #: A table takes as long as about 60 single positions, so it is made after some of them.
@@ -83,7 +83,7 @@ class Permutation:
     def without_table(cls, length: int, seed: int, number: int) -> Permutation:
         """Return one of many permutations of the same length. It takes 3 us to make, for any length from 1 on.
 
-        Short ones are less evenly distributed than those of the constructor.
+        Short ones are less evenly distributed than permutations of the constructor.
 
         Args:
             seed, number: from 0 on.

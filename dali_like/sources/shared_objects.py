@@ -204,7 +204,7 @@ class _Writer:
 
 
 class _SharedContainer:
-    """What lists and dicts have in common: they are immutable, and pickle as references to their block."""
+    """The common part of lists and dicts: they are immutable, and pickle as references to their block."""
 
     _block: _MappedBlock
 

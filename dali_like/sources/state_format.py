@@ -8,7 +8,7 @@ A state is a mapping of numbers and text that JSON can hold. It has two things, 
   have been delivered: a program that resumes takes the items between the two again, and drops them. The state is null at the
   beginning and "ended" at the end.
 
-The other entries say what the state belongs to::
+The other entries describe the owner of the state::
 
     composed dataset  {"version": 3, "epoch", "position", "seed", "shards", "description", "rank", "num_ranks", "states"},
                       and "counts" if the outputs of the shards have been counted
@@ -174,7 +174,7 @@ class SourceProgress(NamedTuple):
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> SourceProgress:
-        """Return what `to_dict` has described, which has been checked."""
+        """Return the result of `to_dict`, which has been checked."""
         return cls(saved["position"], unlisted(saved["states"]), saved["dataset"])
 
 
@@ -185,7 +185,7 @@ class Form(NamedTuple):
     """A kind of state.
 
     Attributes:
-        name: of what, for messages.
+        name: of the state, for messages.
         mark: a key that states of no other kind have.
         fields: the schema of this version.
         older: for each older version that can be read: its schema, and a function that makes a state of this version.

@@ -36,7 +36,7 @@ def first_difference(expected: Any, got: Any, where: str = "") -> str | None:
 
 
 def _items(value: Any) -> dict[str, Any] | None:
-    """Return what a value consists of, by its place in the value; None for other objects."""
+    """Return the parts of a value, by their place in it; None for other objects."""
     if isinstance(value, BaseException):
         return {".args": value.args}
     if (parts := parts_of(value)) is None:

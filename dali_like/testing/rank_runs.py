@@ -79,7 +79,7 @@ class Reference:
         self._has_ended = False
 
     def at(self, positions: range) -> dict[int, Any]:
-        """Return the elements at some positions, without those that are empty."""
+        """Return the elements at some positions, without empty ones."""
         while not self._has_ended and positions and self._iterator.position <= positions[-1]:
             try:
                 element = next(self._iterator)
@@ -266,7 +266,7 @@ def first_mismatch(
 
 
 class _Known:
-    """What is known between two parts: the position of all ranks together, and the elements that are delivered behind it.
+    """The state between two parts: the position of all ranks together, and the elements that are delivered behind it.
 
     Attributes:
         begin: the position.

@@ -1,4 +1,4 @@
-"""A simulated GPU in host memory, for tests on machines without one: those of this library and of its users.
+"""A simulated GPU in host memory, for tests on machines without one: tests of this library and of its users.
 
 Queued work runs only when someone waits for it, or when the test calls `SimulatedDevice.run`. Until then, a copy has
 neither read its source nor written its target, as on a GPU that is behind. So reusing a slot before its copy has ended

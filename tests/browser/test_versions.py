@@ -66,7 +66,7 @@ def shown(browser: Browser) -> bool:
     return bool(browser.evaluate("!document.getElementById('versions').hidden"))
 
 
-def test_it_leads_to_the_same_page_of_another_version(browser: Browser, site: str) -> None:
+def test_version_menu_leads_to_the_same_page_of_another_version(browser: Browser, site: str) -> None:
     browser.open(f"{site}/0.2.0/how-to/old.html")
     wait_until(lambda: shown(browser), "the choice")
     options = "[...document.querySelectorAll('#versions option')].map((o) => [o.value, o.selected])"
@@ -77,7 +77,7 @@ def test_it_leads_to_the_same_page_of_another_version(browser: Browser, site: st
     wait_until(lambda: browser.evaluate("location.pathname") == "/0.1.0/how-to/old.html", "the other version")
 
 
-def test_and_to_the_start_if_that_version_lacks_the_page(browser: Browser, site: str) -> None:
+def test_version_menu_leads_to_the_start_of_a_version_without_the_page(browser: Browser, site: str) -> None:
     browser.open(f"{site}/0.2.0/how-to/new.html")
     wait_until(lambda: shown(browser), "the choice")
 

@@ -224,7 +224,7 @@ def test_a_check_continues_with_its_state(program: Path, damage: str) -> None:
 
     known = sum(line.startswith("[") for line in lines[:50])
     computed_again = set(map(int, (program / "computed").read_text().split()))
-    # Of the known samples, those that seemed slow are measured again: on a busy machine, a few.
+    # Known samples that seemed slow are measured again: on a busy machine, a few.
     assert 300 - known <= len(computed_again) < 300 - known // 2
     assert samples_of(document) == complete == PROBLEMS
     assert cli.main(["check", "checked_program:alike", "--state", str(state)]) == 2

@@ -1,4 +1,4 @@
-"""``dali-like run``: which programs it starts, and what their processes see. Programs with PyTorch are in tests/parity."""
+"""``dali-like run``: the programs it starts, and the view of their processes. Programs with PyTorch are in tests/parity."""
 
 from __future__ import annotations
 

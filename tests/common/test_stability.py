@@ -40,7 +40,7 @@ def test_an_opt_in_warning_points_to_the_line_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])
-def test_others_are_not(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_opt_in_nothing_warns(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SWITCH, raising=False)
     if value is not None:
         monkeypatch.setenv(SWITCH, value)

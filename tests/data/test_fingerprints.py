@@ -1,4 +1,4 @@
-"""Looks at datasets: what they see, what they cost, and what they keep."""
+"""Looks at datasets: the changes they see, their cost, and the objects they keep."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_look_knows_whether_it_has_seen_everything(kind: str) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 100_000])
-def test_look_takes_a_limited_number_of_parts_whatever_the_dataset_holds(size: int) -> None:
+def test_look_takes_a_limited_number_of_parts_of_a_dataset_of_any_size(size: int) -> None:
     held = types.SimpleNamespace(
         arrays=[np.zeros(4) for _ in range(size)],
         texts={str(i): str(i) for i in range(size)},

@@ -30,7 +30,7 @@ def encoded(suffix: str, pixels: Any = RGB) -> bytes:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Create two classes, with files at several depths, some of which are not images."""
+    """Create two classes, with files at several depths; some are not images."""
     for name in ("dog/b.PNG", "dog/a.jpg", "dog/old/c.bmp", "dog/notes.txt", "cat/z.webp", "stray.png"):
         write(tmp_path / name)
     return tmp_path

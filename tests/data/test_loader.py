@@ -475,7 +475,7 @@ def test_an_error_names_its_sample(options: Any, where: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"collate_fn": list}], ids=["rows", "whole"])
-def test_so_does_the_death_of_a_worker(options: Any) -> None:
+def test_error_for_a_dead_worker_names_its_sample(options: Any) -> None:
     def die_at_five(index: int) -> int:
         if index == 5:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -498,7 +498,7 @@ def test_an_error_of_a_collation_names_its_batch() -> None:
 
 
 @pytest.mark.parametrize(("length", "last"), [(256, "254, 255)"), (257, "254, 255, ...)")])
-def test_it_names_so_many_indices_of_the_batch_and_no_more(length: int, last: str) -> None:
+def test_an_error_of_a_collation_names_at_most_256_indices(length: int, last: str) -> None:
     def refuse(samples: list[int]) -> int:
         raise LookupError
 

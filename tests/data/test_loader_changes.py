@@ -62,7 +62,7 @@ def test_a_dataset_that_cannot_be_pickled_is_looked_at_all_the_same(wrap: Any) -
     assert seen == [3, 4, 4]
 
 
-def test_as_long_as_it_does_not_change_workers_go_on() -> None:
+def test_workers_go_on_while_the_dataset_does_not_change() -> None:
     dataset = Unpicklable()
     dataset.others.append(dataset)
     loader = kept(dataset)
@@ -84,7 +84,7 @@ class Holder(Squares):
         return self.samples[-2], len(self.samples), self.small[0], self.numbers["rate"], self.numbers["levels"][0]
 
 
-#: What the program does to the dataset, and what kept workers then deliver.
+#: A change of the dataset by the program, and the samples of kept workers after it.
 SEEN: dict[str, tuple[Callable[[Holder], Any], list[float]]] = {
     "a number in a dict": (lambda holder: holder.numbers.update(rate=0.25), [1998, 2000, 0, 0.25, 1]),
     "a number in a list in a dict": (lambda holder: holder.numbers["levels"].insert(0, 7), [1998, 2000, 0, 0.5, 7]),  # type: ignore[attr-defined]

@@ -147,7 +147,7 @@ def test_in_this_process_the_next_epochs_go_on_too(batch_size: int) -> None:
         assert numbers_of(resumed) == expected
 
 
-def test_it_does_not_walk() -> None:
+def test_resuming_does_not_walk_over_earlier_items() -> None:
     taken = []
 
     class Counted(Book):

@@ -49,7 +49,7 @@ def test_the_number_of_workers_makes_no_difference(way: str) -> None:
     assert one == two == three
 
 
-def test_how_workers_are_started_makes_no_difference() -> None:
+def test_the_start_method_makes_no_difference() -> None:
     assert all_of(dice_of(2, "spawn")) == all_of(dice_of(1, "fork"))
 
 
@@ -115,7 +115,7 @@ class DeadlyStream(DiceStream):
         return item
 
 
-def test_nor_does_it_in_an_iterable_dataset(tmp_path: Path) -> None:
+def test_the_death_of_a_worker_of_an_iterable_dataset_makes_no_difference(tmp_path: Path) -> None:
     def batches(dataset: Any) -> Any:
         return all_of(loader_of(dataset, 2, batch_size=4, generator=1))
 
@@ -133,7 +133,7 @@ def test_going_on_from_a_state_makes_no_difference(way: str, workers: tuple[int,
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_nor_does_it_in_the_middle_of_a_walk(after: int) -> None:
+def test_resuming_in_the_middle_of_a_walk_makes_no_difference(after: int) -> None:
     before, resumed = (loader_of(DiceStream(30), 2, batch_size=4) for _ in range(2))
     batches = iter(before)
     for _ in range(after):

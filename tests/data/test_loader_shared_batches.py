@@ -48,7 +48,7 @@ def test_one_worker_computes_each_batch_without_sharing() -> None:
 
 
 class Chunks:
-    """Samples of chunks, of which the last one is kept. Counts how often a chunk is read, in memory that workers share."""
+    """Samples of chunks; the last chunk is kept. Counts how often a chunk is read, in memory that workers share."""
 
     def __init__(self) -> None:
         self._read = np.frombuffer(mmap.mmap(-1, 8 * 256), np.int64)

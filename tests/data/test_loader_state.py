@@ -715,7 +715,7 @@ class BeltIterator(Iterator[int]):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_so_is_that_of_its_iterator(workers: int) -> None:
+def test_the_state_of_an_iterator_of_a_sampler_is_good_after_the_end_too(workers: int) -> None:
     interrupted, resumed = (loader_of(Squares(), workers, batch_size=3, sampler=Belt()) for _ in range(2))
     list(interrupted)
 

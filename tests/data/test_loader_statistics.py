@@ -64,7 +64,7 @@ def test_replaced_samples_are_counted_in_all_epochs(workers: int, options: Any) 
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("on_error", ["skip", zero])
-def test_so_are_items_that_are_left_out(workers: int, on_error: Any) -> None:
+def test_replaced_items_of_iterable_datasets_are_counted(workers: int, on_error: Any) -> None:
     loader = loader_of(Torn(10), workers, batch_size=2, on_error=on_error)
     list(loader)
 
@@ -73,7 +73,7 @@ def test_so_are_items_that_are_left_out(workers: int, on_error: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["workers that end", "workers that go on"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_they_are_counted_while_workers_are_at_it(method: str, options: Any) -> None:
+def test_replaced_samples_are_counted_while_workers_run(method: str, options: Any) -> None:
     loader = loader_of(Made(bad_at_five_and_six), 1, method, batch_size=10, on_error="skip", **options)
     batches = iter(loader)
     next(batches)
@@ -173,7 +173,7 @@ def test_samples_are_measured(workers: int, options: Any) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_so_are_those_that_are_made_together(workers: int) -> None:
+def test_samples_of_getitems_are_measured(workers: int) -> None:
     class Together(Made):
         def __getitems__(self, indices: list[int]) -> list[Any]:
             return [self[index] for index in indices]
@@ -187,7 +187,7 @@ def test_so_are_those_that_are_made_together(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_and_items_of_iterable_datasets(workers: int) -> None:
+def test_items_of_iterable_datasets_are_measured(workers: int) -> None:
     class Slow(Stream):
         def __iter__(self) -> Iterator[Any]:
             return map(slow_at_five, range(self.length))

@@ -16,7 +16,7 @@ WINDOW = 3
 
 
 class Numbers:
-    """Numbers, of which the first one is computed when the test allows it."""
+    """Numbers; the first one is computed when the test allows it."""
 
     def __init__(self) -> None:
         self._made = mmap.mmap(-1, NUM_BATCHES + 1)

@@ -254,10 +254,10 @@ def test_types_with_a_registered_collation_have_no_schema() -> None:
 
 
 @pytest.mark.parametrize("together", [1, 2, 100])
-def test_as_many_are_put_together_as_stay_in_the_cache(together: int) -> None:
+def test_samples_up_to_the_size_of_the_cache_are_collated_together(together: int) -> None:
     assert of(np.zeros(TOGETHER_BYTES // together, np.uint8)).together == together
 
 
 @pytest.mark.parametrize(("nbytes", "together"), [(0, TOGETHER_BYTES), (2 * TOGETHER_BYTES, 1)])
-def test_so_are_samples_of_no_size_and_single_ones_that_do_not(nbytes: int, together: int) -> None:
+def test_empty_samples_and_large_ones_have_limits_of_collation(nbytes: int, together: int) -> None:
     assert of(np.zeros(nbytes, np.uint8)).together == together

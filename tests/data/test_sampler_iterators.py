@@ -94,7 +94,7 @@ def test_resuming_takes_nothing_from_the_global_state(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["permutation", "replacement", "subset", "weighted"])
-def test_nor_does_going_to_the_end(kind: str) -> None:
+def test_finishing_takes_nothing_from_the_global_state(kind: str) -> None:
     np.random.seed(3)
     before = np.random.get_state()[1].tolist()
 
@@ -140,7 +140,7 @@ def test_a_state_may_be_loaded_into_a_pass_that_has_begun() -> None:
         assert running.take(9) == expected, kind
 
 
-def test_so_may_that_of_its_beginning() -> None:
+def test_a_state_of_the_beginning_may_be_loaded_into_a_pass_that_has_ended() -> None:
     for kind, make in MAKERS.items():
         running = resumable(make(1))
         state = stored(running.state_dict())
@@ -304,7 +304,7 @@ def test_any_other_iterable_is_skipped_to_where_it_was() -> None:
     assert list(resumed) == ["d", "e", "f"]
 
 
-def test_so_is_one_that_says_its_state_and_takes_none_back() -> None:
+def test_an_iterable_with_state_dict_only_is_skipped_to_its_place() -> None:
     class Telling(list[str]):
         def state_dict(self) -> dict[str, int]:
             return {"first": 0}

@@ -33,7 +33,7 @@ def in_steps(ranks: list[list[list[int]]]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("rest", ["drop", "pad", "uneven"])
-def test_they_are_the_batches_of_sources_with_shards(rest: str) -> None:
+def test_batches_are_the_same_as_of_sources_with_shards(rest: str) -> None:
     order = Permutation(LENGTH, seed=3, epoch=0)
     for rank, sampler in enumerate(samplers_of(3, 4, shard_rest=rest)):
         pipe = Pipeline(4, num_threads=1)
@@ -70,7 +70,7 @@ def test_each_epoch_has_another_order() -> None:
     assert sorted(epochs[1]) == list(range(LENGTH))
 
 
-def test_it_takes_no_memory_and_no_time_to_be_anywhere() -> None:
+def test_resuming_far_into_a_large_dataset_takes_no_memory() -> None:
     sampler = ShardedBatchSampler(range(10**12), 64, shard_id=1000, num_shards=1024)
     batches = iter(sampler)
     state = {**batches.state_dict(), "taken": 10**7}  # type: ignore[attr-defined]

@@ -434,7 +434,7 @@ def test_a_generator_is_independent_of_the_global_state(chance: Any) -> None:
         (np.zeros((1, 2, 3, 4)), ArgumentError, r"Got shape \(1, 2, 3, 4\)"),
     ],
 )
-def test_what_is_no_image(transform: Any, image: Any, error: type[Exception], message: str) -> None:
+def test_objects_that_are_not_images_are_refused(transform: Any, image: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         transform(image)
 

@@ -83,7 +83,7 @@ def test_elsewhere_nvml_is_asked(loaded: Callable[[str], Any], nvml: NVML, expec
     assert not nvml.is_on
 
 
-def test_there_is_none_without_both() -> None:
+def test_without_cupy_and_a_gpu_there_is_no_accelerator() -> None:
     assert not accelerator_is_available(nobody, lambda name: None)
 
 

@@ -458,7 +458,7 @@ def test_two_pipelines_have_a_stream_each(device_ids: list[int], gpus: Gpus) -> 
 # Errors
 
 
-def test_where_locking_is_refused_copies_are_made_without_and_it_is_said_once() -> None:
+def test_refused_locking_is_one_warning_and_copies_do_without() -> None:
     device = SimulatedDevice(refuses_to_lock=True)
     with substitute(lambda device_id: device):
         pipe = make(ragged, outputs=lambda node: (node.gpu(), node))

@@ -87,7 +87,7 @@ def test_slots_that_only_copies_use_come_back_without_waiting_for_users() -> Non
     ring.close()
 
 
-def test_results_of_operators_that_a_user_copies_are_not_overwritten_before_that() -> None:
+def test_results_of_operators_are_not_overwritten_before_a_users_copy_of_them() -> None:
     device, space = SimulatedDevice(), SharedSpace.create(1 << 24)
     space.observer = PinnedMemory(device, fenced=True)
     buffers = BufferPool(space)
@@ -142,7 +142,7 @@ def space_of(device: SimulatedDevice) -> SharedSpace:
     return space
 
 
-def test_an_extent_that_is_not_locked_does_not_keep_the_next_one_from_it() -> None:
+def test_an_extent_after_an_unlocked_one_is_locked() -> None:
     device = SimulatedDevice(refuses_to_lock=True)
     space = space_of(device)
     with pytest.warns(UserWarning, match=r"not page-locked.*vm\.max_map_count"):

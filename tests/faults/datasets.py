@@ -1,6 +1,6 @@
 """Datasets with known batches, ways to load them, and events that disturb the workers.
 
-What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
+Spawned workers import this module, because its classes travel by name. So it needs nothing of pytest.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ KINDS: dict[str, tuple[type[Samples], dict[str, Any], dict[str, Any]]] = {
     "batch by batch": (Samples, {}, {"collate_fn": stacked}),
     "__getitems__": (SamplesTogether, {}, {}),
     "iterable": (Walk, {}, {}),
-    # A replaced worker begins its random numbers anew: they depend on what it has made before.
+    # A replaced worker begins its random numbers anew: they depend on its earlier samples.
     "seeded as in PyTorch": (Samples, {"plain": True}, {"worker_seeding": "torch"}),
 }
 
@@ -123,8 +123,8 @@ class Happening:
 
     Attributes:
         at: their indices.
-        what: happens.
-        folder: remembers what has happened.
+        what: the kind of event.
+        folder: remembers the events that have happened.
         times: how often; 0: always.
     """
 

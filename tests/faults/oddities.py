@@ -1,6 +1,6 @@
 """Exceptions and samples whose classes define anything, and sources and datasets that raise and return them.
 
-What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
+Spawned workers import this module, because its classes travel by name. So it needs nothing of pytest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BrokenText(str):
     __len__ = __getitem__ = __str__ = __iter__ = __contains__ = startswith = partition = fails  # type: ignore[assignment]
 
 
-#: What an attribute of a class can be.
+#: Possible attributes of a class.
 VALUES: dict[str, Callable[[], Any]] = {
     "fails": lambda: fails,
     "failing property": lambda: property(fails),

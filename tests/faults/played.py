@@ -2,7 +2,7 @@
 
 Everything of the pool is there but its processes: pipes, cells, slots, the code that computes tasks. So whatever can happen
 between a pool and its workers can be made to happen, in any order and every time again, in microseconds; and a pool that
-waits for what will not come is an error at once, and not a test that hangs.
+waits for an event that will not come is an error at once, and not a test that hangs.
 """
 
 from __future__ import annotations

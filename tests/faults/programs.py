@@ -1,7 +1,7 @@
 """Programs that run in processes of their own, for tests of how they end.
 
 A `Program` runs in a session of its own, in an empty folder that is also its folder for temporary files. All of the
-session's processes can be found, and what the program leaves in the folder and in /dev/shm can be seen.
+session's processes can be found, and the remains of the program in the folder and in /dev/shm can be seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.conftest import DEADLINE_S, is_running, wait_until
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
 GONE_S = 30.0
 
-#: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
+#: The first lines of programs. `tell` writes a line, whole, also when several processes write to the same file.
 #: Semaphores and shared memory of multiprocessing get names with the mark of the program.
 _PROLOGUE = """
 import multiprocessing.process, os, sys
@@ -55,7 +55,7 @@ class Program:
     """A program that is running.
 
     Args:
-        folder: an empty folder, for the program's text and what it writes.
+        folder: an empty folder, for the program's text and its files.
         parts: the program, in pieces of any indentation; `tell` and `wait_for_the_test` are defined.
         arguments: in ``sys.argv`` from 1 on.
         flags: of the interpreter.
@@ -145,7 +145,7 @@ class Program:
         return names | set(map(str, self._cwd.rglob("*")))
 
     def finish(self) -> None:
-        """Check that nothing is left of the program, once its main process has ended, and end what is left."""
+        """Check that nothing of the program is left once its main process has ended; then end remaining processes."""
         try:
             wait_until(lambda: not self.processes(), "the end of all processes of the program", GONE_S)
             wait_until(lambda: not self.left_behind(), f"the end of {self.left_behind()}", GONE_S)

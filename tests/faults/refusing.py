@@ -90,7 +90,7 @@ def refuse(number, error, argument=None, value=0):
         raise OSError(ctypes.get_errno(), "no filter")
 """
 
-#: Value of an argument of a call that is refused, with its index: a part of what the call can do.
+#: Value of an argument of a call that is refused, with its index: only this use of the call is refused.
 _PARTS = {
     "fcntl(F_ADD_SEALS)": ("fcntl", 1, 1033),
     "fcntl(F_GETPIPE_SZ)": ("fcntl", 1, 1032),

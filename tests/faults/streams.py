@@ -1,6 +1,6 @@
 """Sources with known batches, and ways for their workers to end.
 
-What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
+Spawned workers import this module, because its classes travel by name. So it needs nothing of pytest.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class Disturbed:
     Attributes:
         source: makes the samples.
         at: their epochs and indices.
-        event: what happens.
-        folder: remembers what has happened.
+        event: the kind of event.
+        folder: remembers the events that have happened.
         times: how often.
     """
 

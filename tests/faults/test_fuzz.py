@@ -1,6 +1,6 @@
 """Garbage where the main process reads: in the pipe of reports, in descriptors, headers, cells and messages.
 
-A callback runs as the user and can write into whatever its worker has open. What it destroys may cost batches, and then a
+A callback runs as the user and can write into all files and memory of its worker. Damage may cost batches, and then a
 typed error says so; it never costs the main process its life, a `run` that does not return, or a look beyond the slot.
 """
 
@@ -89,7 +89,7 @@ class Hands:
     """The pipe and the memory of a worker, as a callback finds them.
 
     Args:
-        foreign: what the process had open before the pipeline was built.
+        foreign: the files and memory that the process had open before the pipeline was built.
     """
 
     def __init__(self, foreign: frozenset[tuple[int, int]]) -> None:

@@ -86,7 +86,7 @@ def test_garbage_that_holds_batches_is_no_lack_of_memory(
     assert 1 <= collections.count <= 30
 
 
-def test_nor_is_garbage_that_holds_results_of_operators(collections: Collections) -> None:
+def test_garbage_that_holds_results_of_operators_is_no_lack_of_memory(collections: Collections) -> None:
     with brightened() as pipe:
         assert run_with_cycles(pipe.run, 30) == [4 * n % 251 for n in range(30)]
     assert 1 <= collections.count <= 30

@@ -174,7 +174,7 @@ def test_workers_that_have_ended_leave_no_descriptors(start_method: str, make_pi
     assert len(targets(forkserver)) == before
 
 
-def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_know_it(start_method: str) -> None:
+def test_memory_of_a_dropped_pipeline_returns_although_forked_processes_map_it(start_method: str) -> None:
     def make() -> Pipeline:
         pipe = Pipeline(4, 1, py_num_workers=2, py_start_method=start_method)
         pipe.set_outputs(fn.external_source(source=large, batch=False, parallel=True))

@@ -571,8 +571,8 @@ def scalars_in_a_thread() -> Any:
 # Descriptors
 
 
-#: Builds pipelines until there is no descriptor left for one, uses them, closes them. "open" and "children" count what is
-#: there before and after.
+#: Builds pipelines until there is no descriptor left for one, uses them, closes them. "open" and "children" count files
+#: and processes before and after.
 MANY_PIPELINES = """
 import gc, json, resource
 import numpy as np, psutil
@@ -666,7 +666,9 @@ for left in range(24):
 """
 
 
-def test_however_few_descriptors_are_left_a_pipeline_runs_or_says_so(start: StartProgram, start_method: str) -> None:
+def test_with_any_number_of_descriptors_a_pipeline_runs_or_raises_a_typed_error(
+    start: StartProgram, start_method: str
+) -> None:
     program = start(FEW_DESCRIPTORS, start_method)
 
     end = program.end()

@@ -167,7 +167,7 @@ class TestAWorkerThatDies:
         assert [first, *others] == [list(range(4 * i, 4 * i + 4)) for i in range(LENGTH) if i != 1]
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_and_may_not_be_replaced_is_an_error(self, kind: str, tmp_path: Path) -> None:
+    def test_without_replacement_is_an_error(self, kind: str, tmp_path: Path) -> None:
         event = Happening({6}, CRASHES["os._exit(3)"], tmp_path)
         loader = make_loader(kind, event=event, worker_restarts=0, persistent_workers=True)
         where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")

@@ -34,12 +34,12 @@ def kind_raised_by(call: Callable[[], Any]) -> type | None:
 
 
 def name_of(kind: type | None) -> str:
-    """Return the name of a class, whatever it defines."""
+    """Return the name of a class, also if it defines its own."""
     return str(type.__dict__["__name__"].__get__(kind)) if kind is not None else "no error"
 
 
 def names(way: str) -> tuple[str, ...]:
-    """Return the names of the exceptions that may arrive: from workers, one in place of those that cannot travel."""
+    """Return the names of the exceptions that may arrive: from workers, a substitute for exceptions that cannot travel."""
     return (NAME,) if way == "serial" else (NAME, WorkerError.__name__)
 
 

@@ -35,7 +35,7 @@ def numbers(info: SampleInfo) -> tuple[Any, Any]:
     index = info.idx_in_epoch
     if index >= LENGTH:
         raise StopIteration
-    is_bad = index in BAD and info.epoch_idx == 0  # workers are ahead, and count those of the next epoch
+    is_bad = index in BAD and info.epoch_idx == 0  # workers are ahead, and would count samples of the next epoch
     return np.full(2 if is_bad else 3, index), np.int64(index)
 
 

@@ -560,7 +560,7 @@ class TestSampleThatKills:
             assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(3)]
             assert not plan
 
-    def test_and_another_that_does_are_each_seen_to(self) -> None:
+    def test_beside_another_one_is_handled_alone(self) -> None:
         def callback(info: SampleInfo) -> NDArray[Any]:
             if info.idx_in_epoch in (3, 10, 13):
                 raise Death

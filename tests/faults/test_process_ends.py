@@ -530,7 +530,7 @@ CHILDREN = {
 
 
 class TestAForkedChild:
-    """Its parent's pipeline is none of its business, and nothing that it does can disturb it."""
+    """It does not own its parent's pipeline, and cannot disturb it."""
 
     @pytest.mark.parametrize(
         ("way", "does"),

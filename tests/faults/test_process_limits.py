@@ -22,7 +22,7 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 @pytest.mark.parametrize(("way", "module", "name"), [("fork", os, "fork"), ("spawn", subprocess, "Popen")])
-def test_not_even_the_first_one(
+def test_pipeline_runs_after_its_first_process_could_not_start(
     way: str, module: Any, name: str, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe = make_pipeline(number, way)
@@ -37,7 +37,9 @@ def test_not_even_the_first_one(
     assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3], "there are fewer processes again"
 
 
-def test_no_worker(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_workers_that_the_template_cannot_fork_are_an_error(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     main, fork = os.getpid(), os.fork
     monkeypatch.setattr(os, "fork", lambda: fork() if os.getpid() == main else refuse())
     pipe = make_pipeline(number, "fork")

@@ -140,7 +140,7 @@ def test_an_error_names_each_call_that_workers_need(tmp_path: Path) -> None:
 
 
 def test_an_error_names_the_call_its_purpose_and_the_remedy(tmp_path: Path) -> None:
-    # Each call is made before those of the lines above, so each is named in turn.
+    # Each call comes before the calls of the lines above, so each is named in turn.
     ended = run_program(
         tmp_path,
         _LOOPS,

@@ -81,7 +81,7 @@ def epochs_of(kind: str) -> list[Any]:
 
 class TestAWorkerThatDies:
     @pytest.mark.parametrize("crash", ["SIGSEGV", "os._exit(0)", "sys.exit()"])
-    def test_of_whatever_leaves_no_trace(self, crash: str, start_method: str, tmp_path: Path) -> None:
+    def test_of_any_kind_leaves_no_trace(self, crash: str, start_method: str, tmp_path: Path) -> None:
         source = Batches(make=disturbed(tmp_path, {0, 3}, CRASHES[crash]))
 
         with pipeline_of((source, {}), way=start_method) as pipe:
@@ -484,7 +484,7 @@ SHARDED = {"sharded": True}
 EPOCH_OF_SHARDS = [0, 10, 1, 11, 2, 12, 13, 14, END]
 
 
-class TestAShardWhoseWorkerDies:
+class TestAShardWithADeadWorker:
     @pytest.mark.parametrize("at", [{0}, {10, 12, 14}, {2}, {0, 1, 2, 10, 11, 12, 13, 14}], ids=str)
     @pytest.mark.parametrize("cycle", [None, "no"])
     def test_leaves_no_trace(self, cycle: str | None, at: set[int], tmp_path: Path) -> None:
@@ -524,7 +524,7 @@ class TestAShardWhoseWorkerDies:
         with pipeline_of((source, SHARDED), py_worker_restarts=None) as pipe:
             assert outcomes(pipe, 9) == expected
 
-    def test_and_is_not_replaced_is_an_error(self, tmp_path: Path) -> None:
+    def test_without_replacement_is_an_error(self, tmp_path: Path) -> None:
         source = DisturbedShards((9, 9), disturbed(tmp_path, {12}, die_of_sigkill))
 
         with pipeline_of((source, SHARDED), py_worker_restarts=0) as pipe:

@@ -87,7 +87,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def in_two(compress: Callable[[bytes], bytes], data: bytes) -> tuple[bytes, bytes]:
-    """Two streams, of which the first holds whole lines."""
+    """Two streams; the first one holds whole lines."""
     middle = data.index(b"\n", len(data) // 2) + 1
     return compress(data[:middle]), compress(data[middle:])
 
@@ -242,7 +242,7 @@ def is_read_as_well(format: Format, path: Path, expected: list[Any], ends: set[i
 
 
 @pytest.mark.parametrize("format", FORMATS.values(), ids=FORMATS.keys())
-def test_a_file_that_is_cut_anywhere_lacks_no_samples_without_a_word_that_names_it(format: Format, tmp_path: Path) -> None:
+def test_a_file_truncated_anywhere_is_complete_or_named_in_an_error(format: Format, tmp_path: Path) -> None:
     path = tmp_path / format.name
     format.write(path)
     whole = path.read_bytes()

@@ -61,7 +61,7 @@ def raising(kind: type[Exception]) -> Callable[[Any, str], Any]:
     return answer
 
 
-#: What `__getattr__` answers for a name that the class does not have.
+#: Answers of `__getattr__` for a name that the class does not have.
 ANSWERS: dict[str, Callable[[Any, str], Any]] = {
     "None": lambda self, name: None,
     "a text": lambda self, name: name,
@@ -99,7 +99,7 @@ def iter_of(indices: Any) -> Any:
 
 
 def with_attributes(kind: type, answer: Callable[[Any, str], Any]) -> Any:
-    """Return an object of a class whose `__getattr__` answers every name but those of Python's protocols."""
+    """Return an object of a class whose `__getattr__` answers every name but the names of Python's protocols."""
 
     def get(self: Any, name: str) -> Any:
         if name.startswith("__"):
@@ -112,7 +112,7 @@ def with_attributes(kind: type, answer: Callable[[Any, str], Any]) -> Any:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_epoch_is_complete_whatever_the_attributes_of_an_object_answer(answer: str, role: str, workers: int) -> None:
+def test_epoch_is_complete_with_any_answer_of_an_objects_attributes(answer: str, role: str, workers: int) -> None:
     kind, make, indices = ROLES[role]
     context = {"multiprocessing_context": "thread"} if workers else {}
 

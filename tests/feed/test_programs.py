@@ -1,4 +1,4 @@
-"""Random programs over a lockstep: what they see is what a model without pools, depths and times says."""
+"""Random programs over a lockstep have the same results as a model without pools, depths and times."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def merged(lengths: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class Model:
-    """What the user sees: no batch is computed ahead, and none takes any time."""
+    """The user's view: no batch is computed ahead, and none takes any time."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds

@@ -1,4 +1,4 @@
-"""States of sources: which one belongs to a batch, and what travels with requests."""
+"""States of sources: the state of a batch, and its travel with requests."""
 
 from __future__ import annotations
 

@@ -389,7 +389,7 @@ class TestLies:
 
 @pytest.mark.parametrize("name", ["jpeg_420", "jpeg_cmyk"])
 @pytest.mark.parametrize("output_type", [BGR, GRAY, YCbCr])
-def test_it_does_not_matter_how_many_rows_are_converted_together(name, output_type, monkeypatch):
+def test_pixels_do_not_depend_on_the_rows_converted_together(name, output_type, monkeypatch):
     whole = decode_image(image_file(name), output_type)
 
     monkeypatch.setattr("dali_like.images.value_ranges._BAND_PIXELS", 7 * WIDTH)

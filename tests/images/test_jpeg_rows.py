@@ -39,7 +39,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("rows", [1, 14, 15, 16, 100, 101])
-def test_they_have_the_same_pixels(file: bytes, rows: int) -> None:
+def test_upper_rows_have_the_same_pixels(file: bytes, rows: int) -> None:
     upper = decode_image(upper_rows(as_file(file), rows))
 
     assert rows <= len(upper) <= rows + 32
@@ -48,7 +48,7 @@ def test_they_have_the_same_pixels(file: bytes, rows: int) -> None:
 
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 @pytest.mark.parametrize("factor", [2, 4, 8])
-def test_and_so_they_have_at_a_smaller_scale(file: bytes, factor: int) -> None:
+def test_upper_rows_have_the_same_pixels_at_a_smaller_scale(file: bytes, factor: int) -> None:
     smaller = []
     for part in (as_file(file), upper_rows(as_file(file), 96 + factor)):
         extents = (read_header(part).height, PHOTOGRAPH.shape[1])

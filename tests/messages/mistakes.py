@@ -1,4 +1,4 @@
-"""What a user sees after a mistake, whole.
+"""The whole text that a user sees after a mistake.
 
 A mistake is a function, and its docstring is the text: warnings, the exception, and its notes. Line breaks do not count.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from dali_like import Pipeline, cli, fn
 from dali_like.tensors import TensorListCPU
 
-#: Replaces what differs from run to run, and the lists that argparse writes differently in each version of Python.
+#: Replaces text that differs from run to run, and the lists that argparse writes differently in each version of Python.
 _VARIABLE = {
     re.escape(str(Path.cwd())): "FOLDER",
     r"process \d+": "process PID",
@@ -46,7 +46,7 @@ def run(source: Any, batches: int = 1, *, name: str = "images", **options: Any) 
 
 
 def command(line: str) -> None:
-    """Run ``dali-like`` with these arguments, and raise what it prints as errors."""
+    """Run ``dali-like`` with these arguments, and raise its printed errors."""
     with contextlib.redirect_stderr(io.StringIO()) as printed, contextlib.suppress(SystemExit):
         cli.main(line.split())
     raise SystemExit(printed.getvalue())

@@ -763,7 +763,7 @@ def sample_that_a_batch_does_not_have() -> Any:
     run(lambda info: np.zeros(2), batch=False)[0].at(4)
 
 
-# Datasets that are none
+# Objects that are not datasets
 
 
 @mistake

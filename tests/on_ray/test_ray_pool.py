@@ -427,7 +427,7 @@ def test_quick_batches_that_wait_share_a_call(
     assert 2 <= max(map(len, calls)) <= ray_dispatcher.MOST_BATCHES
 
 
-def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(
+def test_a_task_that_ends_its_actor_loses_no_other_tasks_of_the_call(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_dispatcher, "_CALL_S", 1e6)

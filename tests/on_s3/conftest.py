@@ -62,7 +62,7 @@ def fill(port: int) -> None:
 
 @pytest.fixture
 def store(moto_port: int) -> Iterator[HttpStore]:
-    """The way to the store, on which requests fail when they are told to."""
+    """A way to the store with faults: requests fail when the test says so."""
     with http_store() as store:
         store.upstream = moto_port
         yield store

@@ -27,7 +27,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_of(store: HttpStore, **options: Any) -> RemoteFiles:
-    """Files of which botocore does not repeat requests, and s3fs does not ask for the size first."""
+    """Files without repeated requests of botocore, and without s3fs asking for the size first."""
     once = {"config_kwargs": {"retries": {"max_attempts": 0}}, "max_concurrency": 1, **ACCOUNT}
     return RemoteFiles(f"s3://{BUCKET}/train", storage_options={"endpoint_url": store.url, **once}, **options)
 
@@ -81,7 +81,7 @@ def test_a_store_that_is_down_for_good_is_an_error_of_the_sample(
 def test_nobody_else_tries_again(store: HttpStore) -> None:
     store.faults.append("truncate")
 
-    with pytest.raises(Exception, match="not completed"):  # that of whoever reads the body
+    with pytest.raises(Exception, match="not completed"):  # raised for the reader of the body
         asyncio.run(files_of(store, attempts=1).read(NAMES[0]))
 
     assert len(store.requests) == 1

@@ -1,4 +1,4 @@
-"""Names that operators have in DALI 2, beside those of DALI 1.53."""
+"""Names that operators have in DALI 2, beside the names in DALI 1.53."""
 
 from __future__ import annotations
 

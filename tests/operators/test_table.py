@@ -110,7 +110,7 @@ WITHOUT_PICTURES = {
 PICTURED = [path for name in WITH_PICTURES for path in TABLE[name][0].split()]
 
 
-def test_it_is_the_registry():
+def test_table_lists_all_operators_of_the_registry():
     assert {path for path, _ in OPERATORS} == {*own_descriptions()}
 
 

@@ -25,7 +25,7 @@ Define = Callable[..., Mapping[str, Any]]
 
 
 class Output(NamedTuple):
-    """What a pipeline has made."""
+    """The results of a pipeline."""
 
     layout: str
     samples: list[np.ndarray]
@@ -34,7 +34,7 @@ class Output(NamedTuple):
 def outputs(
     library: Any, define: Define, inputs: Sequence[Sequence[Any]], layouts: Sequence[str | None]
 ) -> dict[str, Output]:
-    """What one library makes of samples.
+    """One library's way to make samples.
 
     Args:
         inputs: the samples of each.

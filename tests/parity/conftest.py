@@ -39,7 +39,7 @@ class DALIHasCrashed(BaseException):
 
 @dataclass(frozen=True)
 class Library:
-    """What programs for DALI import, of one of the two libraries."""
+    """The imports of programs for DALI, from one of the two libraries."""
 
     fn: Any
     types: ModuleType
@@ -116,7 +116,7 @@ def dali() -> Library:
 
 @pytest.fixture(scope="session", autouse=True)
 def _standing_things() -> None:
-    """What stays: the helper process of Python's spawn."""
+    """Processes that stay: the helper process of Python's spawn."""
     resource_tracker.ensure_running()
 
 
@@ -158,7 +158,7 @@ def play(
     read: Callable[[Any], Any] = copied,
     catch: tuple[type[Exception], ...] = (),
 ) -> list[Any]:
-    """Operate a pipeline and log what each run() gave.
+    """Operate a pipeline and log the result of each run().
 
     Args:
         steps: a number: run so many times; RESET: call reset().
@@ -166,7 +166,7 @@ def play(
         catch: exceptions that are logged by the names of their classes.
 
     Returns:
-        For each run: a tuple of what `read` made of its outputs, or END, or the name of an exception.
+        For each run: a tuple of the results of `read` for its outputs, or END, or the name of an exception.
     """
     log: list[Any] = []
     for step in steps:
@@ -184,7 +184,7 @@ def play(
 
 
 def error_of(program: Callable[[Any], object], library: Any) -> Exception:
-    """What a program raises, without the `Exception` that DALI puts around what callbacks raise."""
+    """The exception of a program, without the `Exception` that DALI puts around exceptions of callbacks."""
     try:
         program(library)
     except Exception as error:

@@ -32,7 +32,7 @@ def covering_rows(
         strength: how many columns; at least 1.
         settle: changes a row that is impossible into one that is not, and no other. Values that it never lets meet are not
             among the rows.
-        besides: rows that there are already; what meets in them need not meet in the others.
+        besides: rows that there are already; pairs of values in them need not occur again.
     """
     array = _Array(columns, settle)
     missing = dict.fromkeys(array.meetings(strength))
@@ -85,7 +85,7 @@ class _Array:
 def rows_with_few_of(
     name: str, columns: Mapping[str, Sequence[Any]], strength: int, settle: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Covering rows of which no more than needed have the later values of one column, which are the dear ones."""
+    """Covering rows; no more than needed have the later values of one column, the expensive ones."""
     rows: list[dict[str, Any]] = []
     for count in range(1, 1 + len(columns[name])):
         rows += covering_rows({**columns, name: columns[name][:count]}, strength, settle, rows)

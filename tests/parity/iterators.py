@@ -98,7 +98,7 @@ def rest(iterator: Any) -> list[Any]:
 
 
 def outcome(library: Library, run: Callable[[Any], Any], *sources: Callable[[Any], Any], **options: Any) -> Any:
-    """What a program gives that runs on a new iterator."""
+    """The result of a program that runs on a new iterator."""
     with iterator_of(library, sources, **options) as iterator:
         return run(iterator)
 

@@ -1,4 +1,4 @@
-"""Sources of every kind, made from one recipe, and what can be wrong with what they give.
+"""Sources of every kind, made from one recipe, and the mistakes that they can make.
 
 All of it can be pickled, so that it reaches spawned workers of both libraries.
 """
@@ -21,16 +21,16 @@ FAULTY = 1
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a source gives: all numbers that it is told, or counts, are in every sample.
+    """The results of a source: its arguments, or its own counts, are in every sample.
 
     Attributes:
         tag: tells it from other sources.
         iterations: how many an epoch has.
         batch_size: samples in a full batch.
         num_outputs: None: an array; else a tuple of so many.
-        data: what a batch is: a "list", "tuple", "array" or "TensorList" of equal samples, or a "ragged" list of others.
+        data: the class of a batch: a "list", "tuple", "array", "TensorList" of equal samples, or a "ragged" list of others.
         uneven: whether batches have several sizes; of single samples, whether the last batch cannot be filled.
-        fault: what is wrong in one iteration: one of `FAULTS`.
+        fault: the mistake of one iteration: one of `FAULTS`.
         tensor_list: the class of that name.
     """
 
@@ -77,7 +77,7 @@ class Recipe:
         return {"array": np.stack, "tuple": tuple}.get(self.data, list)(samples)
 
 
-# What is wrong
+# Mistakes
 
 
 class OwnError(Exception):
@@ -85,11 +85,11 @@ class OwnError(Exception):
 
 
 class Fault(NamedTuple):
-    """What is wrong in one iteration.
+    """A mistake of one iteration.
 
     Attributes:
-        sample: what the first output of a sample becomes, given its place in the batch; or it raises.
-        batch: what a batch becomes, given the argument num_outputs.
+        sample: computes the first output of a sample, given its place in the batch; or it raises.
+        batch: computes a batch, given the argument num_outputs.
         raises: whether something is raised.
         num_outputs: of how many outputs, where only that makes sense.
     """
@@ -149,10 +149,10 @@ FAULTS = {
 
 
 class Source:
-    """A source, and the log of what it is told.
+    """A source, and the log of its arguments.
 
     Args:
-        calls: the log. What is written to it in a worker is lost.
+        calls: the log. Entries that a worker makes are lost.
     """
 
     def __init__(self, recipe: Recipe, calls: list[Any]) -> None:
@@ -250,7 +250,7 @@ class Iterable(Source):
 
 
 class RewoundIterator(Source):
-    """An iterator that begins anew when it is asked for its iterator, as those in DALI's examples do."""
+    """An iterator that begins anew when it is asked for its iterator, as in DALI's examples."""
 
     def __iter__(self) -> RewoundIterator:
         self._position = 0
@@ -279,7 +279,7 @@ def all_batches(recipe: Recipe) -> list[Any]:
 
 
 def array_of_batches(recipe: Recipe) -> NDArray[Any]:
-    """An array whose rows are batches, of which there may be none."""
+    """An array whose rows are batches; it may have no rows."""
     return np.stack([recipe.batch(iteration) for iteration in range(max(1, recipe.iterations))])[: recipe.iterations]
 
 
@@ -288,7 +288,7 @@ class Kind:
     """A kind of source.
 
     Attributes:
-        make: makes one, given what it gives, and the log of its calls.
+        make: makes one, given its results, and the log of its calls.
         options: arguments of ``fn.external_source`` that it needs.
         makes_batches: rather than samples.
         is_iterable: whether it is walked through rather than called.

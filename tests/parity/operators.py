@@ -20,7 +20,7 @@ class Result(NamedTuple):
 def outputs(
     library: Library, define: Callable[..., Any], inputs: Sequence[Sequence[Any]], layouts: Sequence[str | None] = ()
 ) -> list[Result]:
-    """What one batch of a pipeline delivers.
+    """The results of one batch of a pipeline.
 
     Args:
         define: given the library and a node for each input, the outputs.
@@ -89,7 +89,7 @@ def difference(one: np.ndarray, other: np.ndarray) -> Difference:
 
 
 def error_of(library: Library, define: Callable[..., Any], inputs: Sequence[Sequence[Any]]) -> Exception | None:
-    """What a pipeline raises, when it is made or when it runs."""
+    """The exception of a pipeline, when it is made or when it runs."""
     try:
         outputs(library, define, inputs)
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Programs as data: what a source is, how it is used, and how its pipeline is operated.
+"""Programs as data: the kind of a source, its use, and the operation of its pipeline.
 
 A `Program` runs with either library and gives a log, and logs can be compared. Where dali_like differs from DALI on purpose,
-`reference` says which program DALI is given instead, and why: the one with which it does what dali_like does.
+`reference` returns another program for DALI, and the reason: DALI does with it the same as dali_like with the first one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Program:
     """One program.
 
     Attributes:
-        name: what the source is: one of `KINDS`.
+        name: the kind of the source: one of `KINDS`.
         way: where it is called: "serial", in workers by "fork", or by "spawn".
         depth: prefetch_queue_depth of the pipeline.
         source_depth: that of the source, which has one only in workers.
@@ -44,8 +44,8 @@ class Program:
         data, uneven, iterations: see `parity.kinds.Recipe`.
         workers: how many processes.
         resets: how often reset() is called at the end of an epoch.
-        declared: what is said about the outputs: "nothing", their "types" and numbers of dimensions, or a "layout".
-        fault: what is wrong in the second iteration: one of `FAULTS`.
+        declared: the declaration of the outputs: "nothing", their "types" and numbers of dimensions, or a "layout".
+        fault: the mistake in the second iteration: one of `FAULTS`.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Program:
     fault: str = "none"
 
     def __str__(self) -> str:
-        """What differs from the simplest program with this source."""
+        """The difference to the simplest program with this source."""
         texts = [f"{self.name}, {self.way}"]
         for field in dataclasses.fields(self)[2:]:
             value = getattr(self, field.name)
@@ -85,11 +85,11 @@ class Program:
 
     @property
     def has_log(self) -> bool:
-        """Whether it is defined what the source is told, and when: not if there are several, in workers, or for nothing."""
+        """Whether arguments and times of calls are defined: not if there are several sources, in workers, or for nothing."""
         return self.way == "serial" and self.others == "none" and not (self.is_cycled and self.iterations == 0)
 
     def recipe(self, tag: int, tensor_list: type) -> Recipe:
-        """What the source gives, as one of several, if it gives batches of this class."""
+        """The results of the source, as one of several, if it gives batches of this class."""
         sizes = self.iterations, self.batch_size, self.num_outputs
         return Recipe(tag, *sizes, self.data, self.uneven, self.fault, tensor_list)
 
@@ -116,11 +116,11 @@ class Batch(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a call of run() gave.
+    """The result of a call of run().
 
     Attributes:
         outcome: the outputs, or END, or the class of an exception.
-        calls: what the source has been told meanwhile, if the program has such a log.
+        calls: the arguments of calls of the source meanwhile, if the program has such a log.
     """
 
     outcome: tuple[Batch, ...] | str | type[Exception]
@@ -136,7 +136,7 @@ def steps(program: Program) -> list[int | str]:
 
 @functools.lru_cache(maxsize=64)
 def run(library: Library, program: Program) -> tuple[Run, ...]:
-    """What a program does with a library; up to the first error, if something is wrong with the source."""
+    """The log of a program with a library; up to the first error, if the source has a fault."""
     calls: list[Any] = []
     needs_fork = program.way == "serial" and OTHERS[program.others][1] == "parallel"
     with library.pipeline(
@@ -205,7 +205,7 @@ def _outcome(pipe: Any, *, catch: bool) -> Any:
     except Exception as error:
         if not catch:
             raise
-        # DALI puts a plain `Exception` around what callbacks raise in workers.
+        # DALI puts a plain `Exception` around exceptions of callbacks in workers.
         is_wrapper = type(error) is Exception and error.__cause__ is not None
         return type(error.__cause__ if is_wrapper else error)
 
@@ -220,9 +220,9 @@ def _copied(batch: Any) -> Batch:
 
 
 def reference(program: Program) -> Program:
-    """The program with which DALI does what dali_like does with `program`: that one, but for differences on purpose."""
+    """The program with which DALI does the same as dali_like with `program`: that one, but for differences on purpose."""
     if program.cycle in (UNSAID, None) and program.kind.begins_anew:
-        # What DALI is not told to cycle through has one epoch.
+        # A source without cycle= has one epoch in DALI.
         program = dataclasses.replace(program, cycle="raise")
     if program.way != "serial" and program.name == "array":
         # DALI's workers die of batches that are arrays.
@@ -237,7 +237,7 @@ def differences(ours: Sequence[Run], theirs: Sequence[Run], *, calls: bool) -> l
     """Where two logs differ, in words.
 
     Args:
-        calls: whether what the sources were told is compared, too.
+        calls: whether the arguments of sources are compared, too.
     """
     found = []
     for i, (our_run, their_run) in enumerate(zip(ours, theirs, strict=True)):
@@ -278,7 +278,7 @@ COLUMNS: dict[str, Sequence[Any]] = {
     "resets": [1, 2],
     "declared": ["nothing", "types", "layout"],
 }
-#: What meets in the full product. Other names of the same, and what is much like another, are left out.
+#: Values of the full product. Other names of the same, and values much like others, are left out.
 FULL_COLUMNS: dict[str, Sequence[Any]] = {
     "name": [
         "samples",
@@ -360,7 +360,7 @@ def faulty_programs() -> list[Program]:
 
 
 def _full_product() -> list[dict[str, Any]]:
-    """All values of `FULL_COLUMNS` with each other; those of the other columns take turns."""
+    """All values of `FULL_COLUMNS` with each other; the other columns take turns."""
     turns = random.Random(1)
     rows: dict[Any, dict[str, Any]] = {}
     for chosen in itertools.product(*FULL_COLUMNS.values()):

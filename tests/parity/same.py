@@ -1,6 +1,6 @@
-"""What data loaders deliver, compared to the last bit: containers, tensors, arrays, errors.
+"""Results of data loaders, compared to the last bit: containers, tensors, arrays, errors.
 
-`theirs` is what the real PyTorch gives, `ours` what is held against it.
+`theirs` is the result of the real PyTorch, `ours` is compared with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 
 
 def assert_same(theirs: Any, ours: Any, where: str = "it") -> None:
-    """Types, dtypes, shapes and bits are the same; what is contiguous or writeable there is so here.
+    """Types, dtypes, shapes and bits are the same; contiguous or writeable memory is so here.
 
     Args:
-        where: what is compared, for the message.
+        where: the compared part, for the message.
     """
     if isinstance(theirs, Exception):
         assert_same_error(theirs, ours, where)

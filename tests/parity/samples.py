@@ -1,4 +1,4 @@
-"""What the comparisons of external sources that make samples have in common."""
+"""The common parts of comparisons of external sources that make samples."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Define = Callable[..., Mapping[str, Any]]
 
 
 class Output(NamedTuple):
-    """What became of one output."""
+    """The state of one output."""
 
     layout: str
     samples: list[np.ndarray]

@@ -19,7 +19,7 @@ from tests.parity.alike import DALI, DTYPES, OURS, assert_both_refuse, assert_sa
 pytestmark = pytest.mark.peers
 
 #: How far functions of floating-point numbers may be apart. NumPy computes FLOAT with vector instructions, which are within
-#: 4 units in the last place of the exact result; DALI's are those of the C library.
+#: 4 units in the last place of the exact result; DALI uses the functions of the C library.
 ULPS = {
     **dict.fromkeys(["**", "fpow", "atan2", "exp", "log", "log2", "log10", "cbrt", "sin", "cos", "tan", "asin", "acos"], 4),
     **dict.fromkeys(["atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"], 4),
@@ -142,7 +142,7 @@ class TestAllPairsOfTypes:
 
 
 def divisors(dtype: np.dtype) -> np.ndarray:
-    """As `numbers`, but what integers can be divided by."""
+    """As `numbers`, but possible divisors of integers."""
     array = numbers(dtype)
     return array if dtype.kind == "f" else array[array != 0]
 
@@ -347,7 +347,7 @@ class TestIndices:
     )
     def test_refusals_of_nodes(self, value, message):
         assert_both_refuse(lambda library, a, i: a[i], [IMAGE], [value], match=message)
-        # DALI takes what it can of a slice.
+        # DALI takes the part of a slice that is there.
         if value.ndim or value.dtype.kind == "f":
             assert_both_refuse(lambda library, a, i: a[:, i:], [IMAGE], [value], match=message)
 
@@ -367,7 +367,7 @@ class TestIndices:
 
 
 class TestDifferences:
-    """Where DALI 1.53 is not followed, and what it does there."""
+    """Differences from DALI 1.53, with DALI's results."""
 
     def both(self, define, *inputs):
         theirs, ours = (

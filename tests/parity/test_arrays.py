@@ -22,7 +22,7 @@ def dali_type(library, dtype):
 
 
 def numbers(dtype):
-    """Of a type: what other types round, or cannot hold; no NaN, of which DALI makes what the processor does."""
+    """Values of a type that other types round, or cannot hold; no NaN: DALI's result for it depends on the processor."""
     if dtype.kind == "b":
         return np.array([False, True])
     if dtype.kind == "f":
@@ -67,7 +67,7 @@ class TestCast:
         assert_both_refuse(lambda library, a: library.fn.cast(a, dtype="text"), [IMAGE], match="dtype must be a data type")
 
     def test_cast_of_nan_to_integers_is_zero(self):
-        """DALI makes of it what the processor does, which differs from type to type; here it is 0."""
+        """DALI's result is the processor's, and differs from type to type; here it is 0."""
         dtypes = [dtype for dtype in DTYPES if dtype.kind in "iu"]
 
         def define(library, a):

@@ -1,4 +1,4 @@
-"""The methods of batches and tensors, and data types: those of the real DALI 1.53, and of dali_like."""
+"""The methods of batches and tensors, and data types: of the real DALI 1.53, and of dali_like."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCHES: dict[str, tuple[Source, dict[str, Any]]] = {
     "ragged with a layout": (lambda info: np.zeros((1 + info.idx_in_batch, 2), np.float64), {"layout": "XY"}),
 }
 
-#: What can be asked of every batch.
+#: Methods and attributes of every batch.
 QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "len": len,
     "shape": lambda batch: batch.shape(),
@@ -54,7 +54,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "DLPack device": lambda batch: tuple(map(int, batch[1].__dlpack_device__())),
 }
 
-#: What can be asked of a dense batch besides.
+#: More of them, of a dense batch.
 DENSE_QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "as_array": lambda batch: batch.as_array().tolist(),
     "as_array is a writable array": lambda batch: (batch.as_array().flags.writeable, str(batch.as_array().dtype)),
@@ -125,7 +125,7 @@ def test_writes_to_as_tensor_change_the_batch(dali: Library) -> None:
 
 @pytest.mark.parametrize("array", [lambda batch: batch.at(0), lambda batch: batch.as_array()], ids=["at", "as_array"])
 def test_arrays_of_a_batch_are_not_copies(dali: Library, array: Callable[[Any], NDArray[Any]]) -> None:
-    """DALI copies for `at` and `as_array`, and has views for those who ask for tensors first."""
+    """DALI copies for `at` and `as_array`, and returns views to callers that ask for tensors first."""
 
     def question(batch: Any) -> bool:
         return np.shares_memory(array(batch), np.asarray(batch[0]))

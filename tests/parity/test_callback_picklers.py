@@ -25,7 +25,7 @@ def source(info: SampleInfo) -> Any:
 
 
 class Plain:
-    """Sees the callback itself, and says so to whoever reads it."""
+    """Sees the callback itself, and tells its reader."""
 
     @staticmethod
     def dumps(value: Any) -> bytes:

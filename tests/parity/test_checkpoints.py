@@ -43,7 +43,7 @@ STEPS = [NUM_ITERATIONS + 1, RESET, NUM_ITERATIONS + 1, RESET, 2]
 
 
 def continuation(library: Library, names: tuple[str, ...], way: str, position: int) -> list[Any]:
-    """What comes after so many steps, of a pipeline that begins with a checkpoint made there."""
+    """The batches after so many steps, of a pipeline that begins with a checkpoint made there."""
     steps = [step for count in STEPS for step in ([1] * count if isinstance(count, int) else [count])]
 
     def define() -> Any:

@@ -260,7 +260,7 @@ def test_single_samples(sample: Any) -> None:
         assert plain(ours) == plain(theirs)
 
 
-# What they refuse
+# Refusals
 
 
 @pytest.mark.parametrize(

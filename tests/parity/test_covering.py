@@ -1,4 +1,4 @@
-"""Covering arrays: whatever can meet does."""
+"""Covering arrays: each possible pair of values occurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker of the real DALI that crashes fails its test, whatever DALI reports: often it waits for the worker forever."""
+"""A worker of the real DALI that crashes fails its test, even if DALI waits for the worker forever, as it often does."""
 
 from __future__ import annotations
 

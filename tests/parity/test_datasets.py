@@ -63,7 +63,7 @@ def subset_without_getitems(module: Any) -> Any:
     return Part("abc", [0])
 
 
-# What they hold
+# Their elements
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_an_empty_split_is_warned_of() -> None:
     assert texts[0] == texts[1]
 
 
-# What they refuse
+# Refusals
 
 
 @pytest.mark.parametrize(

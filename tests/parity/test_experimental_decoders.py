@@ -138,7 +138,7 @@ def test_planes_of_a_tiff_are_its_channels(count, dtype):
 
 
 def test_damaged_tiffs_raise_nothing_but_decode_error():
-    """imagecodecs, which decodes what OpenCV does not, has exceptions of its own."""
+    """imagecodecs decodes files that OpenCV cannot, and has exceptions of its own."""
     rng = np.random.default_rng(0)
     for file in (tiff_of_bands(5, np.uint16), as_file(with_tifffile(RGB_PIXELS[:9, :9]))):
         for _ in range(1500):

@@ -1,4 +1,4 @@
-"""What external sources deliver, from the real DALI 1.53 on the CPU and from dali_like. Sources make single samples here."""
+"""Batches of external sources, from the real DALI 1.53 on the CPU and from dali_like. Sources make single samples here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
 
 
 class Setting(NamedTuple):
-    """What the response of batches may depend on, and must not."""
+    """Properties of batches that the response may depend on, and others that it must not depend on."""
 
     batch_size: int
     workers: int
@@ -50,7 +50,7 @@ SETTINGS = [
 
 
 def deliver(library: Library, setting: Setting, way: str, epochs: int = 3) -> list[Any]:
-    """All batches of some epochs of three iterations, and what further runs say."""
+    """All batches of some epochs of three iterations, and the results of further runs."""
     size, workers, depth, source_depth, num_outputs, ragged = setting
     with library.source_pipeline(
         random_source(num_outputs, ragged, iterations=3),
@@ -78,7 +78,7 @@ def test_batches_of_spawned_workers_are_the_same(dali: Library, setting: Setting
     assert deliver(OURS, setting, "spawn") == deliver(dali, setting, "spawn")
 
 
-#: One array each of what samples may be, as long as both libraries take it in every way.
+#: One array of each kind that samples may be, as long as both libraries take it in every way.
 ARRAYS: dict[str, NDArray[Any]] = {
     **{
         np.dtype(kind).name: np.array([[np.iinfo(kind).min, 1, np.iinfo(kind).max]], kind)
@@ -180,7 +180,7 @@ def test_outputs_may_be_left_out_repeated_and_turned_round(dali: Library, way: s
             nodes = library.fn.external_source(source=source, num_outputs=3, batch=False, parallel=way != "serial")
             return nodes[2], nodes[0], nodes[2]
 
-        with library.pipeline(define, way) as pipe, pytest.warns(Warning, match="3 outputs"):  # of which one is not used
+        with library.pipeline(define, way) as pipe, pytest.warns(Warning, match="3 outputs"):  # the pipeline uses two
             return play(pipe, [2])
 
     assert program(OURS) == program(dali)

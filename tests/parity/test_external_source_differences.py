@@ -1,6 +1,6 @@
 """Where external sources that make samples differ from DALI's on purpose.
 
-Each test shows what DALI does, too, so that it tells when a reason has gone.
+Each test shows DALI's behavior, too, so that it fails when a reason has gone.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_exceptions_that_pickle_cannot_carry_keep_their_type(
 
 
 def test_death_of_a_worker_names_worker_signal_and_sample(dali: Library) -> None:
-    """DALI says "Worker data receiving interrupted", whatever has happened."""
+    """DALI says "Worker data receiving interrupted", for every cause."""
 
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch == 6:

@@ -1,4 +1,4 @@
-"""What wrong input of external sources raises: by the real DALI 1.53, and by dali_like."""
+"""Errors after wrong input of external sources: of the real DALI 1.53, and of dali_like."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
 
 
 class Returned(NamedTuple):
-    """What a source returns that cannot be delivered, and what DALI raises then: serially, and in workers.
+    """A result of a source that cannot be delivered, and DALI's exception then: serially, and in workers.
 
     None: DALI's workers crash, and its main process sometimes waits for them forever.
     """
@@ -124,7 +124,7 @@ def test_invalid_source_raises_as_in_dali(dali: Library, source: Any, way: str) 
 
 
 class Argument(NamedTuple):
-    """An argument with a value that is not allowed, and what DALI raises for it."""
+    """An argument with a value that is not allowed, and DALI's exception for it."""
 
     options: dict[str, Any]
     expected: type[Exception]

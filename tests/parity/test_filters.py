@@ -24,9 +24,9 @@ BLURS = (
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64"])
 def test_blurred_images(dtype):
-    """The weights are the same, but what they weigh is added up in another order. So a float of single precision may be one
+    """The weights are the same, but products are added up in another order. So a float of single precision may be one
     of the next ones, and an integer may be the next one where the sum lies next to a half. Of half precision, DALI also
-    rounds what it has blurred in one direction."""
+    rounds the blurred values in one direction."""
     rounding = {"float16": 2**-2, "float32": 2**-14, "float64": 2**-14}.get(dtype, 1)
     precision = 2**-2 if dtype == "float16" else 2**-14
 
@@ -195,7 +195,7 @@ def test_grid_masks(dtype):
 
 @pytest.mark.parametrize("layout", ["CHW", "FHWC", "FCHW"])
 def test_grid_masks_of_other_layouts(layout):
-    """DALI takes the first two axes for height and width, whatever the layout."""
+    """DALI takes the first two axes for height and width, for any layout."""
     images = [np.stack([RGB_PIXELS, RGB_PIXELS[::-1]]) + 1, RGB_PIXELS[None, :40] + 1]
     if layout == "CHW":
         images = [image[0].transpose(2, 0, 1) for image in images]

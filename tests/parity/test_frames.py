@@ -31,7 +31,7 @@ MATRICES = [
 #: One for each sample.
 EACH = [np.float32(0.8), np.float32(1.7)]
 
-#: What gets a value for each frame, and what one for each sample.
+#: Arguments with a value for each frame, and arguments with one for each sample.
 COLOURS: dict[str, tuple[str, list[str]]] = {
     "brightness": ("brightness", ["brightness_shift"]),
     "brightness brightness_shift": ("brightness", []),
@@ -55,7 +55,7 @@ def test_colours(framed: str, dali: Any) -> None:
     compare(dali, define, [VIDEOS, FACTORS, EACH], ["FHWC"])
 
 
-#: What is turned or blurred, by what values, with which arguments besides.
+#: Operators that turn or blur, their values, and further arguments.
 CASES: dict[str, tuple[str, str, Sequence[Any], dict[str, Any]]] = {
     "rotate": ("rotate", "angle", ANGLES, {}),
     "rotate within the size": ("rotate", "angle", ANGLES, {"keep_size": True, "fill_value": 7.0}),

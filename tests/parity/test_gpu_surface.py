@@ -1,4 +1,4 @@
-"""Tensors and batches on a GPU have the names that those of DALI have. What they do is compared where there is a GPU."""
+"""Tensors and batches on a GPU have the names that DALI's have. Their results are compared where there is a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dali_like import backend, fn, pipeline_def, tensors
 
 pytestmark = pytest.mark.peers
 
-#: Of what pybind11 adds.
+#: Names of pybind11.
 OF_THE_BINDING = {"_pybind11_conduit_v1_"}
 
 

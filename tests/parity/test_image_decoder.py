@@ -89,7 +89,7 @@ def assert_close(ours, theirs, bound=0, case=""):
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ONLY_AS_NEW])
-def test_as_decoders_image(name):
+def test_pixels_are_the_same_as_of_decoders_image(name):
     for output_type in DALIImageType:
         if (name, output_type) not in NOT_AS_DALI:
             theirs = dali_decodes(OLD, image_file(name), output_type)
@@ -98,7 +98,7 @@ def test_as_decoders_image(name):
 
 
 @pytest.mark.parametrize("name", ONLY_AS_NEW)
-def test_as_experimental_decoders_image(name):
+def test_pixels_are_the_same_as_of_experimental_decoders_image(name):
     for output_type in DALIImageType:
         if (name, output_type) not in NOT_AS_DALI:
             theirs = dali_decodes(NEW, image_file(name), output_type)
@@ -124,9 +124,9 @@ def test_rounding_of_the_experimental_decoder():
             assert_close(decode_image(image_file(name), output_type), theirs, 1, f"{name} {output_type}")
 
 
-# With these, the new operator fails or ends the process with a segmentation fault, whatever the orientation.
+# With these, the new operator fails or ends the process with a segmentation fault, for any orientation.
 CRASHES_NEW = {("jpeg_gray", ANY_DATA), ("jpeg_cmyk", ANY_DATA)}
-# What the new operator does not turn as it turns everything else.
+# The new operator does not turn these as it turns everything else.
 NOT_TURNED_AS_BY_DALI = {
     **{("webp", output_type): "it exchanges the sides, but does not move the pixels" for output_type in DALIImageType},
     ("png_rgba", ANY_DATA): "likewise",

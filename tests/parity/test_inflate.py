@@ -59,7 +59,7 @@ def test_example():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="DALI's needs a GPU")
-def test_same_as_on_a_gpu(dali):
+def test_samples_are_the_same_as_on_a_gpu(dali):
     ours, theirs = run(OURS, on_gpu=False), run(dali, on_gpu=True)
 
     assert ours[0] == theirs[0]

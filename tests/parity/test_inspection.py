@@ -61,7 +61,7 @@ def test_files(dali, tmp_path, monkeypatch):
     ],
     ids=["layout", "channels", "dimensions", "dtype"],
 )
-def test_what_is_no_image(samples, arguments, dali, tmp_path, monkeypatch):
+def test_dump_image_refuses_samples_that_are_not_images(samples, arguments, dali, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for library in (OURS, dali):
         assert error_of(library, lambda library, data: library.fn.dump_image(data, **arguments), [samples]) is not None

@@ -1,6 +1,6 @@
 """Iterators over pipelines, beside DALI's for PyTorch: the same programs, the same batches, the same ends, the same errors.
 
-What DALI leaves undone, or does wrong, comes at the end: there, tests show what it does and say why ours differs.
+Undone or wrong things of DALI come at the end: there, tests show its behavior, and say why ours differs.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def test_source_that_is_shorter_than_the_size(dali: Library) -> None:
 
 @pytest.mark.parametrize("size", [-1, 40])
 def test_reset_within_an_epoch(size: int, dali: Library) -> None:
-    """DALI ignores it, with or without a warning in the log. Ours begins the next epoch: that is what was asked for."""
+    """DALI ignores it, with or without a warning in the log. Ours begins the next epoch, as the caller has asked."""
 
     def run(iterator: Any) -> list[int]:
         next(iterator)
@@ -278,7 +278,7 @@ def test_several_pipelines_without_a_size(dali: Library) -> None:
 
 
 def test_length_without_a_size(dali: Library) -> None:
-    """DALI says 0, which training frameworks believe. Ours has the length of the pipeline, or says that there is none."""
+    """DALI says 0, which training frameworks believe. Ours has the length of the pipeline, or an error without one."""
     assert outcome(dali, len, source(12)) == 0
 
     with pytest.raises(TypeError):
@@ -329,7 +329,7 @@ def test_ragged_iterator_with_a_partial_batch(dali: Library) -> None:
 
 @pytest.mark.parametrize("size", [10.5, "10", -7])
 def test_sizes_that_are_no_sizes(size: Any, dali: Library) -> None:
-    """DALI makes a number of whatever it can."""
+    """DALI makes a number of any object that it can."""
     assert outcome(dali, lambda iterator: iterator.size, source(None), size=size) == int(size)
 
     with pytest.raises(ArgumentError, match="size must be"):

@@ -55,7 +55,7 @@ def test_imagenet(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def output_of(example: str, *arguments: str, warnings: Sequence[str] = ("-W", "error"), devices: int = 1) -> str:
-    """What an example prints."""
+    """The output of an example."""
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",

@@ -1,4 +1,4 @@
-"""Loaders of the real PyTorch and of dali_like side by side: what they accept, what they are then, or what they say."""
+"""Loaders of the real PyTorch and of dali_like side by side: the allowed arguments, the attributes, and the errors."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.parity.torch_side import generator  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
-#: What a loader of PyTorch has that ours keeps under another name: nobody but itself can ask for it.
+#: Attributes of PyTorch's loader that ours keeps under other names: only the loader itself asks for them.
 RENAMED = {"_DataLoader__multiprocessing_context", "_DataLoader__initialized"}
-#: What is made anew by each loader, and cannot be the same object.
+#: Objects that each loader makes, and that cannot be the same.
 MADE = {"sampler", "batch_sampler", "collate_fn"}
 PROPERTIES = {"multiprocessing_context", "_auto_collation", "_index_sampler"}
 
@@ -65,11 +65,11 @@ class Named:
         return self.name
 
 
-# What is compared
+# Comparisons
 
 
 def outcome(make: Callable[[Any], Any], loader: Any) -> tuple[Any, list[Any]]:
-    """What a program gives with one of the two loaders, a value or an exception; and its warnings."""
+    """The result of a program with one of the two loaders, a value or an exception; and its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -85,10 +85,10 @@ def _of_workers(warned: tuple[Any, str]) -> bool:
 
 
 def difference(make: Callable[[Any], Any], *, beginning: bool = False) -> str:
-    """In what the two loaders differ; nothing if they do not.
+    """The differences of the two loaders, as a text; empty without any.
 
     Args:
-        make: what is done with each; gives values that can be compared.
+        make: a program for each; its results can be compared.
         beginning: whether the text of our exception may go on where that of PyTorch's ends.
     """
     (theirs, their_warnings), (ours, our_warnings) = (outcome(make, loader) for loader in BOTH)
@@ -120,7 +120,7 @@ def features(loader: Any) -> dict[str, Any]:
 
 
 def description(sampler: Any) -> Any:
-    """A sampler that a loader has made: its class and what it was given. Another one itself."""
+    """A sampler that a loader has made: its class and arguments. Another one itself."""
     if not isinstance(sampler, (torch.utils.data.Sampler, data.Sampler)):
         return sampler
     given = ("data_source", "generator", "num_samples", "batch_size", "drop_last", "replacement")
@@ -129,12 +129,12 @@ def description(sampler: Any) -> Any:
 
 
 def construct(row: dict[str, Any]) -> Callable[[Any], Any]:
-    """Makes a loader of these arguments; gives what can be seen of it."""
+    """Makes a loader of these arguments; returns its visible state."""
     return lambda loader: features(loader(**row))
 
 
 def differences(rows: Any) -> list[Any]:
-    """The rows that make the two loaders differ, and in what."""
+    """The rows that make the two loaders differ, and the differences."""
     return [(row, found) for row in rows if (found := difference(construct(row)))]
 
 
@@ -201,7 +201,7 @@ def dataset(request: pytest.FixtureRequest) -> Any:
 
 
 def settled(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what clashes."""
+    """A row without values that clash."""
     if row["num_workers"] == 0:
         row = {**row, "prefetch_factor": None, "persistent_workers": False, "multiprocessing_context": None}
     if row["batch_sampler"] is not None:
@@ -212,7 +212,7 @@ def settled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def settled_without_order(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what clashes, for datasets that are walked through."""
+    """A row without values that clash, for datasets that are walked through."""
     return settled({**row, "shuffle": None, "sampler": None, "batch_sampler": None})
 
 
@@ -354,11 +354,11 @@ def test_shuffling_draws_the_same_numbers() -> None:
     assert difference(lambda kind: list(kind(SEQUENCE, 3, True, generator=generator(5))._index_sampler)) == ""
 
 
-# What is said when an iterator is made
+# Errors of the start of an iterator
 
 
 def begin(loader: Any) -> None:
-    """Make an iterator, or let ours do what it does first of all then."""
+    """Make an iterator, or let ours do the first steps of one."""
     if isinstance(loader, DataLoader):
         check_before_iteration(loader)
     else:

@@ -1,7 +1,7 @@
 """Data loaders of the real PyTorch and of dali_like side by side: the same batches, bit for bit, and the same errors.
 
 A test gives the same arguments to both classes, with no workers and with some, and compares whole epochs: every batch, and
-the exception that ends them. What the two draw from PyTorch's global generator is compared, too.
+the exception that ends them. The numbers that the two draw from PyTorch's global generator are compared, too.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ pytestmark = [
 LOADERS = (torch.utils.data.DataLoader, DataLoader)
 #: Enough for batches of 3 to end with a short one, and for each of two workers to make several.
 LENGTH = 10
-#: Batches of our workers are compared with those of PyTorch's loader without workers: its workers are to give the same, and
-#: start slowly. With ``PARITY=full`` they are compared with those of PyTorch's workers.
+#: Batches of our workers are compared with batches of PyTorch's loader without workers: its workers give the same, and
+#: start slowly. With ``PARITY=full`` they are compared with batches of PyTorch's workers.
 THEIR_WORKERS = None if os.environ.get("PARITY") == "full" else 0
 
 
@@ -75,7 +75,7 @@ def epoch(loader: Any) -> list[Any]:
 
 
 def epoch_with_errors(loader: Any) -> list[Any]:
-    """All that one epoch gives to one who goes on after exceptions."""
+    """All results of one epoch for a caller that goes on after exceptions."""
     events: list[Any] = []
     batches = iter(loader)
     while len(events) < 1000:
@@ -91,7 +91,7 @@ def epoch_with_errors(loader: Any) -> list[Any]:
 def played(
     make: Callable[..., Any], dataset: Any, run: Callable[[Any], list[Any]], epochs: int, options: dict[str, Any]
 ) -> tuple[list[Any], Any]:
-    """What some epochs give, and the next number of PyTorch's global generator after them."""
+    """The results of some epochs, and the next number of PyTorch's global generator after them."""
     torch.manual_seed(7)
     events: list[Any] = []
     try:
@@ -106,7 +106,7 @@ def played(
 
 
 def fresh(options: dict[str, Any]) -> dict[str, Any]:
-    """The options, where those that have a state are made anew."""
+    """The options, with new objects for all that have a state."""
     return {name: value.make() if isinstance(value, Made) else value for name, value in options.items()}
 
 
@@ -125,7 +125,7 @@ def compare(
     their_workers: int | None = None,
     **options: Any,
 ) -> list[Any]:
-    """Run both loaders with the same arguments, and return what PyTorch's has given.
+    """Run both loaders with the same arguments, and return the results of PyTorch's.
 
     Args:
         run: runs through one epoch.
@@ -387,9 +387,9 @@ ZOO = {
 }
 
 
-#: Ours take an unsigned long long for what it is, whatever its name, and arrays that run backwards. PyTorch's do not.
+#: Ours take an unsigned long long as such, under any name, and arrays that run backwards. PyTorch's do not.
 TAKEN_HERE = (ARRAYS["of Q"], NUMBERS["scalar of Q"], ARRAYS["backwards"])
-#: Not compared where there are workers. Those of PyTorch give up silently what cannot be pickled, and it waits for ever.
+#: Not compared where there are workers. PyTorch's give up silently if a sample cannot be pickled, and it waits for ever.
 #: They refuse tensors that require gradients; with ours, these have no history in the main process.
 NOT_WITH_WORKERS = (*TAKEN_HERE, CONTAINERS["mapping proxy"], TENSORS["requires_grad"])
 #: PyTorch's workers stack tensors into memory of the first one's dtype, which not all go into, and so do otherwise than the
@@ -438,7 +438,7 @@ def test_samples_that_are_not_batched(make: Callable[[int], Any]) -> None:
 
 
 def test_samples_of_workers_that_are_not_batched() -> None:
-    """Each is for itself, so that one loader may have those of all kinds."""
+    """Each is for itself, so that one loader may have processes of all kinds."""
     kinds = [(name, make, i) for name, make in ZOO.items() if make not in NOT_WITH_WORKERS for i in range(4)]
     samples = Samples(lambda index: kinds[index][1](kinds[index][2]), len(kinds))
 
@@ -718,7 +718,7 @@ def test_two_epochs_of_samples_that_are_chosen(options: dict[str, Any], num_work
 
 
 def test_an_exception_of_the_sampler_comes_behind_the_batches_before_it(num_workers: int) -> None:
-    """With workers, PyTorch raises it as soon as it comes up, and loses what has been made of the indices before it."""
+    """With workers, PyTorch raises it as soon as it comes up, and loses the batches of the indices before it."""
     options = {"batch_size": 2, "sampler": Made(lambda: (6 // (3 - i) for i in range(7)))}
 
     theirs, _ = played(torch.utils.data.DataLoader, Samples(int), epoch, 1, options)
@@ -755,7 +755,7 @@ def test_three_epochs(persistent_workers: bool) -> None:
 
 
 class Stream(IterableDataset[Any]):
-    """Numbers, of which each worker has as many as a list says; without workers, all of them."""
+    """Numbers. Each worker has as many as a list says; without workers, all of them."""
 
     def __init__(self, shares: Sequence[int], make: Callable[[int], Any] = int) -> None:
         self.shares = shares
@@ -780,7 +780,7 @@ class Measured(Stream):
 
 
 class WhoAsks(IterableDataset[Any]):
-    """What a worker knows of itself."""
+    """A worker's knowledge of itself."""
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()

@@ -29,7 +29,7 @@ def shuffled() -> Any:
 
 
 def epochs_of(kind: Any, **options: Any) -> list[Any]:
-    """Three epochs, and what the global generator gives after each."""
+    """Three epochs, and the numbers of the global generator after each."""
     torch.manual_seed(3)
     loader = kind(shuffled(), **options)
     return [([batch.tolist() for batch in loader], torch.rand(1).item()) for _ in range(3)]

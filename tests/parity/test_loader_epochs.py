@@ -1,5 +1,5 @@
 """Passes over the real PyTorch's DataLoader and over ours, from their length to their end: errors and warnings on the way,
-order, timeouts, what may be changed between them; and nested ones, which PyTorch does not have with kept workers."""
+order, timeouts, changes between them; and nested ones, which PyTorch does not have with kept workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def assert_same_with_both(program: Callable[..., Any]) -> None:
 
 
 def events(begun: Iterator[Any], limit: int = 12) -> list[Any]:
-    """What one `next` after the other gives, also after errors and after the end: batches, and exceptions."""
+    """The results of one `next` after the other, also after errors and after the end: batches, and exceptions."""
     met: list[Any] = []
     for _ in range(limit):
         try:
@@ -457,7 +457,7 @@ def doubled(samples: Any) -> Any:
     return [2 * sample for sample in samples]
 
 
-#: What may be set, and to what.
+#: Attributes that may be set, with their values.
 CHANGES = {
     "num_workers": 1,
     "collate_fn": doubled,
@@ -504,7 +504,7 @@ def test_workers_may_be_given_up_between_passes() -> None:
 
 
 class ByEpoch:
-    """Says which epoch it has been told."""
+    """Says which epoch `set_epoch` has set."""
 
     epoch = 0
 

@@ -49,7 +49,7 @@ def numbers(loader: Any) -> list[Any]:
 # Its type
 
 
-def test_it_is_a_loader_of_pytorch() -> None:
+def test_loader_is_a_loader_of_pytorch() -> None:
     assert isinstance(DataLoader(range(3)), TORCHS)
     assert issubclass(DataLoader, TORCHS)
 
@@ -62,7 +62,7 @@ def test_its_iterators_are_iterators_of_pytorch(num_workers: int) -> None:
     assert numbers(ours) == numbers(theirs)
 
 
-def test_it_is_generic() -> None:
+def test_loader_class_is_generic() -> None:
     kind = DataLoader[int]
 
     assert numbers(kind(range(3), batch_size=3)) == [[0, 1, 2]]
@@ -103,7 +103,7 @@ def test_the_iterator_of_kept_workers_is_an_attribute_and_no_other_is() -> None:
     assert other._iterator is None
 
 
-def test_how_many_batches_an_iterator_has_delivered() -> None:
+def test_iterators_count_their_delivered_batches() -> None:
     for kind in (TORCHS, DataLoader):
         begun = iter(kind(range(5), num_workers=1))
         next(begun), next(begun)
@@ -264,7 +264,7 @@ def end_by_shutdown(holder: dict[str, Any]) -> None:
 @pytest.mark.parametrize("taken", [0, 1, 4])
 @pytest.mark.parametrize("end", [end_by_del, end_by_attribute, end_by_attribute_that_is_deleted, end_by_shutdown])
 @pytest.mark.parametrize("kind", [TORCHS, DataLoader])
-def test_how_programs_end_kept_workers(kind: Any, end: Callable[[Any], None], taken: int) -> None:
+def test_each_way_of_programs_ends_kept_workers(kind: Any, end: Callable[[Any], None], taken: int) -> None:
     """Without the garbage collector."""
     holder = {"loader": kind(range(4), num_workers=1, persistent_workers=True)}
     pids = [worker.pid for worker in iter(holder["loader"])._workers]
@@ -301,7 +301,7 @@ def test_the_iterator_of_a_loader_that_is_gone_goes_on(persistent: bool, method:
 
 
 class Informed(Dataset):  # type: ignore[misc]
-    """What PyTorch's get_worker_info says in the worker."""
+    """The result of PyTorch's get_worker_info in the worker."""
 
     def __getitem__(self, index: int) -> Any:
         info = get_worker_info()
@@ -369,7 +369,7 @@ DATASETS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("options", [{"batch_size": 4}, {"batch_size": None}], ids=["batches", "samples"])
 @pytest.mark.parametrize("make", DATASETS.values(), ids=DATASETS)
 def test_datasets_of_pytorch(make: Callable[[], Any], options: dict[str, Any]) -> None:
-    """Those with indices are the same without workers in PyTorch, which starts them slowly."""
+    """Datasets with indices are the same without workers in PyTorch, which starts workers slowly."""
     their_workers = 2 if make is DATASETS["chained"] else 0
     theirs = list(TORCHS(make(), num_workers=their_workers, **options))
     ours = list(DataLoader(make(), num_workers=2, **options))

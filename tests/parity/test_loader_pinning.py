@@ -57,7 +57,7 @@ def test_tensors_lie_in_locked_slots(method: str, gpu: SimulatedDevice) -> None:
     seen = [is_locked(images, gpu) for images, _ in load(multiprocessing_context=method)]
 
     assert len(seen) == 32
-    assert sum(seen) >= 24  # but the first ones, which have shown what samples are like
+    assert sum(seen) >= 24  # but the first ones, before the shapes of samples are known
     assert gpu.num_registrations <= 16
 
 
@@ -84,7 +84,7 @@ def test_pin_memory_copy_uses_pytorchs_copy(gpu: SimulatedDevice, monkeypatch: p
 
 
 def copies_of_dropped_tensors(gpu: SimulatedDevice, stream: int) -> tuple[list[int], list[int]]:
-    """Run a loop that copies each tensor on a stream, behind a long kernel, and drops it; what they were, and the copies."""
+    """Run a loop that copies each tensor on a stream, behind a long kernel, and drops it; return tensors and copies."""
     were: list[int] = []
     copied: list[int] = []
 
@@ -122,5 +122,5 @@ def test_slots_are_used_again_when_the_gpu_keeps_up(gpu: SimulatedDevice) -> Non
     assert gpu.num_registrations <= 8
 
 
-def test_where_there_is_no_cuda_nothing_is_locked() -> None:
+def test_without_cuda_nothing_is_locked() -> None:
     assert torch.cuda.is_available() or TorchBackend().pinning() is None

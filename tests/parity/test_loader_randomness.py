@@ -1,7 +1,7 @@
-"""What is random in passes over the real PyTorch's DataLoader and over ours: the same program with both, and one seed.
+"""Random results of passes over the real PyTorch's DataLoader and over ours: the same program with both, and one seed.
 
-Indices are the same with any seeding, and so is what is left in the generators. What samples draw in workers is the same
-with ``worker_seeding="torch"``; by default it does not depend on the workers.
+Indices are the same with any seeding, and so are the states of the generators afterwards. Samples draw the same in workers
+with ``worker_seeding="torch"``; by default their numbers do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def global_state() -> Any:
 
 
 def outcomes(program: Program) -> list[Any]:
-    """What a program gives with each of the two loaders, and the state of the global generators afterwards."""
+    """The results of a program with each of the two loaders, and the state of the global generators afterwards."""
     results = []
     for loader in (torch.utils.data.DataLoader, DataLoader):
         seed_everything()
@@ -106,7 +106,7 @@ class Eager(Shuffled):
 
 
 class Backwards(RandomSampler):
-    """Changes what its base gives."""
+    """Changes the results of its base."""
 
     def __iter__(self) -> Iterator[int]:
         yield from reversed(list(super().__iter__()))
@@ -310,7 +310,7 @@ def test_a_dataset_that_grows_while_it_is_walked_through_in_order() -> None:
 
 
 def test_a_pass_given_up_leaves_the_generators_as_pytorch_does() -> None:
-    """What has been drawn ahead depends on how many batches are on their way."""
+    """Numbers that are drawn ahead depend on how many batches are on their way."""
 
     def program(kind: Any) -> Any:
         loader = kind(range(40), batch_size=1, num_workers=2, sampler=RandomSampler(range(40), replacement=True))
@@ -324,7 +324,7 @@ def test_a_pass_given_up_leaves_the_generators_as_pytorch_does() -> None:
     assert_same(program)
 
 
-# What samples draw, with PyTorch's seeding
+# Random numbers of samples, with PyTorch's seeding
 
 
 def draw() -> list[float]:
@@ -333,7 +333,7 @@ def draw() -> list[float]:
 
 
 class Noise:
-    """Its samples say who made them, and what that worker drew."""
+    """Its samples have the number of their worker, and its random numbers."""
 
     def __getitem__(self, index: int) -> Any:
         info = get_worker_info()
@@ -360,13 +360,13 @@ class LoudNoise(Noise):
 
 
 def note_start(worker: int) -> None:
-    """A worker_init_fn that notes in the dataset what it sees, for samples to tell."""
+    """A worker_init_fn that notes its view of the worker in the dataset, for samples to tell."""
     info = get_worker_info()
     info.dataset.seen = [worker, torch.initial_seed(), info.seed, *draw()]
 
 
 class Told:
-    """Its samples are what the worker_init_fn has noted, and what they draw."""
+    """Its samples are the notes of the worker_init_fn, and random numbers."""
 
     def __getitem__(self, index: int) -> Any:
         return [*self.seen, *draw()]  # type: ignore[attr-defined]
@@ -436,7 +436,7 @@ def test_worker_init_fn_sees_and_draws_the_same_as_in_pytorch(persistent: bool) 
 def test_worker_init_fn_sees_and_draws_the_same_by_default() -> None:
     def program(kind: Any) -> Any:
         told = epochs(kind(Told(), batch_size=1, num_workers=1, worker_init_fn=note_start))
-        return [[batch[:6] for batch in epoch] for epoch in told]  # the rest is what the samples drew
+        return [[batch[:6] for batch in epoch] for epoch in told]  # the rest are random numbers of the samples
 
     assert_same(program)
 

@@ -1,4 +1,4 @@
-"""PyTorch's loader with threads for workers: its tensors, and what PyTorch itself cannot be told of threads."""
+"""PyTorch's loader with threads for workers: its tensors, and the limits of PyTorch's knowledge of threads."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from benchmarks import losses  # noqa: E402
 def test_a_case_yields_equal_batches_and_a_time_for_each_library(name: str) -> None:
     case = losses.CASES[name]()
     if name.startswith("holds"):
-        case = case._replace(dataset=range(64))  # what it holds matters to the time only
+        case = case._replace(dataset=range(64))  # the dataset matters to the time only
 
     for cost in losses.measured(case, num_workers=0, repeats=1):
         assert cost.seconds > 0

@@ -129,7 +129,7 @@ NORMALIZATIONS = (
 
 
 class TestNormalize:
-    """What is added up is rounded elsewhere: results of up to ten differ by 3e-6 at most."""
+    """Sums are rounded at other places: results of up to ten differ by 3e-6 at most."""
 
     @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "uint32", "float32"])
     def test_images(self, dtype):

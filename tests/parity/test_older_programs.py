@@ -1,4 +1,4 @@
-"""Programs for earlier versions of DALI, which 1.53 still runs: older names, and what is written in older tutorials."""
+"""Programs for earlier versions of DALI, which 1.53 still runs: older names, and examples of older tutorials."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OUTPUTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def test_they_make_the_same():
+def test_older_names_make_the_same():
     def define(library: Any, image: Any) -> dict[str, Any]:
         return {name: output(library, image) for name, output in OUTPUTS.items()}
 
@@ -81,7 +81,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_they_are_told_the_same(name: str) -> None:
+def test_older_questions_have_the_same_answers(name: str) -> None:
     theirs, ours = (QUESTIONS[name](library) for library in LIBRARIES)
     assert ours == theirs
 

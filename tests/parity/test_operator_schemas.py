@@ -76,7 +76,7 @@ OTHER_DEFAULTS = {
 COMMON = {"device", "name", "preserve", "bytes_per_sample_hint"}
 
 
-#: Names of schemas that are not those of the operators.
+#: Names of schemas that differ from the names of operators.
 SCHEMAS = {"experimental.numba_function": "NumbaFuncImpl"}
 
 

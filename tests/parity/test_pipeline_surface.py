@@ -35,7 +35,7 @@ def same(program: Program) -> None:
 
 
 def run_by_dali(program: Program) -> Any:
-    """What the real one answers; it warns of more than we do."""
+    """The results of the real one; it warns of more than we do."""
     with warnings.catch_warnings(action="ignore"):
         return program(nvidia.dali)
 
@@ -63,7 +63,7 @@ def numbers(dali: Any, length: int | None = None, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def pipeline(dali: Any, *outputs: Callable[[Any], Any], kind: Any = None, **options: Any) -> Iterator[Any]:
-    """A pipeline of what these functions return, or by default of consecutive numbers; closed in the end."""
+    """A pipeline with the results of these functions, or by default of consecutive numbers; closed in the end."""
     pipe = (kind or dali.Pipeline)(**{"batch_size": 2, "num_threads": 2, "device_id": None, **options})
     try:
         if kind is None:
@@ -76,7 +76,7 @@ def pipeline(dali: Any, *outputs: Callable[[Any], Any], kind: Any = None, **opti
 
 
 def log_of(call: Callable[[], Any]) -> Any:
-    """What a call gives, as plain values."""
+    """The results of a call, as plain values."""
     try:
         result = call()
     except StopIteration:
@@ -90,7 +90,7 @@ def log_of(call: Callable[[], Any]) -> Any:
 def test_arguments_have_the_same_order_and_defaults() -> None:
     ours = inspect.signature(dali_like.Pipeline).parameters
     theirs = inspect.signature(nvidia.dali.Pipeline).parameters
-    # What is not there is not compared.
+    # Names that are not there are not compared.
     theirs = {name: theirs[name] for name in theirs if name in ours}
     own = {
         "py_worker_threads",
@@ -180,7 +180,7 @@ NO_TYPES: dict[str, Program] = {
 
 
 def of_no_type(dali: Any, operator: Callable[[Any, Any], Any]) -> Any:
-    """What becomes of images, where their type and that of the result are not told."""
+    """Results for images, without their type and the type of the result."""
 
     def outputs(dali: Any) -> Any:
         no_type = dali.types.NO_TYPE
@@ -553,7 +553,7 @@ def test_batches_that_are_not_released_stop_nobody_and_stay() -> None:
     same(program)
 
 
-# What outputs are expected to be
+# Expected types and layouts of outputs
 
 
 @pytest.mark.parametrize(
@@ -779,7 +779,7 @@ def test_constants_that_do_not_fit_are_refused(value: Any, theirs: Any) -> None:
 
 
 def test_a_boolean_of_numpy_is_a_constant() -> None:
-    """DALI takes those of Python only."""
+    """DALI takes numbers of Python only."""
 
     def program(dali: ModuleType) -> Any:
         with pipeline(dali, lambda dali: np.bool_(1)) as pipe:

@@ -31,7 +31,7 @@ def test_programs_do_the_same(dali: Library, program: Program) -> None:
 
 @pytest.mark.parametrize("program", faulty_programs(), ids=str)
 def test_faulty_programs_raise_the_same(dali: Library, program: Program) -> None:
-    """Nothing is delivered but what is right; dali_like delivers all of it, and DALI not what comes after an error."""
+    """Only right batches are delivered; dali_like delivers all of them, and DALI none after an error."""
     right = [each.outcome for each in run(dali, dataclasses.replace(reference(program), fault="none"))]
     ours = [each.outcome for each in run(OURS, program)]
     theirs = [each.outcome for each in run(dali, reference(program))]

@@ -1,4 +1,4 @@
-"""Iterators with ``reader_name``: the epochs are those of the real DALI."""
+"""Iterators with ``reader_name``: the epochs are the same as in the real DALI."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_metadata_with_shuffling(argument: str, pad: bool, numbered_files: list[
 
 @pytest.mark.parametrize("dali", [nvidia.dali, dali_like], ids=["real", "ours"])
 @pytest.mark.parametrize("num_shards", [1, 2])
-def test_readers_with_shuffle_after_epoch_deliver_pairs_whatever_their_seeds_are(
+def test_readers_with_shuffle_after_epoch_deliver_pairs_with_any_seeds(
     num_shards: int, dali: ModuleType, numbered_files: list[str]
 ) -> None:
     options: dict[str, Any] = {"shuffle_after_epoch": True, "num_shards": num_shards}

@@ -1,7 +1,7 @@
 """Reductions against the real DALI.
 
-Integers are the same. FLOAT is not: DALI adds up in that type, dali_like in FLOAT64. What DALI loses by that is within
-`BOUND` of what would be the sum if all terms were positive.
+Integers are the same. FLOAT is not: DALI adds up in that type, dali_like in FLOAT64. DALI's loss is within
+`BOUND` of the sum that all terms would have if they were positive.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class TestRefusals:
         assert_both_refuse(lambda library, a: library.fn.reductions.sum(a, axes=0), [np.float32(1)], match="axes has 0")
 
     def test_a_mean_of_another_shape(self):
-        """DALI reads what lies behind it in memory."""
+        """DALI reads beyond its end in memory."""
 
         def define(library, node):
             return {"it": library.fn.reductions.variance(node, library.fn.reductions.mean(node, axes=1), axes=0)}
@@ -185,10 +185,10 @@ class TestRefusals:
 
 
 class TestDifferences:
-    """Where DALI 1.53 is not followed, and what it does there."""
+    """Differences from DALI 1.53, with DALI's results."""
 
     def test_a_number_as_the_mean_of_several_results(self):
-        """DALI has it for the first result; for the others it reads what lies behind the number in memory."""
+        """DALI has it for the first result; for the others it reads the memory behind the number."""
         define = lambda library, node: {"it": library.fn.reductions.variance(node, 2.0, axes=0)}  # noqa: E731
 
         assert outputs(OURS, define, [[np.float32([[1, 2], [2, 5]])]], [])["it"].samples[0].tolist() == [0.5, 4.5]

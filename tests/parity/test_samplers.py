@@ -161,7 +161,7 @@ def test_the_share_comes_from_the_process_group() -> None:
     assert (ours.num_replicas, ours.rank, list(ours)) == (theirs.num_replicas, theirs.rank, list(theirs))
 
 
-# What they refuse
+# Refusals
 
 
 @pytest.mark.parametrize(

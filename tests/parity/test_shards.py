@@ -1,4 +1,4 @@
-"""Iterables in several workers: the batches of an epoch, and their order, are those of PyTorch's DataLoader."""
+"""Iterables in several workers: the batches of an epoch, and their order, are as in PyTorch's DataLoader."""
 
 from __future__ import annotations
 

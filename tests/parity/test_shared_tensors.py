@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-# What follows needs PyTorch.
+# The rest needs PyTorch.
 from dali_like import Pipeline  # noqa: E402
 from dali_like.data.fingerprints import fingerprint_of  # noqa: E402
 from dali_like.engine.backends.inherited import inheriting  # noqa: E402
@@ -31,7 +31,7 @@ class Named(torch.Tensor):  # type: ignore[misc]
     """A subclass, which has its own way of being pickled."""
 
 
-#: What is sent, and the tensor in it that is written to.
+#: Sent objects, and the tensor in each that is written to.
 KINDS: dict[str, Callable[[], tuple[Any, Callable[[Any], Any]]]] = {
     "tensor": lambda: (torch.zeros(4).share_memory_(), lambda sent: sent),
     "view": lambda: (torch.zeros(8).share_memory_()[1::2], lambda sent: sent),

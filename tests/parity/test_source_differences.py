@@ -1,7 +1,6 @@
 """Where sources of batches and iterables do more with dali_like than with DALI 1.53, on purpose.
 
-Each test shows what DALI does, too, so that it tells when a reason has gone. The first three are what `programs.reference`
-knows of.
+Each test shows DALI's behavior, too, so that it fails when a reason has gone. `programs.reference` knows the first three.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def outcomes(library: Library, program: Program) -> list[Any]:
 @pytest.mark.parametrize("cycle", [UNSAID, None])
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.begins_anew and name != "array"])
 def test_iterables_begin_anew_in_every_epoch(dali: Library, name: str, cycle: Any, way: str) -> None:
-    """DALI walks through them once, unless cycle="raise" is said: its second epoch is empty."""
+    """DALI walks through them once without cycle="raise": its second epoch is empty."""
     program = Program(name, way, cycle=cycle, iterations=ITERATIONS)
 
     theirs = outcomes(dali, program)
@@ -65,7 +64,7 @@ def test_outputs_from_workers_may_be_tensor_lists(dali: Library) -> None:
 def log_of(
     library: Library, sources: list[Any], way: str, steps: tuple[int | str, ...], **options: Any
 ) -> list[tuple[Any, ...]]:
-    """What sources of batches of one sample deliver, in numbers."""
+    """Results of sources of batches of one sample, in numbers."""
 
     def define() -> Any:
         return tuple(library.fn.external_source(source, parallel=way != "serial", **options) for source in sources)
@@ -80,7 +79,7 @@ def batches(*numbers: int) -> list[Any]:
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 def test_iterables_of_different_lengths_begin_epochs_together(dali: Library, way: str) -> None:
-    """DALI takes from the longer one what nobody gets, and then goes on with the rest of it."""
+    """DALI takes a batch too many from the longer one, loses it, and then goes on with the rest."""
     sources = [batches(1, 2), batches(11, 12, 13, 14)]
     epoch = [([1], [11]), ([2], [12]), END]
 
@@ -99,7 +98,7 @@ def two_batches(number: int) -> Any:
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 def test_iterators_lose_nothing_at_the_end_of_an_epoch(dali: Library, way: str) -> None:
-    """DALI drops what it has taken from one when another source has ended."""
+    """DALI drops the batch that it has taken from one when another source has ended."""
 
     def program(library: Library) -> list[Any]:
         sources = [iter(batches(1, 2, 3, 4)), two_batches]
@@ -129,7 +128,7 @@ def fails_once(number: int) -> Any:
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 def test_sources_of_batches_go_on_after_an_error(dali: Library, way: str) -> None:
-    """DALI makes the same batch for ever, or none any more, and drops what had been made."""
+    """DALI makes the same batch for ever, or none any more, and drops earlier ones."""
 
     def program(library: Library) -> list[Any]:
         return log_of(library, [fails_once], way, (4,))

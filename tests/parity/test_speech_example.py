@@ -50,8 +50,8 @@ def test_features(tmp_path: Path, dali: Library) -> None:
         np.testing.assert_allclose(one, other, atol=1e-3)
 
 
-def test_it_learns(tmp_path: Path) -> None:
-    """With a loss below that of guesses, 2.48, and words of other voices, of which guesses recognize one in twelve."""
+def test_speech_example_learns(tmp_path: Path) -> None:
+    """With a loss below the 2.48 of guesses, and words of other voices; guesses recognize one in twelve."""
     options = ["--epochs", "3", "--workers", "1", "--per-word", "10", "--batch-size", "16", "--scratch", str(tmp_path)]
     command = [sys.executable, "-W", "error", "-m", "examples.speech_training", *options]
 

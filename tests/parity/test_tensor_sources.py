@@ -1,4 +1,4 @@
-"""Sources that return tensors and capsules, such as what another pipeline has made: their layouts are those of the batch."""
+"""Sources that return tensors and capsules, such as results of another pipeline: the batch has their layouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.parity.conftest import OURS, Library, copied, error_of
 pytestmark = pytest.mark.peers
 
 PLANES = np.arange(2 * 3 * 5, dtype=np.uint8).reshape(2, 3, 5)
-#: What a source returns as a batch of two, given the classes of tensors, and what else is said of it.
+#: Results of a source as a batch of two, given the classes of tensors, and the arguments that fit them.
 BATCHES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "tensors": (lambda tensors: [tensors.TensorCPU(PLANES, "CHW")] * 2, {}),
     "a list of tensors": (lambda tensors: tensors.TensorListCPU(np.stack([PLANES] * 2), "CHW"), {}),
@@ -27,7 +27,7 @@ BATCHES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
 
 
 def run(library: Library, make: Callable[[Any], Any], options: dict[str, Any]) -> list[Any]:
-    """Two batches of what the source makes, and of the same turned round."""
+    """Two batches of the source's results, and of the same turned round."""
 
     def define() -> Any:
         node = library.fn.external_source(lambda: make(library.tensors), **options)

@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-# What follows needs PyTorch.
+# The rest needs PyTorch.
 from dali_like import Pipeline, pipeline_def  # noqa: E402
 from dali_like.errors import SampleTypeError  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
@@ -135,7 +135,7 @@ def numbered(info: SampleInfo) -> Any:
 
 
 def numbers_of(run: int) -> torch.Tensor:
-    """What `numbered` makes in one run of four samples."""
+    """The samples of `numbered` in one run of four samples."""
     return torch.arange(4 * run, 4 * run + 4, dtype=torch.float32).reshape(4, 1, 1).expand(4, 3, 5)
 
 
@@ -180,7 +180,7 @@ def test_tensors_stay_as_they_were_over_later_runs(
         assert torch.equal(tensor, numbers_of(run))
 
 
-#: What may be left of a tensor while everything else of the batch is gone.
+#: Parts of a tensor that may be left while everything else of the batch is gone.
 REMAINS: dict[str, Callable[[torch.Tensor], Any]] = {
     "a sample": lambda tensor: tensor[1],
     "a view": lambda tensor: tensor[1:2, ::2].permute(2, 0, 1),
@@ -193,7 +193,7 @@ REMAINS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("remains", REMAINS.values(), ids=REMAINS)
-def test_whatever_is_left_of_a_tensor_keeps_the_batch(
+def test_any_remaining_part_of_a_tensor_keeps_the_batch(
     make_pipeline: MakePipeline, remains: Callable[[torch.Tensor], Any], to_torch: Callable[[Any], torch.Tensor]
 ) -> None:
     pipe = make_pipeline(numbered, "serial")
@@ -237,7 +237,7 @@ def test_the_slot_of_a_tensor_that_another_thread_drops_is_used_again(make_pipel
 
 
 def warm_up(pipe: Pipeline) -> None:
-    """The first batches show what samples look like, and have slots that are not used again."""
+    """The first batches show the shapes of samples, and have slots that are not used again."""
     for _ in range(8):
         pipe.run()
 

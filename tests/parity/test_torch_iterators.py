@@ -1,4 +1,4 @@
-"""What iterators deliver to PyTorch, beside DALI's: tensors of all dtypes, sparse ones, copies; and whose memory it is."""
+"""Outputs of iterators for PyTorch, beside DALI's: tensors of all dtypes, sparse ones, copies; and the memory they share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.peers
 MakePipeline = Callable[..., Pipeline]
 BOTH = ("dali", "ours")
 
-#: The dtypes that DALI's iterators know, and those that they do not.
+#: The dtypes that DALI's iterators know, and the others.
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 OURS_ALONE = ("uint16", "uint32", "uint64")
 
@@ -229,7 +229,7 @@ def test_feed_ndarray_refuses_other_targets(target: Any, library: Library) -> No
 
 
 def test_feed_ndarray_respects_strides() -> None:
-    """DALI writes to where it would be if there were none."""
+    """DALI ignores them, and writes to the memory in order."""
     memory = torch.zeros((3, 4))
 
     pytorch.feed_ndarray(TensorCPU(np.arange(12, dtype=np.float32).reshape(4, 3)[::-1]), memory.T)
@@ -313,7 +313,7 @@ def test_tensors_may_be_written_to_also_where_an_input_is_not_copied() -> None:
 
 
 def delivered(array: Any) -> Any:
-    """What an iterator makes of an array that is fed and may not be copied."""
+    """The result of an iterator for an array that is fed and may not be copied."""
     from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=2)

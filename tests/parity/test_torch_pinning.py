@@ -22,7 +22,7 @@ SIDE_STREAM = 3
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> DriverStandIn:
-    """CUDA on a machine with two GPUs, of which the process uses the second; there, PyTorch works on a side stream."""
+    """CUDA on a machine with two GPUs; the process uses the second. There, PyTorch works on a side stream."""
     driver = DriverStandIn()
     driver.contexts.add(1)
     driver.streams[SIDE_STREAM] = SimulatedStream(driver.lock)

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch in pickles: what they are afterwards, and that their memory stays apart."""
+"""Tensors of PyTorch in pickles: their state afterwards, and that their memory stays apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-# What follows needs PyTorch.
+# The rest needs PyTorch.
 from dali_like import Pipeline  # noqa: E402
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor  # noqa: E402
 from dali_like.sources.travel import by_value  # noqa: E402

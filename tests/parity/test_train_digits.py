@@ -19,9 +19,9 @@ from examples import train_digits
 pytestmark = pytest.mark.peers
 
 ROOT = Path(__file__).resolve().parents[2]
-#: That there are more workers than cores is said on small machines, and right.
+#: On small machines, PyTorch warns rightly that there are more workers than cores.
 WARNINGS = ("-W", "error", "-W", "ignore:This DataLoader will create")
-#: Runs the script with one list of arguments after the other, and prints a list of what each has printed.
+#: Runs the script with one list of arguments after the other, and prints a list of the outputs.
 SEVERAL = """
 import contextlib, io, json, sys
 from examples import train_digits
@@ -52,12 +52,12 @@ RUNS = [
     (*OURS, "--workers", "1"),
 ]
 
-#: What the script prints with some arguments, as lines.
+#: The output of the script with some arguments, as lines.
 Losses = Callable[..., list[str]]
 
 
 def printed_by(*command: str) -> str:
-    """What a program prints. One thread, since with several PyTorch may add in another order."""
+    """The output of a program. One thread, since with several PyTorch may add in another order."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = (sys.executable, *WARNINGS, *command)
     program = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -67,7 +67,7 @@ def printed_by(*command: str) -> str:
 
 @pytest.fixture(scope="module")
 def losses() -> Losses:
-    """What the script prints in `RUNS`. One process makes them all, since importing PyTorch takes longer than training."""
+    """The output of the script in `RUNS`. One process makes them all, since importing PyTorch takes longer than training."""
     texts = json.loads(printed_by("-c", SEVERAL, json.dumps(RUNS)))
     made = {arguments: text.splitlines() for arguments, text in zip(RUNS, texts, strict=True)}
     return lambda *arguments: made[arguments]
@@ -93,7 +93,7 @@ def test_with_random_augmentation_when_workers_are_seeded_as_in_pytorch(losses: 
     assert losses(*OURS_AS_IN_PYTORCH, *more) == losses(*THEIRS, *more)
 
 
-def test_without_augmentation_whatever_the_seeding(losses: Losses) -> None:
+def test_losses_without_augmentation_are_the_same_with_both_seedings(losses: Losses) -> None:
     assert losses(*OURS, "--no-augment") == losses(*THEIRS, "--no-augment")
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
 #: The largest difference between the pixels of the two decoders. Both are libjpeg-turbo, and none has been seen.
 MAX_PIXEL_DIFFERENCE = 0
 
-#: The programs of the tutorial as one file: what users have, but for the package and the folder, which are arguments, and
+#: The programs of the tutorial as one file: a user's program, with the package and the folder as arguments, and without
 #: the device, since there is no GPU. Each program leaves its batches in `delivered`.
 TUTORIAL = """
 import importlib
@@ -289,7 +289,7 @@ Delivered = dict[str, list[Any]]
 
 @pytest.fixture(scope="module")
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> tuple[Delivered, Delivered]:
-    """What the programs of the tutorial deliver: with DALI, and with dali_like."""
+    """The batches of the tutorial's programs: with DALI, and with dali_like."""
     folder = tmp_path_factory.mktemp("tutorial")
     write_images(folder)
     program = folder / "program.py"

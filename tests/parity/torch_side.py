@@ -20,7 +20,7 @@ def generator(seed: int) -> Any:
 
 
 def outcomes(make: Callable[[Any], Any]) -> list[Any]:
-    """What a program gives with each of the two modules: a value or an exception."""
+    """The result of a program with each of the two modules: a value or an exception."""
     return [_outcome(make, module) for module in BOTH]
 
 

@@ -210,7 +210,7 @@ def _of(source: Any, **options: Any) -> Pipeline:
         (Batches(), {"parallel": True, "sharded": True}, "each worker iterates its own part"),
     ],
 )
-def test_what_depends_on_more_than_the_state_is_refused(source: Any, options: dict[str, Any], message: str) -> None:
+def test_batch_that_depends_on_more_than_the_state_is_refused(source: Any, options: dict[str, Any], message: str) -> None:
     with closing(_of(source, **options)) as pipe, pytest.raises(NotRepeatableError, match=message):
         pipe.batch_at(0, 0)
 

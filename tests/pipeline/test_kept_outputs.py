@@ -1,4 +1,4 @@
-"""What a program holds when it keeps some outputs of its batches: labels are not to hold the images beside them."""
+"""Memory of a program that keeps some outputs of its batches: labels do not hold the images beside them."""
 
 from __future__ import annotations
 

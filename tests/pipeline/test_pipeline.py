@@ -101,7 +101,7 @@ def test_each_call_makes_a_pipeline_of_its_own() -> None:
 def test_decorated_function_keeps_its_name_and_text() -> None:
     @pipeline_def(batch_size=1)
     def pipeline() -> DataNode:
-        """What it is for."""
+        """The purpose of the pipeline."""
         return numbers()
 
     assert pipeline.__name__ == "pipeline"
@@ -265,7 +265,9 @@ def test_repr_says_the_state() -> None:
 
 
 @pytest.mark.parametrize("steps", ["", "s", "b", "sb", "ss", "bb", "bs", "sbsb"])
-def test_workers_start_once_whatever_comes_first(steps: str, start_method: str, make_pipeline: MakePipeline) -> None:
+def test_workers_start_once_after_any_sequence_of_start_and_build(
+    steps: str, start_method: str, make_pipeline: MakePipeline
+) -> None:
     pipe = make_pipeline(lambda info: np.array(info.idx_in_epoch), start_method)
 
     for step in steps:

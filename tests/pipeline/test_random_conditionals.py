@@ -1,4 +1,4 @@
-"""Random programs with conditionals give what the same Python code gives for each sample: in workers, threads, and both."""
+"""Random programs with conditionals, and the same Python code for each sample: in workers, threads, and both."""
 
 from __future__ import annotations
 

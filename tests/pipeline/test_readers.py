@@ -86,7 +86,7 @@ def settings_of(given: dict[str, Any], *, parallel_callback: bool = False) -> An
     ],
     ids=str,
 )
-def test_as_many_workers_as_threads(given: dict[str, Any], expected: tuple[int, str]) -> None:
+def test_readers_have_as_many_workers_as_threads(given: dict[str, Any], expected: tuple[int, str]) -> None:
     assert settings_of(given) == expected
 
 
@@ -109,7 +109,7 @@ def test_defaults_are_shown() -> None:
 
 @in_both_places
 def test_random_operators_draw_the_same_everywhere(way: str) -> None:
-    """Also behind a reset(), of which readers know nothing."""
+    """Also behind a reset(); readers know nothing of it."""
 
     def drawn(given: dict[str, Any]) -> list[Any]:
         pipe = Pipeline(2, 1, None, seed=5, **given)

@@ -156,7 +156,7 @@ def test_a_pipeline_that_is_scheduled_is_not_run(make_pipeline: MakePipeline) ->
     assert first(pipe.outputs()) == 0
 
 
-def test_without_the_check_batches_come_in_order_whoever_asks(make_pipeline: MakePipeline) -> None:
+def test_without_the_check_batches_come_in_order_from_run_and_outputs(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(numbers(), "serial", prefetch_queue_depth=1)
 
     pipe.enable_api_check(False)

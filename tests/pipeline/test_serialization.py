@@ -479,7 +479,7 @@ def test_a_missing_key_of_a_node_is_named(node: int, inputs: list[InputSpec]) ->
             Pipeline.deserialize(json.dumps(document))
 
 
-def test_a_boolean_is_one_whatever_its_byte_is(inputs: list[InputSpec]) -> None:
+def test_a_boolean_constant_with_another_byte_than_1_is_true(inputs: list[InputSpec]) -> None:
     document = valid()
     document["nodes"][CONSTANT]["data"] = base64.b64encode(b"\x00\x07").decode()
     document["outputs"] = [[CONSTANT, 0]]

@@ -1,4 +1,4 @@
-"""Serialized pipelines of strangers write nothing, unpickle nothing and run nothing, whatever they hold."""
+"""Serialized pipelines of strangers write nothing, unpickle nothing and run nothing, with any contents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IS_FULL = os.environ.get("PARITY") == "full"
 DESCRIPTIONS: Mapping[str, Description] = {**own_descriptions(), **own_reader_descriptions()}
 
 
-#: Arguments of readers with which they work; files are those of `data`.
+#: Arguments of readers with which they work; `data` has the files.
 READERS: Mapping[str, Mapping[str, Any]] = {
     "readers.coco": {"file_root": "", "annotations_file": "annotations.json"},
     "readers.file": {"files": "a.npy"},
@@ -98,7 +98,7 @@ def constant(array: np.ndarray) -> dict[str, Any]:
 
 
 def acts_of(text: str) -> list[str]:
-    """What happens while a text is loaded, and run if it can be."""
+    """The events while a text is loaded, and run if possible."""
     with watched() as acts, contextlib.suppress(Exception), contextlib.ExitStack() as stack:
         pipe = Pipeline.deserialize(text, py_num_workers=0)
         stack.callback(pipe.close)
@@ -130,7 +130,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# What does harm
+# Harmful texts
 
 
 def test_a_cache_for_remote_files_is_refused(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_serialized_text_lacks_paths_to_write_to(data: Path, tmp_path: Path) -
     assert file["arguments"] == {}
 
 
-# Whatever they hold
+# Any contents
 
 
 def values_of(parameter: Parameter, folder: str) -> st.SearchStrategy[Any]:
@@ -288,9 +288,7 @@ def example_text(name: str) -> bytes:
     max_examples=10_000 if _IS_FULL else 300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(choices=st.data())
-def test_whatever_a_text_holds_nothing_is_written_and_nothing_unpickled(
-    choices: st.DataObject, data: Path, elsewhere: Path
-) -> None:
+def test_no_text_writes_or_unpickles_anything(choices: st.DataObject, data: Path, elsewhere: Path) -> None:
     text, forbidden = choices.draw(texts(data, elsewhere))
 
     if forbidden:

@@ -194,7 +194,7 @@ def test_batch_behind_a_ragged_one_is_delivered() -> None:
     assert plain(next(iterator)) == [[0, 0]]
 
 
-def test_ragged_iterator_gives_lists_whatever_the_shapes() -> None:
+def test_ragged_iterator_gives_lists_for_samples_of_any_shapes() -> None:
     pipe = ScriptedPipeline([2, 1, 4], samples=ragged)
     iterator = DALIRaggedIterator(pipe, ["x"], output_types=[DALIRaggedIterator.SPARSE_LIST_TAG])
 

@@ -45,7 +45,7 @@ def printed_by(program: str) -> list[str]:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorflow") is not None, reason="TensorFlow is installed")
-def test_without_tensorflow_the_error_names_what_to_install() -> None:
+def test_without_tensorflow_the_error_names_the_package_to_install() -> None:
     from dali_like.plugin.tf import DALIDataset
 
     @pipeline_def(batch_size=2)

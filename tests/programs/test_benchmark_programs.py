@@ -33,7 +33,7 @@ class TestSystems:
             *("grain", "spdl", "ray_data")
         }
 
-    def test_what_is_not_installed_is_known_without_importing_it(self) -> None:
+    def test_missing_modules_are_found_without_importing_them(self) -> None:
         system = System(SYSTEMS["dali_like"].open, ("numpy", "no_such_module", "no_such.module_either"))
 
         assert system.missing == ["no_such_module", "no_such.module_either"]

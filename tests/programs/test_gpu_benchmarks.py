@@ -1,4 +1,4 @@
-"""The steps of ``make gpu`` without a GPU: their order, their verdicts, and what they do on the simulated device."""
+"""The steps of ``make gpu`` without a GPU: their order, their verdicts, and their calls of the simulated device."""
 
 from __future__ import annotations
 

@@ -143,13 +143,13 @@ class TestCheckedBatches:
     def test_the_right_samples_pass(self, dataset: Images) -> None:
         check_batch(dataset, default_collate([dataset[index] for index in range(4, 8)]), range(4, 8))
 
-    def test_others_do_not(self, dataset: Images) -> None:
+    def test_wrong_samples_are_an_error(self, dataset: Images) -> None:
         batch = default_collate([dataset[index] for index in (4, 5, 7, 6)])
 
         with pytest.raises(WrongBatchError, match="differs from the dataset"):
             check_batch(dataset, batch, range(4, 8))
 
-    def test_nor_do_fewer(self, dataset: Images) -> None:
+    def test_too_few_samples_are_an_error(self, dataset: Images) -> None:
         batch = default_collate([dataset[index] for index in range(4, 7)])
 
         with pytest.raises(WrongBatchError, match="have the types"):

@@ -34,7 +34,7 @@ def test_a_row_is_compared_with_the_first_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", small.ROWS)
-def test_the_operators_of_a_row_compute_what_the_dataset_does(row: str) -> None:
+def test_operators_of_a_row_compute_the_same_as_the_dataset(row: str) -> None:
     source, layout = small.ROWS[row].source, small.ROWS[row].layout
     with Pipeline(3) as pipe:
         layouts = None if layout is None else [layout, ""]

@@ -20,7 +20,7 @@ from examples.spoken_words import WORDS, make_folders
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_it_runs(tmp_path: Path) -> None:
+def test_speech_example_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "examples.speech_pipeline", "--epochs", "1", "--per-word", "1"]
 
     finished = subprocess.run(

@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("system", storm.TARGETS)
-def test_a_storm_in_which_every_process_is_a_target_leaves_no_trace(system: str) -> None:
+def test_a_storm_on_every_process_leaves_no_trace(system: str) -> None:
     outcome = storm.contest(system, argparse.Namespace(seconds=3.0, kills=12, seed=1))
 
     assert outcome.kills > 0

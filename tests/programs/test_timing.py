@@ -1,4 +1,4 @@
-"""Timed receipt: CPU time of the processes below, also of those that start or exit meanwhile."""
+"""Timed receipt: CPU time of the processes below, also of processes that start or exit meanwhile."""
 
 from __future__ import annotations
 

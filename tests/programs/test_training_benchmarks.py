@@ -71,7 +71,7 @@ class TestCheckedBatches:
             (lambda batch: [(image.astype(np.float64), label) for image, label in batch], "float64"),
         ],
     )
-    def test_others_do_not(self, change: Callable[[Any], Any], message: str) -> None:
+    def test_wrong_samples_are_an_error(self, change: Callable[[Any], Any], message: str) -> None:
         with pytest.raises(WrongBatchError, match=message):
             self.check(change(self.batch()))
 
@@ -79,7 +79,7 @@ class TestCheckedBatches:
         self.check([(image[:, :, ::-1], label) for image, label in self.batch()], same_windows=False)
 
 
-def test_the_same_files_are_made_whatever_their_number(tmp_path: Path) -> None:
+def test_the_same_files_are_made_for_any_number_of_samples(tmp_path: Path) -> None:
     few, many = (make_photographs((64, 80), count, tmp_path / str(count)) for count in (1, 2))
 
     assert [file.read_bytes() for file in few.files] == [file.read_bytes() for file in many.files[::2]]

@@ -27,7 +27,7 @@ EDGE = 4
 @pytest.mark.parametrize(
     ("example", "rows"), [("resnet_pipeline", ["16     3x224x224"]), ("ssd_pipeline", ["16     3x300x300"])]
 )
-def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
+def test_example_runs(example: str, rows: list[str], tmp_path: Path) -> None:
     skip_without("skimage", "sklearn")
     options = ["--epochs", "1", "--workers", "1", "--batch-size", "8", "--per-photograph", "2", "--data", tmp_path]
     command = [sys.executable, "-W", "error", "-m", f"examples.{example}", *map(str, options)]
@@ -81,7 +81,7 @@ def test_boxes_go_where_the_pixels_go(tmp_path: Path) -> None:
     assert np.mean(white) < 0.6
 
 
-def test_what_a_detector_gets_depends_on_the_epoch_and_the_sample_alone(tmp_path: Path) -> None:
+def test_samples_of_a_detector_depend_on_epoch_and_index_only(tmp_path: Path) -> None:
     source, other = (DetectionSource(painted(tmp_path, 4), batch_size=4) for _ in range(2))
 
     first, again, next_epoch = source(info(2, 0)), [other(info(i, 0)) for i in (3, 2)][1], source(info(2, 1))

@@ -1,4 +1,4 @@
-"""What the main process does for a batch, as upper bounds: Python calls, their files, system calls, bytes and forks.
+"""Work of the main process for a batch, as upper bounds: Python calls, their files, system calls, bytes and forks.
 
 A time would depend on the machine; calls hardly do, so a bound that falls stays fallen. The least of several batches counts:
 on a busy machine most calls also wait for a report. The bounds leave room for a call that reads two reports at once.
@@ -22,7 +22,7 @@ from dali_like.data import ArrayDataset, DataLoader
 from tests.conftest import wait_until
 from tests.internals import requests_of
 
-#: Methods that are system calls, and functions of `posix` that are none.
+#: Methods that are system calls, and functions of `posix` that make no system call.
 SYSTEM_METHODS = {"poll", "madvise", "register", "unregister"}
 NO_SYSTEM_CALLS = {"fspath", "getpid", "register"}
 
@@ -119,7 +119,7 @@ def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
     assert calls <= 34
 
 
-def test_a_batch_of_arrays_is_gathered_in_calls_whose_number_does_not_depend_on_its_size() -> None:
+def test_batches_of_arrays_of_any_size_are_gathered_in_equally_many_calls() -> None:
     def calls(size: int) -> int:
         batches = iter(DataLoader(ArrayDataset(np.zeros((size * 8, 2)), np.arange(size * 8)), size))
         next(batches)

@@ -1,4 +1,4 @@
-"""Containers: what docs/containers.md promises, and what the files in docker/ pin."""
+"""Containers: the promises of docs/containers.md, and the versions that the files in docker/ pin."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_pins_have_checksums(path: Path) -> None:
     ],
 )
 def test_pins_are_those_of_the_requirements(path: str, extras: list[str]) -> None:
-    """Who adds a requirement is told to renew them."""
+    """The message for a new requirement: renew the lists."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = [requirement for extra in extras for requirement in project["optional-dependencies"][extra]]
     needed = {re.split(r"[\[><=]", requirement)[0] for requirement in [*project["dependencies"], *optional]}

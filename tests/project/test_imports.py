@@ -1,4 +1,4 @@
-"""Which modules are imported, and when: what is not needed costs nothing, in programs and in spawned workers alike."""
+"""Which modules are imported, and when: unneeded ones cost nothing, in programs and in spawned workers alike."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ NOT_FOR_SOURCES = {"cloudpickle", "logging", "numpy.random", "threadpoolctl", "u
 
 
 def run_python(program: str) -> str:
-    """What a program writes."""
+    """The output of a program."""
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         cwd=Path(str(dali_like.__file__)).parents[1],
@@ -117,7 +117,7 @@ def run_python(program: str) -> str:
 
 @functools.cache
 def of_numpy() -> set[str]:
-    """The modules that NumPy imports itself: those of NumPy 1 are more."""
+    """The modules that NumPy imports itself: NumPy 1 imports more."""
     return set(run_python("import sys, numpy; print(*sys.modules)").split())
 
 
@@ -270,7 +270,7 @@ def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> N
     assert for_fetching & HEAVY - of_numpy() == set()
 
 
-#: Programs in which each name must be there, whatever else has been imported.
+#: Programs in which each name must be there, after any other imports.
 USES = [
     "import dali_like; dali_like.fn.resize",
     "import dali_like; dali_like.fn.decoders.image",
@@ -348,7 +348,7 @@ def test_special_names_are_looked_for_without_importing_operators() -> None:
     assert run_python(program) == "False\n"
 
 
-def test_operators_are_made_once_whatever_threads_ask_for_them() -> None:
+def test_operators_are_made_once_when_several_threads_ask_for_them() -> None:
     program = """if True:
         import threading, time
         from dali_like import fn

@@ -25,7 +25,7 @@ UPWARDS = {
     ("operators", "ops"),
     ("sources", "remote"),
 }
-#: Names that DALI gives to several modules: of `fn` and `ops`, and of plugins. `inputs` are fed ones, and those of datasets.
+#: Names that DALI gives to several modules: of `fn` and `ops`, and of plugins. `inputs` are of `fn`, and of datasets.
 SHARED_NAMES = {"__init__", "__main__", "_external_source", "_video_input", "fn", "experimental", "inputs"}
 
 

@@ -1,4 +1,4 @@
-"""What works on macOS and Windows, as far as that can be told on Linux: in processes without the calls that these lack.
+"""The parts that work on macOS and Windows, as far as Linux can show it: in processes without the calls that these lack.
 
 Nobody has tried the package there yet. The documentation says so.
 """
@@ -16,8 +16,8 @@ import pytest
 import dali_like
 from tests.conftest import DEADLINE_S
 
-#: ``pretend(platform)`` removes what Python does not have on macOS ("darwin") or Windows ("win32"). The modules of other
-#: packages are imported before: they would find the calls missing, too.
+#: ``pretend(platform)`` removes calls that Python does not have on macOS ("darwin") or Windows ("win32"). The modules of
+#: other packages are imported before: they would find the calls missing, too.
 _PROLOGUE = """
 import asyncio, builtins, concurrent.futures, ctypes, faulthandler, logging, mmap, multiprocessing, os, select, signal
 import socket, subprocess, sys, tempfile, threading

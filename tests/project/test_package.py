@@ -1,4 +1,4 @@
-"""The package as users import it: what it offers, what importing it costs, and that what it says of itself is true."""
+"""The package as users import it: its names, the cost of its import, and the truth of its version and metadata."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BACKEND = {
     *("SetBufferGrowthFactor", "SetDeviceBufferGrowthFactor", "SetHostBufferGrowthFactor", "SetHostBufferShrinkThreshold"),
 }
 
-#: What is public, by module.
+#: Public names, by module.
 PUBLIC = {
     "dali_like": {
         *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
@@ -223,7 +223,7 @@ def test_import_without_optional_modules() -> None:
 
 
 @pytest.mark.parametrize(("framework", "module", "minimum"), [("pytorch", "torch", "2.6"), ("jax", "jax", "0.5")])
-def test_plugins_say_what_they_need(framework: str, module: str, minimum: str) -> None:
+def test_plugins_without_their_framework_name_the_package_to_install(framework: str, module: str, minimum: str) -> None:
     program = (
         f"import sys; sys.modules['{module}'] = None\n"
         f"try: import dali_like.plugin.{framework}\n"

@@ -1,29 +1,65 @@
-"""Docstrings, comments, messages and pages avoid phrases that are not plain English; `tools.wordiness` has the list."""
+"""Docstrings, comments, messages, pages and names of tests are plain English; `tools.wordiness` has the phrases."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tools import wordiness
 from tools.wordiness import UNCLEAR, files_in
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Words of questions and relative clauses. A name with one hides its subject.
+QUESTION_WORDS = {"what", "whatever", "which", "whichever", "who", "whoever", "whom", "whose"}
+#: First words of names that only make sense behind the name of another test.
+REFERENCES = {"and", "but", "it", "neither", "nor", "so", "they"}
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """The package and the pages, by their paths."""
+    """Everything but this file and the tool with the examples, by its path."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *files_in(ROOT / "docs")]
-    for path in (*files_in(ROOT / "dali_like"), *pages):
-        name = str(path.relative_to(ROOT))
-        yield name, path.read_text("utf-8")
+    folders = ("dali_like", "tests", "tools", "benchmarks", "examples")
+    for path in (*pages, *(path for folder in folders for path in files_in(ROOT / folder))):
+        if path not in (Path(__file__), Path(wordiness.__file__)):
+            yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+
+
+def names_of_tests() -> Iterator[tuple[str, list[str]]]:
+    """Names of test functions and test classes, each with its words in lower case."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield node.name, node.name.split("_")[1:]
+            elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+                yield node.name, [word.lower() for word in re.findall(r"[A-Z][a-z0-9]*", node.name)[1:]]
 
 
 def test_no_text_has_an_unclear_phrase() -> None:
     found = [f"{name}: {match[0]}" for name, text in texts() for match in UNCLEAR.finditer(" ".join(text.split()))]
 
     assert found == []
+
+
+def test_names_of_tests_have_no_question_words_and_name_their_subject() -> None:
+    found = [name for name, words in names_of_tests() if QUESTION_WORDS & {*words} or {*words[:1]} & REFERENCES]
+
+    assert found == []
+
+
+def test_a_part_above_the_limit_of_wordiness_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("The answer of whoever asks. " + "word " * 500)
+    monkeypatch.setattr(wordiness, "PARTS", {"pages": [page]})
+
+    with pytest.raises(SystemExit, match=r"pages: 1 phrases in 505 words, 1\.98 per 1,000; at most 1\.00"):
+        wordiness.main(["--check"])
+
+    page.write_text("The answer of whoever asks. " + "word " * 1500)
+    wordiness.main(["--check"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The public names and signatures are those of `public_surface.txt`; see `public_surface` on how to renew it."""
+"""The public names and signatures are as in `public_surface.txt`; see `public_surface` on how to renew it."""
 
 from __future__ import annotations
 

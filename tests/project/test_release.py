@@ -1,4 +1,4 @@
-"""Releases: what is tried before, the metadata of the package, the changelog, and bills of materials."""
+"""Releases: the checks before them, the metadata of the package, the changelog, and bills of materials."""
 
 from __future__ import annotations
 

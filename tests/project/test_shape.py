@@ -8,7 +8,7 @@ import pytest
 
 from tools import shape
 
-#: Files of a package: what each is for stands in the test of it.
+#: Files of a package: the test of each file gives its reason.
 FILES = {
     "__init__.py": "",
     "first.py": '''

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.dependency_versions import APART, CHOICES, requirements_apart
 
-#: With nothing but what the package needs.
+#: With the requirements of the package only.
 BARE = """
 import numpy as np
 from dali_like import fn, pipeline_def
@@ -39,7 +39,7 @@ for method in ("fork", "spawn"):
 
 assert [batch.tolist() for batch in DataLoader(range(6), batch_size=3, num_workers=2)] == [[0, 1, 2], [3, 4, 5]]
 """
-#: With one extra. Those for GPUs say that there is none, where there is none.
+#: With one extra. Extras for GPUs raise an error on machines without one.
 OF_EXTRAS = {
     "images": """
 import io

@@ -395,7 +395,7 @@ def test_a_batch_that_a_consumer_has_taken_before_its_end_goes_to_nobody_else(pa
 
 
 class _Client:
-    """A consumer that takes batches when it is told to."""
+    """A consumer that takes batches on command."""
 
     def __init__(self, path: str) -> None:
         self.connection = wire.dial(path)

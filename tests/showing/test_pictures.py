@@ -1,4 +1,4 @@
-"""``dali_like.show``: what the columns of a batch are, and what is drawn."""
+"""``dali_like.show``: the roles of the columns of a batch, and their drawings."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_batches_are_made_by_all_workers(start_method: str, tmp_path: Path) -> N
 
     def source(number: int) -> Any:
         (tmp_path / str(os.getpid())).touch()
-        wait_for = 2 if number else 0  # the first batch is made alone: it shows what the others are like
+        wait_for = 2 if number else 0  # the first batch is made alone: it shows the shapes of the others
         while len(os.listdir(tmp_path)) < wait_for:
             time.sleep(0.001)
         return batch_of(number)
@@ -427,7 +427,7 @@ def test_want_of_memory_costs_nothing_but_an_error(way: str) -> None:
                 held.clear()
 
     assert seen == list(range(20))
-    assert way != "serial" or calls == sorted(set(calls))  # those that found no memory are not made again
+    assert way != "serial" or calls == sorted(set(calls))  # samples that found no memory are not made again
 
 
 # Refused results

@@ -909,7 +909,7 @@ def test_a_stream_gives_items_that_were_put_back_in_any_order(walks: Walks, once
     assert seen == [(1, 2), (1, 0), (1, 3), (1, 1)]
 
 
-def test_stream_that_has_given_it_again_does_not_keep_it() -> None:
+def test_stream_does_not_keep_an_item_that_it_has_given_again() -> None:
     stream = Stream(lambda: map(batch_of, range(3)))
     stream.put_back(stream(BatchInfo(0, 0)))
 
@@ -956,7 +956,7 @@ def test_a_stream_that_cannot_restart_names_the_lost_item(walks: Walks) -> None:
 
 
 @pytest.mark.parametrize("once", [False, True])
-def test_stream_that_has_ended_has_no_item_behind_its_end_in_whatever_order_it_is_asked(walks: Walks, once: bool) -> None:
+def test_stream_has_no_item_behind_its_end_for_positions_in_any_order(walks: Walks, once: bool) -> None:
     stream = Stream(walks, once=once)
 
     for position in (13, 10, 12, 11, 14):  # on the way to the first, it meets its end

@@ -24,7 +24,7 @@ class Holder:
 
 
 class Color(enum.IntEnum):
-    """A number that is none of Python's own."""
+    """A number of another class than Python's own."""
 
     RED = 1
 
@@ -78,7 +78,7 @@ def test_a_dict_that_is_also_elsewhere_stays_the_same_object() -> None:
     assert plain_parts(Holder(rows=rows, first=rows[0])) == []
 
 
-def test_objects_whose_attributes_raise_are_left_alone() -> None:
+def test_objects_with_attributes_that_raise_are_left_alone() -> None:
     class Odd:
         @property
         def __dict__(self) -> Any:  # type: ignore[override]
@@ -104,7 +104,7 @@ def test_receivers_on_other_machines_get_everything_in_the_pickle() -> None:
 
 
 class Changing:
-    """A dataset that changes its containers, and returns what it sees."""
+    """A dataset that changes its containers, and returns copies of its own view."""
 
     def __init__(self) -> None:
         self.paths = [f"{i}" for i in range(MANY)]

@@ -127,7 +127,7 @@ class TestAttempts:
         assert caught.value.__notes__ == [f"raised by attempt 1 of 6 to read {store.url}/01.bin"]
         assert store.requests == ["01.bin"]
 
-    def test_so_often_and_no_more(self, store: HttpStore) -> None:
+    def test_end_after_the_given_number(self, store: HttpStore) -> None:
         store.faults.extend([503] * 5)
 
         with pytest.raises(Exception, match="503") as caught:
@@ -276,7 +276,7 @@ class TestCache:
         assert read(files, "01.bin") == CONTENTS["01.bin"]
         assert f"reading without the cache in {tmp_path}" in caplog.text
 
-    def test_whose_database_is_damaged_is_done_without(self, store: HttpStore, tmp_path: Path) -> None:
+    def test_with_a_damaged_database_is_not_used(self, store: HttpStore, tmp_path: Path) -> None:
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
         read(files, "01.bin")
         (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
@@ -316,7 +316,7 @@ class TestArguments:
         with pytest.raises(ArgumentError, match="Protocol not known: nonsense"):
             RemoteFiles("nonsense://host")
 
-    def test_urls_whose_library_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_urls_without_their_library_are_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import fsspec
 
         def refuse(_: str) -> Any:

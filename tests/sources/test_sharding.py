@@ -250,7 +250,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ("SLURM_PROCID", "SLURM_NTASKS"),
     ],
 )
-def test_launchers_say_which(environment: pytest.MonkeyPatch, rank: str, size: str) -> None:
+def test_detect_shard_reads_the_variables_of_each_launcher(environment: pytest.MonkeyPatch, rank: str, size: str) -> None:
     environment.setenv(rank, "3")
     environment.setenv(size, "8")
 
@@ -302,7 +302,7 @@ def test_environments_that_cannot_be(environment: pytest.MonkeyPatch, variables:
         detect_shard()
 
 
-def test_a_source_asks_which(environment: pytest.MonkeyPatch) -> None:
+def test_source_with_shard_auto_takes_the_shard_of_its_rank(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("RANK", "1")
     environment.setenv("WORLD_SIZE", "2")
     pipe = Pipeline(BATCH_SIZE, num_threads=1)

@@ -322,7 +322,7 @@ def test_source_may_overwrite_the_array_it_has_returned(way: str, make_pipeline:
 
 def test_dense_batch_is_one_view_of_shared_memory(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.full((5, 3), info.idx_in_epoch, np.float32), way)
-    pipe.run()  # shows what samples look like
+    pipe.run()  # shows the shapes of samples
 
     for _ in range(3):
         (batch,) = pipe.run()

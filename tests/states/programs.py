@@ -109,7 +109,7 @@ class Program:
     Attributes:
         begin: takes a state; None: begins without one.
         steps: numbers of steps before which a state is kept.
-        continues: whether the steps behind a state are those of the same run; else a resumed run takes them.
+        continues: whether the steps behind a state are the steps of the same run; else a resumed run takes them.
     """
 
     begin: Callable[[Any], Walker | Runner | Together]

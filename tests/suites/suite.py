@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: Nothing is fetched: what needs the network fails with PyTorch's loader, too, and does not count.
+#: Nothing is fetched: tests that need the network fail with PyTorch's loader, too, and do not count.
 _OFFLINE = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1"),
@@ -57,11 +57,11 @@ class NoTestError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the tests of a project.
+    """The outcome of the tests of a project.
 
     Attributes:
         counted: tests that passed twice with PyTorch's loader.
-        lost: those of them that do not pass with this library's, with their outcome there.
+        lost: the tests of these that do not pass with this library's, with their outcome there.
         excepted: those among the lost that the project excepts, with the reason.
     """
 
@@ -78,7 +78,7 @@ class Verdict:
 def verdict(
     first: Mapping[str, str], second: Mapping[str, str], ours: Mapping[str, str], excepted: Mapping[str, str]
 ) -> Verdict:
-    """Compare the outcomes of two runs with PyTorch's loader and those of one with this library's."""
+    """Compare the outcomes of two runs with PyTorch's loader and of one with this library's."""
     counted = frozenset(test for test, outcome in first.items() if outcome == second.get(test) == "passed")
     lost = {test: ours.get(test, "not reached") for test in sorted(counted) if ours.get(test) != "passed"}
     return Verdict(counted, lost, {test: reason for test in lost if (reason := _exception(test, excepted))})
@@ -94,7 +94,7 @@ class Runner:
 
     Args:
         sources: a folder with one folder for each project.
-        python: the interpreter, with PyTorch, pytest, this package, and what the project needs.
+        python: the interpreter, with PyTorch, pytest, this package, and the requirements of the project.
         limit_s: of one run of a suite; with this library's loader, twice this time.
         test_limit_s: of one test.
     """
@@ -116,7 +116,7 @@ class Runner:
         return verdict(first, second, ours, project.excepted)
 
     def _outcomes(self, project: Project, tests: Sequence[str], prefix: Sequence[str], limit_s: float) -> dict[str, str]:
-        """Run tests in a copy of the sources, and return the outcomes of those that the limit of time allows."""
+        """Run tests in a copy of the sources, and return the outcomes that the limit of time allows."""
         with tempfile.TemporaryDirectory(prefix="suite-") as scratch:
             folder, record = Path(scratch) / project.name, Path(scratch) / "record"
             shutil.copytree(self._sources / project.name, folder, symlinks=True, ignore=shutil.ignore_patterns(".git"))

@@ -106,7 +106,7 @@ def test_a_ragged_batch_is_no_tensor(device: SimulatedDevice) -> None:
     assert [np.asarray(sample).tolist() for sample in batch.as_cpu()] == [a.tolist() for a in of_two_sizes()]
 
 
-def test_copies_in_host_memory_come_behind_what_the_user_has_done_on_his_stream(device: SimulatedDevice) -> None:
+def test_copies_in_host_memory_come_behind_earlier_work_on_the_users_stream(device: SimulatedDevice) -> None:
     batch = on(device, images())
     device.launch(lambda: ctypes.memset(batch.data_ptr(), 7, 24) and None)  # its stream does not wait for the batch
 

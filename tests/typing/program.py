@@ -1,5 +1,5 @@
 # pyright: strict
-"""A program as users write it who check types: nothing here may be an error, and everything is what it says."""
+"""A program of a user with a type checker: nothing here may be an error, and every type is as stated."""
 
 from __future__ import annotations
 

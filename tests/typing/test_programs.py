@@ -1,4 +1,4 @@
-"""What type checkers make of programs that use the package, from outside and with no settings but strictness.
+"""Verdicts of type checkers on programs that use the package, from outside and with no settings but strictness.
 
 mypy checks everywhere; pyright where it is installed, and then programs for PyTorch, too: see `make types`.
 """
@@ -86,7 +86,7 @@ PROGRAMS = ["program.py", *(["torch_program.py"] if IS_TYPES_TARGET else [])]
 
 @pytest.mark.parametrize("check", CHECKERS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_is_right_has_no_errors(program: str, check: Check, python: Path) -> None:
+def test_right_programs_have_no_errors(program: str, check: Check, python: Path) -> None:
     assert check(FOLDER / program, python) == []
 
 

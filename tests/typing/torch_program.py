@@ -23,7 +23,7 @@ class Squares(data.Dataset[tuple[torch.Tensor, int]]):
 
 
 def load() -> int:
-    """A loop over a loader, which infers what its samples are, as PyTorch's does."""
+    """A loop over a loader; the types of its samples are inferred, as with PyTorch's."""
     loader = DataLoader(Squares(), batch_size=10, shuffle=True, num_workers=2, pin_memory="copy", on_error="raise")
     assert_type(loader, DataLoader[tuple[torch.Tensor, int]])
     theirs: data.DataLoader[tuple[torch.Tensor, int]] = loader

@@ -1,4 +1,4 @@
-"""The choice of an augmentation for each sample: branches of the program, as those of ``if``."""
+"""The choice of an augmentation for each sample: branches of the program, as of ``if``."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _indices(subject: Subject, samples: int | None) -> Sequence[int]:
-    """Return the indices to check; those of a part are evenly spread."""
+    """Return the indices to check; the indices of a part are evenly spread."""
     if not subject.has_random_access:
         return range(0)
     if subject.length is None:
@@ -106,7 +106,7 @@ def _state(options: argparse.Namespace) -> contextlib.AbstractContextManager[Sta
 
 
 def _samples(subject: Subject, indices: Sequence[int], most: int | None, state: StateFile | None) -> Iterator[Examined]:
-    """Yield the samples that are known from the state, and then those that are not, while a bar shows the progress."""
+    """Yield the samples that are known from the state, and then the others, while a bar shows the progress."""
     if subject.has_random_access:
         most = len(indices)
     begin_s = time.monotonic()

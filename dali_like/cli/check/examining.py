@@ -47,7 +47,7 @@ class Examined:
         duration_s: of its computation; None: unknown.
         items: its arrays, numbers and texts.
         digest: of its content: of all but numbers, if there is anything else; None if it cannot be read.
-        error: what it raised, with the line; None if nothing.
+        error: the exception, with its line; None if nothing was raised.
         file: the file that could not be read, if it names one.
     """
 

@@ -72,7 +72,7 @@ class Findings:
             if sample.file is not None:
                 self._groups["file", "cannot be read"].add(sample.index, sample.error)
             else:
-                # Numbers in messages differ from sample to sample, such as those of a line or an offset.
+                # Numbers in messages differ from sample to sample, such as lines or offsets.
                 self._groups["error", re.sub(r"\d+(?![^(]*\)$)", "#", sample.error)].add(sample.index, sample.error)
             return
         self._indices.append(sample.index)

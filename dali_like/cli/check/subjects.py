@@ -1,4 +1,4 @@
-"""What can be checked: datasets, loaders, sources and pipelines, as streams of examined samples."""
+"""Subjects of checks: datasets, loaders, sources and pipelines, as streams of examined samples."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class Forkserver:
         self._reserve_due_s = math.inf
 
     def serve(self) -> Forkserver | None:
-        """Obey the main process. Returns None at its end, and in a new reserve, what to serve there."""
+        """Obey the main process. Return None at its end, and in a new reserve, its first instruction."""
         while not self._stopping or self._children:
             ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
             if self._main.fileno() in ready:

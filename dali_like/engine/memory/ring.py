@@ -358,7 +358,7 @@ class SampleList(Sequence[NDArray[Any]]):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions of all samples, of which there is at least one."""
+        """The number of dimensions of all samples; there is at least one sample."""
         return int(self._table[0, Word.NDIM])
 
     @property
@@ -368,7 +368,7 @@ class SampleList(Sequence[NDArray[Any]]):
 
     @property
     def elements(self) -> NDArray[Any]:
-        """The memory around the samples, of which there is at least one, in one dimension. It has gaps between them."""
+        """The memory around the samples (at least one), in one dimension. It has gaps between them."""
         return self._memory[1].view(self.dtype)
 
     @property

@@ -26,7 +26,7 @@ __all__ = ["DALIGenericPeekableIterator", "peekable_data_iterator"]
 
 
 class _BatchSizes(NamedTuple):
-    """Number of samples in a batch of one pipeline, and number of those that belong to the epoch."""
+    """Number of samples in a batch of one pipeline, and how many of them belong to the epoch."""
 
     samples: int
     within: int

@@ -133,7 +133,7 @@ def _replaced_in(owner: Any, shown: str, names: tuple[str, ...]) -> Iterator[str
 
 
 def _replaced_in_context(context: Any) -> Iterator[str]:
-    """Yield what is special about a multiprocessing context: this library would start workers otherwise than it says."""
+    """Yield the properties of a multiprocessing context that this library's workers would not have."""
     if isinstance(context, OwnContext):
         return
     if context is None:

@@ -136,7 +136,7 @@ class TorchParts(LoaderIterator):
         return self._next()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        """Become the loader's next iterator, as those of persistent workers do in PyTorch."""
+        """Become the loader's next iterator, as iterators of persistent workers do in PyTorch."""
         self.end()
         following = loader._get_iterator()
         following.__dict__, self.__dict__ = self.__dict__, following.__dict__

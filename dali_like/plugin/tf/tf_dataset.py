@@ -43,14 +43,14 @@ def DALIDataset(  # noqa: N802  # DALI's name
         output_dtypes: the type of each output, as of TensorFlow: one, or a tuple of all.
         output_shapes: the shape of each output with the dimension of the batch, as TensorFlow takes it. None: any shape.
         fail_on_device_mismatch: accepted; TensorFlow copies batches to where they are used.
-        batch_size, num_threads, device_id: those of the pipeline, or None.
+        batch_size, num_threads, device_id: as in the pipeline, or None.
         dtypes, shapes: older names of `output_dtypes` and `output_shapes`.
         ignored: other arguments of DALI about the execution, such as `prefetch_queue_depth`.
 
     Raises:
         MissingExtraError: TensorFlow is not installed.
         ArgumentTypeError: `pipeline` has another type, or an argument is unknown.
-        ArgumentError: `batch_size` and so on are not those of the pipeline; there is no dtype for each output.
+        ArgumentError: `batch_size` and so on differ from the pipeline's; there is no dtype for each output.
         ArgumentClashError: an argument is given by both of its names.
     """
     given = {"batch_size": batch_size, "num_threads": num_threads, "device_id": device_id}

@@ -75,5 +75,5 @@ class _AsyncCachedCallback(_CachedCallback):
 def cached_callback(
     callback: Callable[[Any], Any], cache: SampleCache, key_of: KeyOf, *, is_async: bool
 ) -> Callable[[Any], Any]:
-    """Return a callback that calls another one for what the cache does not have."""
+    """Return a callback that calls another one for samples that the cache does not have."""
     return (_AsyncCachedCallback if is_async else _CachedCallback)(callback, cache, key_of)

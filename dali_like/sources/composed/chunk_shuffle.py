@@ -86,7 +86,7 @@ class _ChunkShuffle(RandomAccess):
         self.length: int = stage.length
         self._chunk_ends = source.chunk_ends
         self._sizes = np.diff(source.chunk_ends, prepend=0)
-        # Those of the next group are read while the records of one are delivered.
+        # Chunks of the next group are read while the records of one are delivered.
         self._reader: ChunkReader = source.reader(2 * stage.together)
         self._epoch = _Epoch(-1, self._sizes, self._sizes)
         self._group = _ChunkGroup(0, 0, Permutation(0), [], [])

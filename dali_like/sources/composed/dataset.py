@@ -228,7 +228,7 @@ class ComposedDataset:
         version: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Describe the rows of a Lance table, as dicts like those of `from_parquet`. Needs pylance.
+        """Describe the rows of a Lance table, as dicts like in `from_parquet`. Needs pylance.
 
         Lance has threads. Use it with the start method "spawn" or "forkserver".
 
@@ -664,7 +664,7 @@ class ComposedDataset:
                 "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
                 In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
                 "first", it ends the shard.
-            names: of the datasets, for messages and reports; default: those of their files, or "input 0" and so on.
+            names: of the datasets, for messages and reports; default: names of their files, or "input 0" and so on.
 
         Weights may change at a resume, with ``load_state_dict(state, allow_change=["weights"])``. Describe the mixture with
         a schedule: the old weights, then the new ones. If elements have been drawn already where the new weights begin, an

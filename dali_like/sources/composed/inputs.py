@@ -26,7 +26,7 @@ __all__ = ["Indexed", "Part", "Parts"]
 
 @dataclass(frozen=True)
 class Indexed(Stage):
-    """A source with ``__getitem__`` and ``__len__``. `paths` are those of its files, if they are known."""
+    """A source with ``__getitem__`` and ``__len__``. `paths` are its files, if they are known."""
 
     source: Any
     name: str

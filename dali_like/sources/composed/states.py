@@ -97,7 +97,7 @@ def _at_one_position(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _moved(state: dict[str, Any], epoch: int, position: int) -> dict[str, Any]:
-    """Return a state with another position, before it: what the rank has delivered since stays delivered."""
+    """Return a state with an earlier position: everything that the rank has delivered since stays delivered."""
     num_shards = state["shards"]
     moved = {**state, "epoch": epoch, "position": position}
     if (state["epoch"], state["position"]) == (epoch + 1, 0):

@@ -196,7 +196,7 @@ def parse_annotations(path: str, files: StoredFiles, options: CocoOptions) -> Co
         raise BrokenFileError(f"{shown(path)}: {error}", path) from error.__cause__
 
 
-#: What conversions raise for values that JSON can have.
+#: Exceptions of conversions for values that JSON can have.
 _FORMAT_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)
 #: Pixels of an image with masks. Each takes 5 bytes.
 MOST_PIXELS = (1 << 31) - 1
@@ -459,7 +459,7 @@ def load_annotations(folder: str, files: StoredFiles, options: CocoOptions) -> C
     """Return preprocessed annotations.
 
     Raises:
-        BrokenFileError: a file is damaged, or the files lack what the outputs need.
+        BrokenFileError: a file is damaged, or the files lack entries for the outputs.
     """
     names = [line for line in files.text_lines(joined(folder, _NAMES_FILE)) if line]
     arrays = {}

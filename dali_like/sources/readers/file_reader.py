@@ -192,7 +192,7 @@ def find_files(
 
 
 def why_none_found(root: str, list_path: str | None, file_filter: str) -> str:
-    """Return the message for the case that `find_files` has found nothing; `file_filter` is what the files must match."""
+    """Return the message for the case that `find_files` has found nothing; the files must match `file_filter`."""
     if list_path is not None:
         return f"No files found: {shown(list_path)} has no lines"
     return (

@@ -20,7 +20,7 @@ from dali_like.sources.readers.reader import Reader, reader
 from dali_like.sources.readers.stored_files import FileNames, joined, shown
 from dali_like.types import DALIDataType, SampleInfo
 
-#: What gzip and astropy raise for damaged files.
+#: Exceptions of gzip and astropy for damaged files.
 _DAMAGE = (ArithmeticError, EOFError, LookupError, OSError, TypeError, ValueError, Warning, zlib.error)
 _GZIP = b"\x1f\x8b"
 _DTYPES = ("UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT", "FLOAT64")

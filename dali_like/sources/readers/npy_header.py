@@ -21,7 +21,7 @@ _MOST_KEPT_BYTES = 256
 
 
 class NpyHeader(NamedTuple):
-    """What the header says of the array.
+    """The array, as the header describes it.
 
     Attributes:
         offset: of the first element in the file, in bytes.

@@ -33,8 +33,8 @@ A reader is a class with samples by index. `reader` makes ``fn.readers.lines`` a
             return await self.files.read(self.path, start, end, info.empty), np.array([index], np.int32)
 
 `read` may be called for any index, in any order, and in several workers or threads. Its result depends on the index alone.
-What it needs travels with the reader to the workers: keep large tables in arrays, and names in a `FileNames`. Files, pools
-and handles of libraries are opened at the first `read` in each worker.
+The reader travels to the workers with all its attributes: keep large tables in arrays, and names in a `FileNames`. Files,
+pools and handles of libraries are opened at the first `read` in each worker.
 
 The decorated function has the arguments of ``__init__``, with the annotations of `dali_like.operators.parameters`, and
 besides the arguments of all readers: see `dali_like.sources.readers.reader_order.ReaderOptions`, ``on_error``, ``name`` and
@@ -113,7 +113,7 @@ class Reader(ABC):
         """
 
     def why_empty(self) -> str:
-        """Return the message for the case that `prepare` has found no samples: what it has found, and what to do."""
+        """Return the message for the case that `prepare` has found no samples: the result of the search, and the remedy."""
         return "No files found. Check the paths and filters"
 
     def source_info(self, index: int, output: int) -> str:

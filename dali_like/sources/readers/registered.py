@@ -1,4 +1,4 @@
-"""All readers of the library, which register themselves when they are imported, and those of users."""
+"""All readers of the library, which register themselves when they are imported, and the readers of users."""
 
 from __future__ import annotations
 

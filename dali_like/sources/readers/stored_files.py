@@ -1,4 +1,4 @@
-"""Files of readers: local ones, and those of stores and servers. Readers list, open and read files only with `StoredFiles`.
+"""Files of readers: local ones, and files of stores and servers. Readers list, open and read files only with `StoredFiles`.
 
 A path with ``://`` is a URL for fsspec; see `dali_like.sources.remote_files` for retries and the cache. Names that are not
 UTF-8 keep their bytes, as `os.fsdecode` returns them. The main process lists files. Workers read them.
@@ -347,7 +347,7 @@ def shown(path: str) -> str:
 
 @contextlib.contextmanager
 def _errors_of(path: str) -> Iterator[None]:
-    """Turn the errors of a file system into those of readers."""
+    """Turn the errors of a file system into errors of readers."""
     try:
         yield
     except FileReadError:

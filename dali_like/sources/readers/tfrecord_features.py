@@ -14,7 +14,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["Feature", "FixedLenFeature", "VarLenFeature", "float32", "int64", "string"]
 
-#: Types of features. The numbers are those of ``nvidia.dali.tfrecord``.
+#: Types of features. The numbers are as in ``nvidia.dali.tfrecord``.
 int64 = 0
 string = 1
 float32 = 2

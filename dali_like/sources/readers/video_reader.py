@@ -122,7 +122,7 @@ class OpenVideos:
 
 
 class VideoFilesReader(Reader):
-    """What the readers of videos share: files, sequences, open videos."""
+    """The common part of readers of videos: files, sequences, open videos."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""What makes a user's callable travel to workers by value, and what cannot travel."""
+"""Travel of a user's callable to workers by value, and objects that cannot travel."""

@@ -192,7 +192,7 @@ def _is_queue(value: Any) -> bool:
 
 
 def _sharing(value: Any) -> str | None:
-    """Describe what workers share of an open file or connection; None for other objects."""
+    """Describe the parts of an open file or connection that workers share; None for other objects."""
     if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
         # Sharing the standard streams, and files that are only written to, is normal.
         streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)

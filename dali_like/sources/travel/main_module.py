@@ -103,7 +103,7 @@ def _place_of_main(*, is_wanted: bool) -> MainModule | None:
 
 
 class _Text(NamedTuple):
-    """What the source text of a main module says.
+    """The content of the source text of a main module.
 
     Attributes:
         has_guard: whether it has a top-level ``if __name__ == "__main__"``.

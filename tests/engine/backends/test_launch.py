@@ -1,4 +1,4 @@
-"""The interpreter from which spawned workers are forked: what it imports, and programs that have none."""
+"""The interpreter from which spawned workers are forked: its imports, and programs that have none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``py_start_method="thread"``: the differences where workers are threads of the program.
 
-That their batches, errors and statistics are those of other workers is in the tests that have "thread" as a ``way``.
+Their batches, errors and statistics are the same as with other workers: tests that have "thread" as a ``way`` compare them.
 """
 
 from __future__ import annotations
@@ -520,9 +520,9 @@ class Worker:
 
     Attributes:
         tasks: the numbers of tasks; 0: there will be none.
-        begun: those that have been taken.
+        begun: the tasks that have been taken.
         set_up: called before the first.
-        sources: those of each thread.
+        sources: the sources of each thread.
     """
 
     def __init__(self) -> None:
@@ -589,7 +589,7 @@ class TestGivingUp:
         assert workers.take_end() is None
         assert not worker.gate.has_been_left
 
-    def test_so_it_has_in_its_start(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
+    def test_in_its_start_it_has_ended_at_once_and_only_once(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
         worker.tasks.put(0)
         wait_until(lambda: not worker_threads(), "the end of the first thread")
         assert workers.take_end() is not None

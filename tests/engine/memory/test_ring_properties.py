@@ -52,7 +52,7 @@ class Held:
     """An object that keeps memory, and its first values.
 
     Attributes:
-        view: an array, a batch, or whatever arrays can be made of.
+        view: an array, a batch, or another object that arrays can be made of.
         content: the bytes that it showed.
         lessor: whose memory it keeps, where the machine knows.
         memory: the slot or the buffer.

@@ -221,7 +221,7 @@ def test_a_batch_may_have_several_caches() -> None:
 
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_budget_holds_and_entries_are_right_whatever_happens(replaces: bool, seed: int) -> None:
+def test_budget_holds_and_entries_are_right_after_random_events(replaces: bool, seed: int) -> None:
     """Batches begin and end in any order; workers die at any entry; entries have any size."""
     choose = random.Random(seed)
     budget_bytes = choose.choice([30, 100, 400]) * PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Files with the memory of pipelines: how many there are, their address space, and who may allocate from them."""
+"""Files with the memory of pipelines: their number, their address space, and the processes that allocate from them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_first_batches_that_are_held_take_no_address_space_for_others() -> None:
     pipes = [small() for _ in range(2 * MOST_COMMON_FILES)]
     for pipe in pipes:
         pipe.build()
-    # Private: all files, also those of other tests
+    # Private: all files, also the files of other tests
     free_bytes = {file: file.free_bytes for file in SharedFile._existing}
 
     held = [pipe.run() for pipe in pipes]

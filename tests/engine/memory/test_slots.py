@@ -233,7 +233,7 @@ def test_pages_of_rows_that_other_processes_have_written_are_mapped_together(
 # Slots that have been given back
 
 
-def test_slots_that_have_been_given_back_are_free_before_anybody_asks_for_one() -> None:
+def test_returned_slots_are_free_before_the_next_request() -> None:
     ring = make_ring()
     slots = [ring.acquire(0) for _ in range(3)]
 
@@ -282,7 +282,7 @@ def test_slots_that_have_not_been_needed_for_a_while_are_given_back() -> None:
     assert used_mib(ring) < 3
 
 
-def test_slots_that_the_system_has_no_memory_for_are_none() -> None:
+def test_slots_without_memory_do_not_count() -> None:
     ring = make_ring(limit_bytes=2 * MIB)
     slots = []
 
@@ -432,7 +432,7 @@ class TestSpace:
 
         space.drop_free()
 
-        # Private: nothing public shows what keeps a space
+        # Private: nothing public shows the objects that keep a space
         assert not list(space._keepers)
 
     def test_an_extent_of_all_remaining_space_is_allocated(self) -> None:

@@ -81,7 +81,7 @@ def test_neighbours_that_are_given_back_become_one_extent() -> None:
 
 @given(st.lists(st.integers(1, 5 * PAGE), max_size=30), st.randoms(use_true_random=False))
 @settings(max_examples=50, deadline=None)
-def test_whatever_the_order_the_space_becomes_whole_again(sizes: list[int], order: random.Random) -> None:
+def test_space_becomes_whole_again_after_frees_in_any_order(sizes: list[int], order: random.Random) -> None:
     space = make_space()
     taken: list[tuple[int, int]] = []
     for nbytes in sizes:

@@ -368,7 +368,7 @@ class TestTheTuner:
         assert chooser.settings.prefetch_depth_reason == reason
         assert sum(changes) == deepest - 2
 
-    def test_leaves_a_depth_that_is_given_whatever_is_ready(self, clock: list[float]) -> None:
+    def test_leaves_a_given_depth_with_any_number_of_ready_batches(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8, depth=9)
         changes: list[int] = []
         chooser.on_deeper = changes.append
@@ -750,7 +750,7 @@ def test_pipeline_with_waiting_samples_gets_more_workers(way: str, make_pipeline
     assert pipe.statistics().worker_restarts == 0
 
 
-def test_as_many_workers_are_started_as_it_says(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_number_of_workers_is_started(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
     start = ProcessWorkers.start
     monkeypatch.setattr(ProcessWorkers, "start", lambda workers, worker: (started.append(worker), start(workers, worker)))
@@ -784,7 +784,7 @@ def test_statistics_and_traces_know_workers_that_come_later(
     assert now.settings.prefetch == now.settings.chosen.prefetch_depth + 1  # of the source itself
 
 
-def test_a_part_of_the_time_knows_workers_that_have_come_in_it() -> None:
+def test_statistics_since_another_time_know_workers_that_came_later() -> None:
     before = Statistics(workers=(WorkerStatistics(0, tasks=2),))
     now = Statistics(workers=(WorkerStatistics(0, tasks=5), WorkerStatistics(1, tasks=4)))
 

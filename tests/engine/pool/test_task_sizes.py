@@ -202,7 +202,7 @@ def region_bytes_after_a_batch(task_size: int) -> int:
 
 
 @pytest.mark.usefixtures("_small_regions")
-def test_so_do_batches_that_are_complete() -> None:
+def test_complete_batches_need_room_for_their_samples_only() -> None:
     assert region_bytes_after_a_batch(BATCH_SIZE) == BATCH_SIZE // USUAL * region_bytes_after_a_batch(USUAL)
 
 
@@ -311,7 +311,7 @@ def labels_of(pipe: Pipeline, num_batches: int) -> list[int]:
 
 @pytest.mark.usefixtures("changing_sizes")
 @pytest.mark.parametrize("source", [of_many_lengths, in_place, awaited], ids=lambda source: source.__name__)
-def test_samples_are_the_same_whatever_size_tasks_have(source: Any, make_pipeline: MakePipeline) -> None:
+def test_samples_are_the_same_with_tasks_of_any_size(source: Any, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, num_outputs=2, batch_size=16, prefetch_queue_depth=3)
 
     assert labels_of(pipe, 40) == list(range(640))
@@ -319,7 +319,7 @@ def test_samples_are_the_same_whatever_size_tasks_have(source: Any, make_pipelin
 
 @pytest.mark.usefixtures("changing_sizes")
 @pytest.mark.parametrize("policy", ["drop", "partial", "fill"])
-def test_so_is_the_end_of_the_epoch(policy: str, make_pipeline: MakePipeline) -> None:
+def test_end_of_the_epoch_is_the_same_with_tasks_of_any_size(policy: str, make_pipeline: MakePipeline) -> None:
     expected = {
         "drop": list(range(144)),
         "partial": list(range(150)),
@@ -443,7 +443,7 @@ def test_the_next_batch_is_submitted_before_a_wait_and_not_after_it() -> None:
     assert pool.submitted == 4
 
 
-def test_where_nobody_waits_nothing_is_begun_early() -> None:
+def test_without_a_wait_the_next_batch_is_submitted_after_the_last() -> None:
     pool = LatePool(is_prompt=True)
     lockstep = Lockstep([Feed(SourcePlan(0, BATCH_SIZE), pool, 2, parallel=True)])
 

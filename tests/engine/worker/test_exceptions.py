@@ -25,7 +25,7 @@ class TellsMore(Exception):
 
 
 class Refused(OSError):
-    """An OSError whose arguments differ from those of OSError."""
+    """An OSError whose arguments differ from the usual ones."""
 
     def __init__(self, path: str, *, host: str) -> None:
         super().__init__(13, "Permission denied", path)

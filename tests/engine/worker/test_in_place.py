@@ -283,7 +283,7 @@ def in_a_circle(info: SampleInfo, size: int) -> Any:
 )
 @pytest.mark.parametrize("size", [3, 300])
 @pytest.mark.parametrize("way", ["serial", "fork"])
-def test_it_may_be_returned_as_another_output(
+def test_an_empty_row_may_be_returned_as_another_output(
     source: Any, container: Any, size: int, way: str, make_pipeline: MakePipeline
 ) -> None:
     pipe = make_pipeline(lambda info: container(source(info, size)), way, num_outputs=3 if source is in_a_circle else 2)
@@ -291,7 +291,7 @@ def test_it_may_be_returned_as_another_output(
     assert_batches(pipe, partial(source, size=size))
 
 
-def test_it_may_be_in_an_object_besides(make_pipeline: MakePipeline) -> None:
+def test_an_empty_row_may_also_be_in_an_object(make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         array = filled(info, 3)
         return np.arange(3), {"array": array}

@@ -108,7 +108,9 @@ def test_all_workers_together_keep_an_eighth_of_the_available_memory(num_workers
     [(GIB, [(-3, 512 * MIB), (-1, GIB)]), (32 * MIB, [(-3, 512 * MIB), (-3, 32 * MIB), (-1, GIB)])],
     ids=["all of it", "no more than 32 MiB"],
 )
-def test_as_much_is_asked_for_as_glibc_takes(most: int, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smaller_thresholds_are_asked_for_until_glibc_accepts_one(
+    most: int, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
 
     class Library:

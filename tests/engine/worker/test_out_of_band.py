@@ -202,7 +202,7 @@ def test_a_table_does_not_go_beyond_its_region(room: int) -> None:
 @pytest.mark.parametrize(
     "part", [(-8, 8), (0, -1), (0, PAGE_BYTES + 1), (PAGE_BYTES, 1), (PAGE_BYTES + 1, 0), (8, PAGE_BYTES)]
 )
-def test_neither_do_its_parts(part: tuple[int, int]) -> None:
+def test_parts_do_not_go_beyond_their_region(part: tuple[int, int]) -> None:
     slot = make_slot()
     write(LARGE, slot)
     slot.marks[0] = PAGE_BYTES

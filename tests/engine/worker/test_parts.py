@@ -1,4 +1,4 @@
-"""Sources in parts: what main process and workers send each other, and reports that no worker can have written."""
+"""Sources in parts: messages between main process and workers, and reports that no worker can have written."""
 
 from __future__ import annotations
 

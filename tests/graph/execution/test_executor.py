@@ -1,4 +1,4 @@
-"""Who computes a batch, and where its results lie."""
+"""The process that computes a batch, and the place of its results."""
 
 from __future__ import annotations
 

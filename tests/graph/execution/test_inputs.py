@@ -541,7 +541,7 @@ class TestBlocking:
 
         assert seen == [[0], [1], [2]]
 
-    def test_whoever_feeds_while_the_pipeline_is_built_need_not_wait_for_the_run(self) -> None:
+    def test_thread_that_feeds_during_build_does_not_wait_for_the_run(self) -> None:
         begun = threading.Event()
 
         class Slow(Pipeline):

@@ -42,7 +42,7 @@ SIZES = (0, 1, 2, 3, 5, 17, 28)
 
 
 class Chain:
-    """Adds random operators to data. What an operator refuses for a sample, it must refuse for that sample in a stack."""
+    """Adds random operators to data. An operator that refuses a sample must refuse the same sample in a stack."""
 
     def __init__(self, draw: random.Random, layout: str) -> None:
         self.draw = draw

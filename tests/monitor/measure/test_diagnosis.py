@@ -153,7 +153,7 @@ def test_a_callback_that_waits_for_a_cpu_calls_for_no_more_workers_than_there_ar
     assert found.changes == {"py_num_workers": 2}
 
 
-def test_but_no_more_workers_are_wanted_than_there_are_cpus() -> None:
+def test_a_callback_in_the_main_process_calls_for_no_more_workers_than_cpus() -> None:
     found = diagnosis_of(
         Statistics(settings=settings(cpus=2), loop=loop(80, 1, False), sources=(source(80, "main process"),))
     )
@@ -233,7 +233,7 @@ def test_more_workers_do_not_help_where_other_processes_have_the_cpus() -> None:
     assert "2 workers use 0.6 of 2 CPUs, and would use 1.8 if they got them" in found.sentence
 
 
-def test_so_it_is_where_workers_wait_for_cpus() -> None:
+def test_callback_of_workers_that_share_cpus_is_the_bottleneck() -> None:
     """There are more workers than CPUs, so each gets part of one."""
     found = diagnosis_of(Statistics(settings=settings(8, cpus=2), loop=loop(40, 10), sources=(source(390, cpu=0.25),)))
 
@@ -250,7 +250,7 @@ def test_writing_can_take_longer_than_the_callback() -> None:
     assert found.speedup == pytest.approx(5)  # the loop's own work is the next limit
 
 
-def test_so_can_that_of_several_sources_together() -> None:
+def test_writing_of_several_sources_together_can_take_longer_than_the_callbacks() -> None:
     sources = (source(98, callback=0.45),) * 2
     found = diagnosis_of(Statistics(settings=settings(4), loop=loop(40, 10), sources=sources))
 
@@ -393,7 +393,7 @@ def test_a_number_of_workers_that_is_chosen_is_explained_and_none_proposed() -> 
     assert "py_num_workers=" not in found.advice.replace('py_num_workers="auto"', "")
 
 
-def test_so_it_is_where_operators_need_more_workers() -> None:
+def test_a_chosen_number_of_workers_is_explained_for_slow_operators() -> None:
     busy = source(98, callback=0.2, operators_s=7.0)
     found = diagnosis_of(Statistics(settings=settings(2, chosen=AUTO_WORKERS), loop=loop(40, 10), sources=(busy,)))
 
@@ -443,7 +443,7 @@ def test_a_source_that_gives_nothing_is_named(make_pipeline: MakePipeline, way: 
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_so_is_a_dataset_without_samples(workers: int) -> None:
+def test_an_empty_dataset_is_named(workers: int) -> None:
     loader: DataLoader[Any] = DataLoader([], batch_size=2, num_workers=workers)
 
     assert list(loader) == []
@@ -499,7 +499,7 @@ def test_too_few_workers_are_found(make_pipeline: MakePipeline) -> None:
 
 
 @pytest.mark.parametrize(("workers", "bottleneck"), [(0, Bottleneck.CALLBACK), (1, Bottleneck.WORKERS)])
-def test_so_they_are_in_a_loader(workers: int, bottleneck: Bottleneck) -> None:
+def test_too_few_workers_of_a_loader_are_found(workers: int, bottleneck: Bottleneck) -> None:
     class Sleepy:
         def __len__(self) -> int:
             return 320

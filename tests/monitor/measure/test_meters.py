@@ -106,7 +106,7 @@ def test_bins_grow_by_a_quarter_at_most() -> None:
 
 
 @pytest.mark.parametrize("ns", [0, 255, 1 << 62])
-def test_whatever_is_measured_has_a_bin(ns: int) -> None:
+def test_every_duration_has_a_bin(ns: int) -> None:
     assert 0 <= bin_of(ns) < NUM_BINS
 
 

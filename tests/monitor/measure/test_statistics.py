@@ -110,7 +110,7 @@ def test_time_between_epochs_does_not_count_as_work(make_pipeline: MakePipeline)
     assert (loop.epochs, loop.batches, loop.work.count) == (3, 6, 3)
 
 
-def test_nor_is_it_after_a_reset(make_pipeline: MakePipeline) -> None:
+def test_time_after_a_reset_does_not_count_as_work(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(dense, "serial")
     for _ in range(3):
         pipe.run()
@@ -303,7 +303,7 @@ def test_workers_are_listed_with_their_tasks(make_pipeline: MakePipeline, start_
     assert (statistics.settings.num_workers, statistics.settings.start_method) == (2, start_method)
 
 
-def test_how_long_a_worker_is_on_a_task_is_told(make_pipeline: MakePipeline) -> None:
+def test_statistics_have_the_time_on_the_current_task(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: threading.Event().wait(60), "fork", workers=1)
     pipe.build()
 

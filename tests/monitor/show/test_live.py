@@ -344,7 +344,7 @@ def test_published_statistics_are_json_without_data_of_the_user(make_pipeline: M
     assert set(what["slowest"][0]) == {"source", "sample", "epoch", "duration_s"}
 
 
-# What readers add
+# Values of readers
 
 
 @pytest.mark.usefixtures("at_once")

@@ -24,7 +24,7 @@ WIDE = 125
 HIGH = 40
 
 
-def test_it_begins_with_rates_and_the_bottleneck() -> None:
+def test_report_begins_with_rates_and_the_bottleneck() -> None:
     lines = str(Report(everything())).splitlines()
 
     assert lines[0] == "Pipeline: 101 batches of 64: 20.0 batches/s, 1,280 samples/s, 200 MB/s; the first after 250 ms"
@@ -33,7 +33,7 @@ def test_it_begins_with_rates_and_the_bottleneck() -> None:
     assert "Expected: at most 100.0 batches/s instead of 20.0, 5.0 times as many." in str(Report(everything()))
 
 
-def test_it_has_the_chosen_settings_and_their_reasons() -> None:
+def test_report_has_the_chosen_settings_and_their_reasons() -> None:
     statistics = everything()
     chosen = ChosenSettings(64, 5, "callbacks wait for 99% of their time", "so that 64 workers have 2 tasks each")
     statistics = replace(statistics, settings=replace(statistics.settings, chosen=chosen))
@@ -44,7 +44,7 @@ def test_it_has_the_chosen_settings_and_their_reasons() -> None:
 
 
 def of_loader(wait_s: float, work_s: float, busy_s: float, inside_s: float) -> Statistics:
-    """Return the statistics of 100 batches of a loader with two workers. The seconds are those of a batch."""
+    """Return the statistics of 100 batches of a loader with two workers. All seconds are of one batch."""
     statistics = everything()
     loop = replace(statistics.loop, wait=Durations.of([wait_s] * 100), work=Durations.of([work_s] * 100))
     source = replace(statistics.sources[0], busy_s=100 * busy_s, callback_s=100 * inside_s, operators_s=0.0)
@@ -64,7 +64,7 @@ def of_loader(wait_s: float, work_s: float, busy_s: float, inside_s: float) -> S
     ],
     ids=["dataset", "idle workers", "neither", "busy workers"],
 )
-def test_it_tells_loaders_when_that_of_pytorch_would_be_as_fast(seconds: Any, why: str) -> None:
+def test_report_says_when_the_loader_of_pytorch_would_be_as_fast(seconds: Any, why: str) -> None:
     text = " ".join(str(Report(of_loader(*seconds))).split())
 
     assert ("PyTorch's loader would be about as fast" in text) == bool(why)
@@ -72,7 +72,7 @@ def test_it_tells_loaders_when_that_of_pytorch_would_be_as_fast(seconds: Any, wh
     assert "PyTorch's loader" not in str(Report(everything()))
 
 
-def test_it_tells_where_the_time_goes() -> None:
+def test_report_has_the_parts_of_the_time() -> None:
     text = str(Report(everything()))
 
     for part in (
@@ -87,7 +87,7 @@ def test_it_tells_where_the_time_goes() -> None:
         assert part in text
 
 
-def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
+def test_report_has_the_number_of_workers_without_a_logical_shard() -> None:
     statistics = everything(num_workers=4)
     (source,) = statistics.sources
 
@@ -96,7 +96,7 @@ def test_it_tells_how_many_workers_have_no_logical_shard() -> None:
     assert "busy 80% 80% 80% 80%; 3 without a logical shard, so idle" in text
 
 
-def test_it_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
+def test_report_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
     statistics = everything()
     (source,) = statistics.sources
     for_loader = replace(statistics.settings, kind="loader")
@@ -112,7 +112,7 @@ def test_it_recommends_a_cache_if_the_samples_fit_into_memory() -> None:
 
 
 @pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])
-def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
+def test_report_fits_on_one_screen(num_sources: int, num_workers: int) -> None:
     lines = str(Report(everything(num_sources, num_workers))).splitlines()
 
     assert len(lines) <= HIGH

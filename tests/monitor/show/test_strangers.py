@@ -1,4 +1,4 @@
-"""What strangers may publish in place of statistics, and connections that they may hold: neither breaks the two commands."""
+"""Damaged texts of strangers in place of statistics, and connections that they hold: neither breaks the two commands."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_file_without_a_header_is_skipped() -> None:
 
 @settings(max_examples=10_000 if _IS_FULL else 300, deadline=None)
 @given(st.data())
-def test_whatever_is_published_is_shown_or_skipped(choices: st.DataObject) -> None:
+def test_damaged_statistics_are_shown_or_skipped(choices: st.DataObject) -> None:
     junk = st.none() | st.integers(-3, 2**70) | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
     shown = json.loads(json.dumps({**VALID, "pid": os.getpid()}))
     place = choices.draw(st.sampled_from(PLACES))

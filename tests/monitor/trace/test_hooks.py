@@ -23,7 +23,7 @@ def zeros(info: Any) -> Any:
     return np.zeros(3)
 
 
-def test_it_is_called_with_each_so_many_batches(make_pipeline: MakePipeline) -> None:
+def test_hook_is_called_after_each_given_number_of_batches(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(zeros, "serial")
     told: list[Statistics] = []
     pipe.on_statistics(told.append, batches=3)
@@ -34,7 +34,7 @@ def test_it_is_called_with_each_so_many_batches(make_pipeline: MakePipeline) -> 
     assert all(part.seconds > 0 for part in told)
 
 
-def test_it_is_called_after_each_so_many_seconds(make_pipeline: MakePipeline) -> None:
+def test_hook_is_called_after_each_given_number_of_seconds(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(zeros, "serial")
     often: list[Statistics] = []
     never: list[Statistics] = []
@@ -46,7 +46,7 @@ def test_it_is_called_after_each_so_many_seconds(make_pipeline: MakePipeline) ->
     assert (len(often), len(never)) == (5, 0)
 
 
-def test_it_is_called_in_the_loop_s_own_thread(make_pipeline: MakePipeline) -> None:
+def test_hook_is_called_in_the_thread_of_the_loop(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(zeros, "fork")
     threads = []
     pipe.on_statistics(lambda _: threads.append(threading.current_thread()), batches=1)
@@ -86,7 +86,7 @@ def test_its_time_is_work_of_the_loop(make_pipeline: MakePipeline) -> None:
     assert pipe.statistics().loop.work.total_s >= 0.02
 
 
-def test_it_may_ask_for_the_report(make_pipeline: MakePipeline) -> None:
+def test_hook_may_ask_for_the_report(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(zeros, "serial")
     reports: list[str] = []
     pipe.on_statistics(lambda _: reports.append(str(pipe.report())), batches=1)
@@ -96,7 +96,7 @@ def test_it_may_ask_for_the_report(make_pipeline: MakePipeline) -> None:
     assert len(reports) == 1
 
 
-def test_it_does_not_keep_the_pipeline() -> None:
+def test_hook_does_not_keep_the_pipeline() -> None:
     loader: DataLoader[Any] = DataLoader(np.arange(4))
     loader.on_statistics(lambda _: None, batches=1)
     gone = weakref.ref(loader)
@@ -109,12 +109,12 @@ def test_it_does_not_keep_the_pipeline() -> None:
 
 
 @pytest.mark.parametrize("how_often", [{}, {"batches": 1, "seconds": 1}])
-def test_how_often_is_said_in_one_way(make_pipeline: MakePipeline, how_often: Any) -> None:
+def test_interval_in_batches_and_seconds_is_an_error(make_pipeline: MakePipeline, how_often: Any) -> None:
     with pytest.raises(ArgumentClashError, match="batches= or seconds="):
         make_pipeline(zeros).on_statistics(print, **how_often)
 
 
 @pytest.mark.parametrize("how_often", [{"batches": 0}, {"seconds": 0}, {"seconds": "a minute"}, {"batches": 1.5}])
-def test_how_often_is_checked(make_pipeline: MakePipeline, how_often: Any) -> None:
+def test_interval_must_be_positive(make_pipeline: MakePipeline, how_often: Any) -> None:
     with pytest.raises(ArgumentError, match=f"{next(iter(how_often))} must be a positive"):
         make_pipeline(zeros).on_statistics(print, **how_often)

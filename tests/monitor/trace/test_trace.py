@@ -512,7 +512,7 @@ def test_a_file_that_is_no_trace_of_ours_is_refused(tmp_path: Path, text: str) -
         chrome.load(path)
 
 
-def test_a_trace_is_json_whatever_the_names_of_sources_are(make_pipeline: MakePipeline, tmp_path: Path) -> None:
+def test_a_trace_is_json_with_any_name_of_a_source(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     pipe = make_pipeline(numbered, "serial", source_options={"name": 'a "quoted" \n näme'})
     with pipe.trace(tmp_path / "run.json"):
         pipe.run()

@@ -1,4 +1,4 @@
-"""Transforms, points and displaced images: what DALI's CPU operators cannot show."""
+"""Transforms, points and displaced images: tests that have no counterpart among DALI's CPU operators."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_function_becomes_an_operator(way: str) -> None:
 
 
 @in_both_places
-def test_it_gets_the_call_if_it_wants_it(way: str) -> None:
+def test_function_with_a_parameter_for_the_call_gets_it(way: str) -> None:
     @dali_like.operator(random=True)
     def noisy(call: Any, data: Any, /) -> Any:
         place = call.empty(data.shape, data.dtype)

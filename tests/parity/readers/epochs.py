@@ -1,4 +1,4 @@
-"""What a reader delivers, with either library."""
+"""The epochs of a reader, with either library."""
 
 from __future__ import annotations
 

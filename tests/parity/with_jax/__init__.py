@@ -1,1 +1,1 @@
-"""What iterators deliver to JAX; tests/parity/test_jax.py runs these tests."""
+"""Outputs of iterators for JAX; tests/parity/test_jax.py runs these tests."""

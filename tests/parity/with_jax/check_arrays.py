@@ -1,4 +1,4 @@
-"""Batches as arrays of JAX: what is in them, whose memory it is, and when that is used again."""
+"""Batches as arrays of JAX: their values, the owner of their memory, and its reuse."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def described(batch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# What is in them
+# Their values
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 3, 4)], ids=str)
@@ -145,7 +145,7 @@ def test_running_computations_keep_their_input(make_pipeline: MakePipeline) -> N
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
 def test_donated_batches_are_not_written_to(make_pipeline: MakePipeline) -> None:
-    """JAX may compute in the memory of what is donated to it, but not in ours, which the next batch would be in."""
+    """JAX may compute in donated memory, but not in ours: the next batch would be in it."""
     increase = jax.jit(lambda x: x + 1, donate_argnums=0)
     iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
 
@@ -164,7 +164,7 @@ def test_arrays_that_jax_cannot_take_over(make_pipeline: MakePipeline) -> None:
 
 
 def delivered(array: Any) -> Any:
-    """What an iterator makes of an array that is fed to an input of no copies."""
+    """The result of an iterator for an array that is fed to an input of no copies."""
 
     @pipeline_def(batch_size=2)
     def pipeline() -> Any:

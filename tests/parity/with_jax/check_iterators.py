@@ -48,7 +48,7 @@ def both(dali: Library, theirs: Any) -> list[tuple[Library, Any]]:
 
 
 def outcomes(both: Any, run: Callable[[Any], Any], make: Callable[[Any], Any], **options: Any) -> list[Any]:
-    """What a program gives with an iterator of each library."""
+    """The result of a program with an iterator of each library."""
     results = []
     for library, module in both:
         with iterator_of(library, module, make, **options) as iterator:

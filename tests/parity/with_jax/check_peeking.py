@@ -48,7 +48,7 @@ def iterator_of(library: Library, theirs: Any, make: Callable[[Any], Any], **opt
 
 
 def numbers(batch: dict[str, Any]) -> list[int]:
-    """What is in a batch."""
+    """The values of a batch."""
     return [int(number) for number in batch["x"]]
 
 

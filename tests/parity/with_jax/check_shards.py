@@ -26,7 +26,7 @@ DEVICES = jax.devices()
 
 
 def split(devices: Sequence[Any] = DEVICES, *names: str | None, shape: tuple[int, ...] | None = None) -> Sharding:
-    """A sharding over devices, along the first dimension unless something else is said."""
+    """A sharding over devices, by default along the first dimension."""
     mesh = Mesh(np.array(devices).reshape(shape or len(devices)), ("data", "model")[: len(shape or (0,))])
     return NamedSharding(mesh, PartitionSpec(*(names or ("data",))))
 
@@ -42,7 +42,7 @@ def pipelines(make_pipeline: MakePipeline, number: int, way: str = "serial") -> 
 
 
 def places(array: Any) -> dict[int, list[int]]:
-    """What is where: by the number of the device, the first column of its shard."""
+    """The place of the data: by the number of the device, the first column of its shard."""
     return {shard.device.id: np.asarray(shard.data)[..., 0].ravel().tolist() for shard in array.addressable_shards}
 
 
@@ -164,7 +164,7 @@ def test_stacked_on_devices(make_pipeline: MakePipeline) -> None:
 def test_stacked_batches_are_for_pmap(make_pipeline: MakePipeline) -> None:
     iterator = DALIGenericIterator(pipelines(make_pipeline, 8), ["x"], devices=DEVICES)
 
-    with warnings.catch_warnings(action="ignore"):  # of what is deprecated in JAX
+    with warnings.catch_warnings(action="ignore"):  # of deprecated names of JAX
         sums = jax.pmap(lambda x: x[:, 0].sum())(next(iterator)["x"])
 
     assert sums.tolist() == [300 * i + 3 for i in range(8)]
@@ -208,7 +208,7 @@ def test_objects_of_all_pipelines_are_one_list(make_pipeline: MakePipeline) -> N
     assert next(DALIGenericIterator(pipes, ["x"]))["x"] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
 
 
-# Functions that are told which part of the data is theirs
+# Functions with a part of the data as argument
 
 
 def parts(**options: Any) -> Any:

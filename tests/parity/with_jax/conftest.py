@@ -40,7 +40,7 @@ class ArraySpec(NamedTuple):
 
 @pytest.fixture(scope="session")
 def theirs() -> Any:
-    """``nvidia.dali.plugin.jax``, with what it imports of older versions of JAX, and of ``clu``."""
+    """``nvidia.dali.plugin.jax``, with its imports from older versions of JAX, and of ``clu``."""
     pytest.importorskip("nvidia.dali")
     if not hasattr(jax.sharding, "PositionalSharding"):
         jax.sharding.PositionalSharding = type("PositionalSharding", (), {})

@@ -85,7 +85,7 @@ def changed_at(build, count, schedule=None):
 
 class TestChangedWeights:
     @pytest.mark.parametrize("behind", BEHIND)
-    def test_the_error_says_what_to_type_and_no_element_comes_twice(self, behind):
+    def test_the_error_has_the_remedy_and_no_element_comes_twice(self, behind):
         def build(dataset):
             return BEHIND[behind](dataset).with_options(shards=3)
 
@@ -137,7 +137,7 @@ class TestChangedWeights:
 
     @pytest.mark.parametrize("method", ["concat", "first_fit"])
     def test_a_loader_of_packs(self, method):
-        """Packs of numbers: those that were delivered come from the old weights, the others from the new schedule."""
+        """Packs of numbers: packs before the change come from the old weights, the others from the new schedule."""
 
         def build(schedule):
             documents = [

@@ -108,7 +108,7 @@ class TestRandomAccess:
         assert "input 0 (letters) of stage mix(letters)" in "\n".join(caught.value.__notes__)
 
     def test_inputs_have_the_names_of_their_files(self, tmp_path):
-        """By the last parts of their paths, whole paths, or numbers: whatever distinguishes them."""
+        """By the last parts of their paths, whole paths, or numbers: the shortest names that differ."""
         for name in ("a/x.jsonl", "b/x.jsonl", "c.jsonl"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("1\n2\n")
@@ -358,7 +358,7 @@ class TestShards:
             assert drawn == sorted(drawn)
 
     def test_never_repeats_inputs_by_epochs(self):
-        """Epochs are exact, whatever the length is: 7 elements in 3 shards."""
+        """Epochs are exact, for any length: 7 elements in 3 shards."""
         mixture = mix([numbered("a", 7), kept("b", 90)], block=2, stop="never").with_options(shards=3)
         running = iter(mixture)
         drawn = [element for element in (next(running) for _ in range(84)) if element[0] == "a"]

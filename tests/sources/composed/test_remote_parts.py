@@ -106,7 +106,7 @@ def test_reads_are_the_further_ahead_the_longer_the_access_is_sequential(store: 
         assert reader[record]["n"] == record
         wait_until(lambda n=num_requests: len(store.requests) == n, f"the reads for record {record}")  # type: ignore[misc]
         assert len(kept_chunks_of(reader)) <= 2 + chunked_files.MOST_AHEAD
-    assert reader[9000] == {"n": 9000}  # elsewhere: what was requested ahead is forgotten
+    assert reader[9000] == {"n": 9000}  # elsewhere: earlier requests are forgotten
     assert len(kept_chunks_of(reader)) <= 2
 
 

@@ -1,4 +1,4 @@
-"""Pipelines with one reader, and what they deliver."""
+"""Pipelines with one reader, and their outputs."""
 
 from __future__ import annotations
 

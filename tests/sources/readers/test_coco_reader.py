@@ -1,4 +1,4 @@
-"""``fn.readers.coco``: messages, URLs, what differs from DALI. Comparisons with DALI are in tests/parity."""
+"""``fn.readers.coco``: messages, URLs, differences from DALI. Comparisons with DALI are in tests/parity."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def index_of(path: Path | str, builder: Builder, kind: str = "tar") -> bytes:
     return cached_index(StoredFiles(), str(path), kind, builder, bytes)
 
 
-def test_it_is_beside_the_file(path: Path, cache: Path) -> None:
+def test_index_is_beside_the_file(path: Path, cache: Path) -> None:
     builder = Builder()
 
     assert [index_of(path, builder), index_of(path, builder)] == [b"1\n", b"1\n"]
@@ -73,7 +73,7 @@ def test_a_damaged_one_is_built_again(path: Path, length: int, end: bytes) -> No
 
 
 def test_folders_that_cannot_be_written(path: Path, cache: Path) -> None:
-    path.with_name(".a.tar.index").mkdir()  # the tests may run as root, who may write into read-only folders
+    path.with_name(".a.tar.index").mkdir()  # the tests may run as root, which may write into read-only folders
     builder = Builder()
 
     assert [index_of(path, builder), index_of(path, builder)] == [b"1\n", b"1\n"]

@@ -73,7 +73,7 @@ def test_only_some_files_stay_open(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before + 2
 
 
-def test_it_travels_without_its_descriptors(tmp_path: Path) -> None:
+def test_stored_files_travel_without_their_descriptors(tmp_path: Path) -> None:
     make_files(tmp_path, "a")
     files = StoredFiles({"attempts": 2})
     files.read_now(str(tmp_path / "a"), 0, 1)

@@ -234,7 +234,7 @@ def test_functions_of_modules_registered_by_value_with_cloudpickle_go_by_value()
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def test_and_of_the_package_of_their_module() -> None:
+def test_functions_of_packages_registered_by_value_with_cloudpickle_go_by_value() -> None:
     cloudpickle.register_pickle_by_value(urllib)
     try:
         travelled = sent(urllib.parse.urlsplit)
@@ -268,7 +268,7 @@ def test_standard_streams_are_those_of_the_worker(name: str) -> None:
     assert sent([getattr(sys, name)])[0] is getattr(sys, name)
 
 
-# Functions that are said to travel by value
+# Functions with the mark to travel by value
 
 
 def function_of_this_module(info: SampleInfo) -> Any:
@@ -575,7 +575,7 @@ class TestCallbackPickler:
 
         assert output == "[10, 12, 14]\n"
 
-    def test_whose_dumps_raises_is_an_error_of_build(self, make_pipeline: MakePipeline) -> None:
+    def test_with_dumps_that_raises_is_an_error_of_build(self, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(function_of_this_module, "spawn", py_callback_pickler=Keyed(256))
 
         with pytest.raises(PicklingError, match="source, a function, refuses: bytes must be in range") as info:
@@ -593,7 +593,7 @@ class TestCallbackPickler:
 
         traceback.clear_frames(info.tb)
 
-    def test_whose_loads_raises_is_an_error_of_the_first_run(self, make_pipeline: MakePipeline) -> None:
+    def test_with_loads_that_raises_is_an_error_of_the_first_run(self, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(function_of_this_module, "spawn", py_callback_pickler=(Shifting, None, {"wrong": 1}))
 
         with pytest.raises(WorkerStartError, match="unexpected keyword argument 'wrong'") as info:
@@ -601,7 +601,7 @@ class TestCallbackPickler:
 
         assert isinstance(info.value.__cause__, TypeError)
 
-    def test_whose_loads_cannot_travel_is_an_error_of_build(self, make_pipeline: MakePipeline) -> None:
+    def test_with_loads_that_cannot_travel_is_an_error_of_build(self, make_pipeline: MakePipeline) -> None:
         pickler = Keyed(0)
         pickler.lock = threading.Lock()  # type: ignore[attr-defined]
         pipe = make_pipeline(function_of_this_module, "spawn", py_callback_pickler=pickler)

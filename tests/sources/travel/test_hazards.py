@@ -23,7 +23,7 @@ from dali_like.types import SampleInfo
 
 MakePipeline = Callable[..., Pipeline]
 
-#: By name: what makes the object, and the start methods with which it is named.
+#: By name: the code that makes the object, and the start methods with which it is named.
 OBJECTS: dict[str, tuple[Callable[[], Any], set[str]]] = {
     "file": (functools.partial(open, __file__, "rb"), {"fork", "thread"}),
     "text file": (functools.partial(open, __file__), {"fork", "thread"}),
@@ -169,7 +169,7 @@ def stream() -> Iterator[Any]:
     ],
     ids=["one worker", "setup", "stream", "threads"],
 )
-def test_a_generator_whose_numbers_do_not_repeat_is_none(
+def test_a_generator_with_numbers_that_do_not_repeat_is_not_a_hazard(
     source: Any, options: dict[str, Any], make_pipeline: MakePipeline
 ) -> None:
     make_pipeline(source, **options).build()  # warnings are errors
@@ -220,7 +220,9 @@ class Stream(IterableDataset[int]):
     ],
     ids=["worker_init_fn", "iterable", "threads"],
 )
-def test_generators_of_datasets_that_others_seed_or_use_in_turn_are_none(dataset: Any, options: dict[str, Any]) -> None:
+def test_generators_of_datasets_that_others_seed_or_use_in_turn_are_not_hazards(
+    dataset: Any, options: dict[str, Any]
+) -> None:
     list(DataLoader(dataset, num_workers=1, **{"multiprocessing_context": "fork", **options}))
 
 

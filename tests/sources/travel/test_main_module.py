@@ -1,4 +1,4 @@
-"""The main module of the program in spawned workers: when it is imported, and what workers have then."""
+"""The main module of the program in spawned workers: the time of its import, and its names there."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_main_module_without_a_guard_is_not_imported_and_a_warning_names_its_s
     ) in result.stderr
 
 
-def test_what_cannot_be_pickled_in_a_main_module_without_a_guard_is_a_reason_for_one(tmp_path: Path) -> None:
+def test_error_for_unpicklable_objects_of_an_unguarded_main_module_proposes_a_guard(tmp_path: Path) -> None:
     result = run(tmp_path, SETTINGS, "list(load(Numbers()))", flags=("-W", "ignore", "program.py"))
 
     assert result.stdout == "imported\n"

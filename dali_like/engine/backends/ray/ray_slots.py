@@ -65,7 +65,7 @@ class Slots:
         return self._space.array(start, (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs,), _WORD)
 
     def words_of(self, page: int) -> bytes:
-        """What an actor is sent of a slot: its header, and the request."""
+        """The message to an actor about a slot: its header, and the request."""
         header = self.header_of(page)
         num_words = -(-int(header[Header.REQUEST_BYTES]) // WORD_BYTES)
         start = page * PAGE_BYTES + int(header[Header.REQUEST_OFFSET])

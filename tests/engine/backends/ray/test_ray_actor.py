@@ -36,7 +36,7 @@ def taken(orders: RayTaskQueue, worker: int = 0, is_bound: bool = False) -> tupl
     return None if order is None else (order.ticket, order.task)
 
 
-def test_those_of_any_worker_are_taken_all_at_once_and_handed_out_in_order(made: tuple[RayTaskQueue, Post]) -> None:
+def test_tasks_of_any_worker_are_taken_together_and_handed_out_in_order(made: tuple[RayTaskQueue, Post]) -> None:
     orders, post = made
     for task in range(3):
         post(1, task)
@@ -48,7 +48,7 @@ def test_those_of_any_worker_are_taken_all_at_once_and_handed_out_in_order(made:
     assert not orders.has_waiting
 
 
-def test_those_of_lost_actors_come_first(made: tuple[RayTaskQueue, Post]) -> None:
+def test_tasks_of_lost_actors_come_first(made: tuple[RayTaskQueue, Post]) -> None:
     orders, post = made
     for task in range(4):
         post(1, task)
@@ -62,7 +62,7 @@ def test_those_of_lost_actors_come_first(made: tuple[RayTaskQueue, Post]) -> Non
     assert [taken(orders) for _ in range(3)] == [(1, 2), (1, 3), None]
 
 
-def test_those_that_one_worker_must_do_are_its_alone_and_one_at_a_time(made: tuple[RayTaskQueue, Post]) -> None:
+def test_tasks_bound_to_a_worker_are_handed_to_it_only_one_at_a_time(made: tuple[RayTaskQueue, Post]) -> None:
     orders, post = made
     post(1, 0, worker=1)
     post(1, 1, worker=1)
