@@ -54,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     except (CheckpointError, NotRepeatableError, SampleIndexError) as error:
         raise ArgumentError(str(error)) from error
     print(f"{options.object}, step {options.step}: {origins}\n")
-    print(_numbers(batch))
+    from dali_like.showing.batch_columns import columns_of
+
+    head = ("column", "samples", "shape", "dtype", "min", "mean", "max", "NaN or infinite")
+    print(table(head, [tuple(_cells(column.name, column.values)) for column in columns_of(batch)]))
     if options.picture is not None:
         from dali_like.showing.pictures import show
 
@@ -71,17 +74,17 @@ def _batch_of(found: Any, step: int, state: Any) -> tuple[Any, str]:
             raise CheckpointError("the state is not one of a pipeline")
         with contextlib.closing(found):
             outputs = found.batch_at(epoch, step, state)
-        size = found.max_batch_size or len(outputs[0])
-        return outputs, _names_of(
-            outputs
-        ) or f"positions {step * size} to {step * size + len(outputs[0]) - 1} of epoch {epoch}"
+        if files := _files_of(outputs):
+            return outputs, files
+        first_position = step * (found.max_batch_size or len(outputs[0]))
+        return outputs, f"positions {first_position} to {first_position + len(outputs[0]) - 1} of epoch {epoch}"
     from dali_like.data.repeated_batches import repeat_batch
 
     repeated = repeat_batch(found, step, state)
     return repeated.batch, _origins(found.dataset, repeated.keys)
 
 
-def _names_of(outputs: Any) -> str:
+def _files_of(outputs: Any) -> str:
     """Return the names of the files that readers have read the samples from; "" if they are unknown."""
     for output in outputs:
         names = [tensor.source_info() for tensor in output.as_cpu()]
@@ -126,15 +129,8 @@ def _origins(dataset: Any, keys: Any) -> str:
     )
 
 
-def _numbers(batch: Any) -> str:
-    """Return a table of the arrays of a batch: shapes, dtypes, and the range of the values."""
-    from dali_like.showing.batch_columns import columns_of
-
-    head = ("column", "samples", "shape", "dtype", "min", "mean", "max", "NaN or infinite")
-    return table(head, [tuple(_cells(column.name, column.values)) for column in columns_of(batch)])
-
-
 def _cells(name: str, values: Any) -> Iterator[str]:
+    """Yield the cells of a column of a batch: shape, dtype, and the range of the values of its arrays."""
     yield name or "batch"
     yield str(len(values))
     arrays = [value for value in values if isinstance(value, np.ndarray)]

@@ -132,9 +132,11 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
         return (now[name] - before[name]) / seconds if seconds else None
 
     head = tables.Table.grid(padding=(0, 3))
-    head.add_row(f"[bold]{_plain(now['name'])}[/], process {now['pid']}", _age(now["age_s"]))
+    age = f"[yellow]no batch requested for {now['age_s']:.0f} s[/]" if now["age_s"] > _STALE_S else ""
+    head.add_row(f"[bold]{_plain(now['name'])}[/], process {now['pid']}", age)
     numbers = tables.Table.grid(padding=(0, 3))
-    numbers.add_row("throughput", _number(rate("samples"), "samples/s"), _number(rate("batches"), "batches/s"))
+    rates = ((rate(unit), unit) for unit in ("samples", "batches"))
+    numbers.add_row("throughput", *("" if value is None else f"{value:,.0f} {unit}/s" for value, unit in rates))
     wait = rate("wait_s")
     numbers.add_row("waiting", _bar(wait), "of the loop's time")
     if stages := now["recent"]["stages"]:
@@ -142,17 +144,20 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
             "", "for " + ", ".join(f"{_plain(stage['name'])} {stage['share']:.0%}" for stage in stages[:_MOST_STAGES])
         )
     numbers.add_row("ring", f"{now['ready']} ready, {now['slots_in_use']} in use", f"{now['bytes'] / _MIB:.1f} MiB")
-    numbers.add_row("so far", f"{now['batches']} batches, {now['epochs']} epochs", _troubles(now))
-    parts = [_workers(tables, before, now, seconds), *_operators(tables, before, now), *_calls(tables, now)]
-    parts.append(_slowest(tables, now))
-    spaced = itertools.chain.from_iterable(("", part) for part in (_diagnosis(now), numbers, *parts))
-    return console.Group(head, *spaced)
-
-
-def _diagnosis(now: dict[str, Any]) -> str:
+    counts = {"errors": now["errors"], "restarts of workers": now["restarts"], "samples replaced": now["replaced"]}
+    troubles = ", ".join(f"[yellow]{count} {name}[/]" for name, count in counts.items() if count) or "no errors"
+    numbers.add_row("so far", f"{now['batches']} batches, {now['epochs']} epochs", troubles)
     found = {name: _plain(text) for name, text in now["recent"]["diagnosis"].items()}
     texts = (f"[bold]Bottleneck: {found['bottleneck']}[/]", found["sentence"], found["advice"], found["expected"])
-    return "\n".join(filter(None, texts))
+    parts = [
+        "\n".join(filter(None, texts)),
+        numbers,
+        _workers(tables, before, now, seconds),
+        *_operators(tables, before, now),
+        *_calls(tables, now),
+        _slowest(tables, now),
+    ]
+    return console.Group(head, *itertools.chain.from_iterable(("", part) for part in parts))
 
 
 def _operators(tables: Any, before: dict[str, Any], now: dict[str, Any]) -> Iterator[Any]:
@@ -201,22 +206,9 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text).replace("[", "\\[")
 
 
-def _age(age_s: float) -> str:
-    return f"[yellow]no batch requested for {age_s:.0f} s[/]" if age_s > _STALE_S else ""
-
-
-def _number(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:,.0f} {unit}"
-
-
 def _bar(share: float | None) -> str:
     if share is None:
         return ""
     share = min(max(share, 0.0), 1.0)
     filled = round(share * _BAR_CELLS)
     return f"[green]{'━' * filled}[/][dim]{'·' * (_BAR_CELLS - filled)}[/] {share:4.0%}"  # readable without color
-
-
-def _troubles(now: dict[str, Any]) -> str:
-    counts = {"errors": now["errors"], "restarts of workers": now["restarts"], "samples replaced": now["replaced"]}
-    return ", ".join(f"[yellow]{count} {what}[/]" for what, count in counts.items() if count) or "no errors"

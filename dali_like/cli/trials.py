@@ -157,17 +157,14 @@ def _in_child(work: Callable[[OnProgress], dict[str, Any]], on_progress: OnProgr
         raise
     finally:
         _, status = os.waitpid(pid, 0)
+    if found is None and os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        raise TrialError(f"its process was killed by {name}, perhaps for lack of memory")
     if found is None:
-        raise TrialError(f"its process {_end_of(status)}")
+        raise TrialError(f"its process has ended with exit status {os.waitstatus_to_exitcode(status)}")
     if "error" in found:
         raise TrialError(found["error"], found["traceback"])
     return dict(found["result"])
-
-
-def _end_of(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}, perhaps for lack of memory"
-    return f"has ended with exit status {os.waitstatus_to_exitcode(status)}"
 
 
 def _work(work: Callable[[OnProgress], dict[str, Any]], write: int) -> NoReturn:
@@ -182,12 +179,9 @@ def _work(work: Callable[[OnProgress], dict[str, Any]], write: int) -> NoReturn:
                 say(result=work(lambda done, rate: say(progress=(done, rate))))
             except Exception as error:
                 collapse(error)
-                say(error=_summary(error), traceback=traceback.format_exc())
+                first_line = f"{type(error).__name__}: {error}".splitlines()[0]
+                say(error=first_line, traceback=traceback.format_exc())
     except BaseException:  # the pipe is closed, or Ctrl-C
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)
-
-
-def _summary(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]

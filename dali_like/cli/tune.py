@@ -174,7 +174,11 @@ class _Tuning:
         if not fastest:
             return settings
         close = [trial for trial in trials if trial.rate >= fastest * (1 - _CLOSE)]
-        self._repeat(close)
+        # In turns, so that a disturbance hits all of them.
+        for _ in range(_REPEATS - 1):
+            for trial in close:
+                if len(trial.outcomes) < _REPEATS and trial.rate:
+                    self._measure(trial)
         usable = [trial for trial in close if trial.rate]
         if not usable:  # they worked once, and not again
             return settings
@@ -192,13 +196,6 @@ class _Tuning:
             "may decide it."
         )
         return chosen.settings
-
-    def _repeat(self, close: list[_Trial]) -> None:
-        """Measure settings again, in turns, so that a disturbance hits all of them."""
-        for _ in range(_REPEATS - 1):
-            for trial in close:
-                if len(trial.outcomes) < _REPEATS and trial.rate:
-                    self._measure(trial)
 
     def _try(self, settings: Settings) -> _Trial:
         for trial in self.trials:
@@ -233,19 +230,15 @@ def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
     cpus = allowed_cpus()
     counts = sorted({*(1 << i for i in range(cpus.bit_length())), cpus})
     start_method = settings.get("py_start_method")
+    processes = [each.name for each in BACKENDS.values() if each.has_processes]
     tried: dict[str, list[Any]] = {
         "py_num_workers": sorted({*counts, settings.get("py_num_workers", 1)}),
         "num_threads": sorted({*counts, settings.get("num_threads", 1)}),
         "prefetch_queue_depth": sorted({*_DEPTHS, settings["prefetch_queue_depth"]}),
-        "py_start_method": _like(start_method),
+        # Other backends than those of processes have further requirements.
+        "py_start_method": [*processes] if start_method in processes else [start_method],
     }
     return [(name, values) for name, values in tried.items() if name in settings]
-
-
-def _like(start_method: str | None) -> list[str | None]:
-    """Return the start methods that may replace one: backends of processes. Others have further requirements."""
-    processes = [each.name for each in BACKENDS.values() if each.has_processes]
-    return [*processes] if start_method in processes else [start_method]
 
 
 def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], list[list[str]]]:

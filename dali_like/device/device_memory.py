@@ -135,7 +135,7 @@ class DeviceMemory:
         try:
             return self._device.allocate(nbytes)
         except OutOfMemoryError:
-            self.drop_free()
+            self.drop_free()  # buffers of other sizes may be in the way
         return self._device.allocate(nbytes)
 
     def _trim(self, last_request: int) -> None:

@@ -69,10 +69,7 @@ def _handle(pynvml: Any, device_id: int) -> Any:
         return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)
     for index in range(pynvml.nvmlDeviceGetCount()):  # a UUID, or the beginning of one
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(visible[device_id]):
+        uuid = pynvml.nvmlDeviceGetUUID(handle)  # bytes in older versions of the package
+        if (uuid.decode() if isinstance(uuid, bytes) else uuid).startswith(visible[device_id]):
             return handle
     raise DeviceError(f"set_affinity=True: NVML knows no GPU {visible[device_id]!r}, which CUDA_VISIBLE_DEVICES names")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

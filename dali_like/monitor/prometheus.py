@@ -36,7 +36,13 @@ def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str
     for name, kind, purpose, values in _metrics(statistics):
         lines += [f"# HELP {_PREFIX}_{name} {purpose}", f"# TYPE {_PREFIX}_{name} {kind}"]
         lines += [f"{_PREFIX}_{name}{_labelled({**common, **own})} {value:.12g}" for own, value in values]
-    for name, purpose, series in _histograms(statistics):
+    callbacks = [(_source_labels(statistics, i), source.callback) for i, source in enumerate(statistics.sources)]
+    histograms: list[tuple[str, str, list[tuple[dict[str, object], Durations]]]] = [
+        ("wait_seconds", "Waiting time of the loop per batch.", [({}, statistics.loop.wait)]),
+        ("work_seconds", "Working time of the loop per batch.", [({}, statistics.loop.work)]),
+        ("callback_seconds", "Duration of callback calls.", callbacks),
+    ]
+    for name, purpose, series in histograms:
         lines += [f"# HELP {_PREFIX}_{name} {purpose}", f"# TYPE {_PREFIX}_{name} histogram"]
         for own, durations in series:
             lines += _histogram(f"{_PREFIX}_{name}", {**common, **own}, durations)
@@ -77,13 +83,6 @@ def _metrics(now: Statistics) -> Iterator[tuple[str, str, str, _Values]]:
 def _source_labels(now: Statistics, number: int) -> dict[str, object]:
     """Return the labels of a source. Sources may share a name, so there is a number."""
     return {"source": now.sources[number].name, "number": number}
-
-
-def _histograms(now: Statistics) -> Iterator[tuple[str, str, list[tuple[dict[str, object], Durations]]]]:
-    yield "wait_seconds", "Waiting time of the loop per batch.", [({}, now.loop.wait)]
-    yield "work_seconds", "Working time of the loop per batch.", [({}, now.loop.work)]
-    callbacks = [(_source_labels(now, i), source.callback) for i, source in enumerate(now.sources)]
-    yield "callback_seconds", "Duration of callback calls.", callbacks
 
 
 def _histogram(name: str, labels: Mapping[str, object], durations: Durations) -> Iterator[str]:

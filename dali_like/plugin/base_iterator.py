@@ -325,14 +325,15 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> Batch:
         batches = []
         for count, output in zip(self._progress.take([*map(_length, outputs)]), outputs, strict=False):
-            batch = {name: self._convert_any(name, data) for name, data in zip(self.output_map, output, strict=True)}
+            batch = {
+                # Python objects stay as they are.
+                name: data if isinstance(data, list) else self._convert(name, data)
+                for name, data in zip(self.output_map, output, strict=True)
+            }
             if count < _length(output):
                 batch = {name: value[:count] for name, value in batch.items()}
             batches.append(batch)
         return self._combine(batches)
-
-    def _convert_any(self, name: str, output: TensorListCPU | list[Any]) -> Any:
-        return output if isinstance(output, list) else self._convert(name, output)  # Python objects stay as they are
 
     @property
     def _has_reader(self) -> bool:
@@ -390,7 +391,9 @@ class _EpochBar:
 
     def advance(self) -> None:
         """Count a delivered batch."""
-        self._bar.set_postfix_str(f"waiting {self._wait_share():.0%}", refresh=False)
+        wait_ns, work_ns = self._times()
+        wait_ns, work_ns = wait_ns - self._wait_ns, work_ns - self._work_ns
+        self._bar.set_postfix_str(f"waiting {wait_ns / max(wait_ns + work_ns, 1):.0%}", refresh=False)
         self._bar.update()
 
     def end(self) -> None:
@@ -401,11 +404,6 @@ class _EpochBar:
 
     def _times(self) -> tuple[int, int]:
         return sum(loop.wait.total_ns for loop in self._loops), sum(loop.work.total_ns for loop in self._loops)
-
-    def _wait_share(self) -> float:
-        wait_ns, work_ns = self._times()
-        wait_ns, work_ns = wait_ns - self._wait_ns, work_ns - self._work_ns
-        return wait_ns / max(wait_ns + work_ns, 1)
 
 
 def _length(outputs: Sequence[TensorListCPU]) -> int:

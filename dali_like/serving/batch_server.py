@@ -171,7 +171,10 @@ class Server:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
-        self.close(_reason_of(error))
+        if error is None:
+            self.close()
+        else:
+            self.close(f"the server's program has raised {type(error).__name__}: {error}")
 
     @property
     def path(self) -> str:
@@ -421,15 +424,13 @@ class Server:
                 if is_over or fd != peer.connection.fileno():
                     self._drop(peer)
         if any(fd == self._listener.fileno() for fd, _ in events):
-            self._accept()  # last: new connections get the numbers of closed ones
+            # Last, because new connections get the numbers of closed ones: events above would go to them.
+            while (connection := self._accept_or_refuse()) is not None:
+                peer = _Peer(connection)
+                for descriptor in peer.descriptors:
+                    self._peers[descriptor.fileno()] = peer
+                    self._poll.register(descriptor, select.POLLIN)
         self._hand_out()
-
-    def _accept(self) -> None:
-        while (connection := self._accept_or_refuse()) is not None:
-            peer = _Peer(connection)
-            for descriptor in peer.descriptors:
-                self._peers[descriptor.fileno()] = peer
-                self._poll.register(descriptor, select.POLLIN)
 
     def _accept_or_refuse(self) -> Connection | None:
         """Return the next connection, or None. Refuse those for which no descriptor is left.
@@ -561,9 +562,3 @@ class Server:
 
     def _active(self) -> list[_Peer]:
         return [peer for fd, peer in self._peers.items() if peer.is_active and fd == peer.connection.fileno()]
-
-
-def _reason_of(error: BaseException | None) -> str:
-    if error is None:
-        return "the server has been closed"
-    return f"the server's program has raised {type(error).__name__}: {error}"

@@ -215,7 +215,7 @@ class Consumer(Iterator[Any]):
                     assert record.descriptor is not None
                     self._mappings[record.words[0]] = PrivateMapping(record.descriptor, record.words[1])
                 elif record.kind == Kind.FORGET:
-                    self._forget(record.words[0])
+                    self._mappings.pop(record.words[0], None)  # leases of earlier batches keep it
                 elif record.kind == Kind.DETACHED:
                     self._failure = record.text
                 else:
@@ -225,10 +225,6 @@ class Consumer(Iterator[Any]):
         self._is_over = True
         if not any(record.kind == Kind.CLOSED for record in self._queue):
             self._failure = self._failure or "it has ended unexpectedly"
-
-    def _forget(self, number: int) -> None:
-        """Drop the mapping of a file that no later batch lies in. Leases keep it."""
-        self._mappings.pop(number, None)
 
     def _fail(self, reason: str) -> None:
         self._failure = reason

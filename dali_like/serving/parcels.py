@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import PAGE_BYTES, SAMPLE_ALIGNMENT, align
@@ -104,7 +103,12 @@ class Packer:
         """
         data, *buffers = pickle_parts(batch, self._reducers)
         arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-        places = [self._place_of(array) for array in arrays]
+        places: list[FilePart | None] = []
+        for array in arrays:
+            address: int = array.__array_interface__["data"][0]
+            file = SharedFile.of_address(address)  # None: the array is in memory that consumers cannot map, and is copied
+            part = None if file is None else FilePart(self.files.number_of(file), address - file.address, array.nbytes)
+            places.append(part)
         end = _HEAD.size + _PLACE.size * len(arrays) + len(data)
         copied = []
         for i, (array, place) in enumerate(zip(arrays, places, strict=True)):
@@ -142,13 +146,6 @@ class Packer:
                 self.space.free(offset, size)
         kept = self._free.get(capacity)
         return kept.pop() if kept else self.space.take(capacity, capacity)
-
-    def _place_of(self, array: NDArray[np.uint8]) -> FilePart | None:
-        address: int = array.__array_interface__["data"][0]
-        file = SharedFile.of_address(address)
-        if file is None:
-            return None
-        return FilePart(self.files.number_of(file), address - file.address, array.nbytes)
 
 
 def read_only(file: SharedFile) -> Descriptor:

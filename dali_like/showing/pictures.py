@@ -162,7 +162,9 @@ def _tile_of(number: int, columns: Sequence[Column], roles: Mapping[str, str], s
     for value in values.get("tokens", ()):
         words = None if settings.decode is None else [settings.decode(token) for token in value.tolist()]
         parts.append(drawing.tokens(value.tolist(), words, packs, settings.size))
-    parts += [drawing.text(_text_of(value), settings.size) for value in values.get("text", ())]
+    for value in values.get("text", ()):
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        parts.append(drawing.text(text, settings.size))
     captions = [", ".join(map(settings.name_of, label.tolist())) for label in labels if label is not of_boxes]
     captions += [_value_text(column.name, value) for column, value in by_role.get("value", ())]
     return drawing.tile(parts, "  ".join(captions), settings.size)
@@ -176,10 +178,6 @@ def _as_corners(boxes: np.ndarray[Any, Any], box_format: str) -> np.ndarray[Any,
     first, size = boxes[:, :2], boxes[:, 2:]
     begin = first - size / 2 if box_format == "cxcywh" else first
     return np.concatenate([begin, begin + size], axis=1)
-
-
-def _text_of(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _value_text(name: str, value: Any) -> str:

@@ -172,7 +172,8 @@ class TensorListGPU:
             RaggedError: the samples have different shapes.
         """
         if self._dense is None:
-            self._dense = self._concatenated(self._dense_shape())
+            check_one_shape(self.shape(), "tensor")
+            self._dense = self._concatenated((len(self), *self._first().shape))
             self._samples = []
         is_named = self._layout or len(self._dense.shape) == 1
         return TensorGPU.of(self._dense, "N" + self._layout if is_named else "")
@@ -261,10 +262,6 @@ class TensorListGPU:
         if not self._samples:
             raise ArgumentClashError("a batch without samples has no GPU")
         return self._samples[0]
-
-    def _dense_shape(self) -> tuple[int, ...]:
-        check_one_shape(self.shape(), "tensor")
-        return len(self), *self._first().shape
 
     def _concatenated(self, shape: tuple[int, ...]) -> DeviceArray:
         """Copy the samples back to back to new memory."""

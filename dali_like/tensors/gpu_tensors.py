@@ -67,14 +67,6 @@ def adopted(data: Any, device_id: int) -> DeviceArray:
     return DeviceArray(device, address, array.shape, array.dtype, lease, copied)
 
 
-def _copied(array: DeviceArray) -> DeviceArray:
-    """Return a copy on the same GPU, in aligned memory of its own, behind all work on the streams in use."""
-    device = array.device
-    address, lease = unpooled(device, array.nbytes, array.owner)
-    copy_to(address, [array], device, None, waits=False)
-    return DeviceArray(device, address, array.shape, array.dtype, lease, device.record())
-
-
 def copied_to_gpu(samples: Samples, device_id: int = 0) -> Any:
     """Return a copy on a GPU of samples in host memory: one array, or a sequence of arrays.
 
@@ -248,7 +240,10 @@ class TensorGPU:
         if wanted != device:
             return array.to_host().__dlpack__()
         if not is_view:
-            array = _copied(array)
+            # In aligned memory of its own, behind all work on the streams in use.
+            address, lease = unpooled(array.device, array.nbytes, array.owner)
+            copy_to(address, [array], array.device, None, waits=False)
+            array = DeviceArray(array.device, address, array.shape, array.dtype, lease, array.device.record())
         if stream != -1:  # -1: no synchronization; None: the default stream, here all streams in use
             array.let_wait(stream)
         return array.device.export(array.on_gpu, **options)

@@ -16,6 +16,7 @@ import pytest
 from dali_like import cli
 from dali_like.cli.check.examining import ExaminedSamples, examine
 from dali_like.cli.check.problems import Findings
+from dali_like.errors import ClosedError
 from tests.data.loader_cases import MANY_WORKERS
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
@@ -183,6 +184,17 @@ def test_outputs_of_pipelines_are_checked_behind_a_batch_that_fails() -> None:
 
     assert document["samples"] == 9  # two batches, and a record of the one that fails
     assert "sample 1 of iteration 1" in document["problems"][0]["text"]
+
+
+@pytest.mark.parametrize("options", [[], ["--samples", "3"]], ids=["all samples", "the first samples"])
+def test_the_pipeline_is_closed_after_the_check(options: list[str], program: Path) -> None:
+    with (program / "checked_program.py").open("a") as file:
+        file.write("built = pipeline(size=12)\nbuilt.build()\n")
+
+    check("built", *options)
+
+    with pytest.raises(ClosedError):
+        sys.modules["checked_program"].built.run()
 
 
 @pytest.mark.usefixtures("program")

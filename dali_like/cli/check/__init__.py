@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     begin_s = time.monotonic()
     was_interrupted = False
     try:
-        with _state(options) as state:
+        # Without a file, nothing is known and nothing is kept.
+        with contextlib.nullcontext() if options.state is None else StateFile(options.state, options.object) as state:
             for sample in _samples(subject, indices, options.samples, state):
                 findings.add(sample)
         if subject.has_random_access and (slow := findings.slow()):
@@ -72,7 +73,9 @@ def run(options: argparse.Namespace) -> int:
         was_interrupted = True
     problems = findings.problems()
     expected = len(indices) if subject.has_random_access else options.samples
-    print(_head(options.object, findings.count, expected, time.monotonic() - begin_s))
+    total = f" of {expected:,}" if expected is not None and expected != findings.count else ""
+    rate = rate_text(findings.count / max(time.monotonic() - begin_s, 1e-9))
+    print(f"{options.object}: {findings.count:,}{total} samples, {rate}/s")
     print(_as_text(problems, subject))
     document = _document(options.object, findings.count, problems, subject)
     if options.json_file is not None:
@@ -101,10 +104,6 @@ def _indices(subject: Subject, samples: int | None) -> Sequence[int]:
     return [number * subject.length // samples for number in range(samples)]
 
 
-def _state(options: argparse.Namespace) -> contextlib.AbstractContextManager[StateFile | None]:
-    return contextlib.nullcontext() if options.state is None else StateFile(options.state, options.object)
-
-
 def _samples(subject: Subject, indices: Sequence[int], most: int | None, state: StateFile | None) -> Iterator[Examined]:
     """Yield the samples that are known from the state, and then the others, while a bar shows the progress."""
     if subject.has_random_access:
@@ -127,11 +126,6 @@ def _samples(subject: Subject, indices: Sequence[int], most: int | None, state: 
                 return
             if not count % 16:
                 progress.show(count / most if most else 0.0, count / (time.monotonic() - begin_s))
-
-
-def _head(name: str, count: int, expected: int | None, duration_s: float) -> str:
-    total = f" of {expected:,}" if expected is not None and expected != count else ""
-    return f"{name}: {count:,}{total} samples, {rate_text(count / max(duration_s, 1e-9))}/s"
 
 
 def _as_text(problems: Sequence[Problem], subject: Subject) -> str:

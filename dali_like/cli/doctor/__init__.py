@@ -40,7 +40,10 @@ def run(options: argparse.Namespace) -> int:
     """Run all checks and print the report; see `dali_like.cli.Command`."""
     checks = CHECKS if options.dataset is None else (*CHECKS, dataset_memory.check_of(options.dataset))
     found = list(examine(checks))
-    print(_as_json(found) if options.json else _as_text(found, shows_all=options.verbose))
+    if options.json:
+        print(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in found]}, indent=2))
+    else:
+        print(_as_text(found, shows_all=options.verbose))
     return int(any(finding.verdict is Verdict.FAILURE for finding in found))
 
 
@@ -50,11 +53,8 @@ def examine(checks: Iterable[Check]) -> Iterator[Finding]:
         try:
             yield check()
         except Exception as error:  # the other checks still run
-            yield failure(_name(check), f"the check raised {type(error).__name__}: {error}", "please report this")
-
-
-def _name(check: Check) -> str:
-    return str(getattr(check, "__name__", check))
+            name = str(getattr(check, "__name__", check))  # a partial function has no name
+            yield failure(name, f"the check raised {type(error).__name__}: {error}", "please report this")
 
 
 def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
@@ -90,7 +90,3 @@ def _summary(found: Iterable[Finding]) -> str:
         f"{counts[verdict]} {verdict}{'s' * (counts[verdict] != 1)}" for verdict in reversed(Verdict) if verdict in counts
     ]
     return f"dali_like {__version__}: {', '.join(part.replace('oks', 'ok') for part in parts)}"
-
-
-def _as_json(found: Iterable[Finding]) -> str:
-    return json.dumps({"version": __version__, "findings": [asdict(finding) for finding in found]}, indent=2)

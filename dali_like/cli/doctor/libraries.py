@@ -45,7 +45,11 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
     if extra and extra not in REQUIREMENTS:
         # The metadata of an editable installation is as old as its last `pip install`.
         return note(f"{_EXTRA}{extra}", f"of an older {_NAME} than the one that runs", "pip install -e . once more")
-    subject, remedy = (f"{_EXTRA}{extra}", install_command(extra)) if extra else ("needed", _install_all(needed))
+    if extra:
+        subject, remedy = f"{_EXTRA}{extra}", install_command(extra)
+    else:
+        packages = [f"{name}>={minimum}" if minimum else name for name, minimum in needed.items()]
+        subject, remedy = "needed", f"pip install {' '.join(map(repr, packages))}"
     versions = {name: _version(name) for name in needed}
     missing = [name for name, version in versions.items() if version is None]
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
@@ -66,11 +70,6 @@ def join_extras(found: Sequence[Finding]) -> list[Finding]:
     names = ", ".join(finding.subject.removeprefix(_EXTRA) for finding in of_extras)
     joined = note("extras", f"not installed: {names}", "--verbose names the packages")
     return [joined, *(finding for finding in found if finding not in of_extras)]
-
-
-def _install_all(needed: Mapping[str, str]) -> str:
-    """Return the command that installs packages in the minimum versions."""
-    return f"pip install {' '.join(repr(f'{name}>={minimum}' if minimum else name) for name, minimum in needed.items())}"
 
 
 def peers(names: Iterable[str] = _PEERS) -> Finding:

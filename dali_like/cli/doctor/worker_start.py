@@ -37,7 +37,8 @@ def start_method(method: str) -> Finding:
         return fn.external_source(source=square, batch=False, parallel=True)
 
     subject = f"{_SUBJECT}{method}"
-    remedy = f"try py_start_method={_other(method)!r}; docs/reliability.md explains the errors"
+    other = next(each.name for each in BACKENDS.values() if each.has_processes and each.name != method)
+    remedy = f"try py_start_method={other!r}; docs/reliability.md explains the errors"
     try:
         with squares() as pipe:
             batch = [int(np.asarray(sample)) for sample in pipe.run()[0]]
@@ -49,10 +50,6 @@ def start_method(method: str) -> Finding:
     if batch != expected:
         return failure(subject, f"a batch was {batch} instead of {expected}", remedy)
     return ok(subject, "2 workers have computed a batch")
-
-
-def _other(method: str) -> str:
-    return next(each.name for each in BACKENDS.values() if each.has_processes and each.name != method)
 
 
 #: A check of each backend of this machine.

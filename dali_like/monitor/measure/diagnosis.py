@@ -173,8 +173,9 @@ def _of_foreign(batch: PerBatch) -> Diagnosis:
 
 def _of_serial_callbacks(batch: PerBatch) -> Diagnosis:
     slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=busy_s_of)
-    computing = (slowest.cpu_s + slowest.delayed_s) / slowest.busy_s if slowest.busy_s else 1.0
-    wanted = batch.enough_workers(batch.serial_s, 1 - computing)
+    # The share of its time in which it uses a CPU, or waits for one: more workers would overlap the rest.
+    cpu_share = (slowest.cpu_s + slowest.delayed_s) / slowest.busy_s if slowest.busy_s else 1.0
+    wanted = batch.enough_workers(batch.serial_s, 1 - cpu_share)
     changes = {} if batch.chosen_workers else {batch.workers_name: wanted}
     how = [] if batch.settings.kind == "loader" else ["parallel=True"]
     how += [f"{name}={value}" for name, value in changes.items()]
@@ -318,7 +319,7 @@ def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
     return Diagnosis(
         Bottleneck.WORKERS,
         f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}. It takes "
-        f"{seconds_text(took_s)} a batch and {_cpu_text(source)}.",
+        f"{seconds_text(took_s)} a batch and uses the CPU for {source.cpu_s / max(source.busy_s, 1e-9):.0%} of that.",
         f"More workers: {batch.chosen_workers or f'{batch.workers_name}={wanted}'}{_async_text(source)}.",
         batch.speedup(batch.busy_s / wanted),
         *_more_workers(batch, wanted),
@@ -381,10 +382,6 @@ def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
 
 def _workers_text(batch: PerBatch) -> str:
     return f"{batch.num_workers} worker{'s' * (batch.num_workers != 1)}"
-
-
-def _cpu_text(source: SourceStatistics) -> str:
-    return f"uses the CPU for {source.cpu_s / max(source.busy_s, 1e-9):.0%} of that"
 
 
 def _async_text(source: SourceStatistics) -> str:

@@ -19,11 +19,14 @@ def memory_of(worker_pids: Sequence[int], main_pid: int | None = None) -> Memory
     """
     main_pid = os.getpid() if main_pid is None else main_pid
     worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/{main_pid}/task/{pid}")]
-    others = {pid for pid in map(_parent_of, worker_pids) if pid} - {main_pid}
+    # The name of a command, in parentheses, may contain anything: the parent is counted from behind it.
+    stats = filter(None, (read_file(f"/proc/{pid}/stat") for pid in worker_pids))
+    forkservers = {int(stat.rpartition(")")[2].split()[1]) for stat in stats} - {0, main_pid}
+    reserves = [reserve for forkserver in forkservers for reserve in _reserves_of(forkserver)]
     return MemoryStatistics(
         main_bytes=pss_bytes(main_pid),
         worker_bytes=tuple(map(pss_bytes, worker_pids)),
-        forkserver_bytes=sum(map(pss_bytes, [*others, *chain.from_iterable(map(_reserves_of, others))])),
+        forkserver_bytes=sum(map(pss_bytes, [*forkservers, *reserves])),
     )
 
 
@@ -35,20 +38,12 @@ def pss_bytes(pid: int) -> int:
 
 def descendants_of(pid: int) -> list[int]:
     """Return the ids of the children of a process, of their children, and so on."""
-    children = [int(child) for task in _tasks_of(pid) for child in read_file(f"/proc/{pid}/task/{task}/children").split()]
-    return [*children, *chain.from_iterable(map(descendants_of, children))]
-
-
-def _tasks_of(pid: int) -> list[str]:
     try:
-        return os.listdir(f"/proc/{pid}/task")
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:  # it has exited
         return []
-
-
-def _parent_of(pid: int) -> int:
-    stat = read_file(f"/proc/{pid}/stat")
-    return int(stat.rpartition(")")[2].split()[1]) if stat else 0
+    children = [int(child) for thread in threads for child in read_file(f"/proc/{pid}/task/{thread}/children").split()]
+    return [*children, *chain.from_iterable(map(descendants_of, children))]
 
 
 def _reserves_of(forkserver: int) -> list[int]:

@@ -51,7 +51,7 @@ def waiting_by_stage(statistics: Statistics) -> list[WaitingStage]:
 def _stages(batch: PerBatch) -> Iterator[tuple[str, float]]:
     serial = [source for source in batch.statistics.sources if source.place != "workers"]
     yield from _divided(batch.serial_s, [(_short(source), busy_s_of(source)) for source in serial], "sources")
-    times = _named(batch.statistics.operators.operator_times)
+    times = [(time.name, time.seconds) for time in batch.statistics.operators.operator_times]
     yield from _divided(batch.waited_for_operators_s, times, OPERATORS)
     parts = [part for source in batch.in_workers for part in _parts_of(source)]
     yield from _divided(batch.waited_for_workers_s, parts, WORKERS)
@@ -64,12 +64,8 @@ def _parts_of(source: SourceStatistics) -> Iterator[tuple[str, float]]:
     batches = max(source.batches, 1)
     yield _short(source), source.callback_s / batches
     operators = source.operator_times or (OperatorTime(OPERATORS, source.operators_s),)
-    yield from ((name, seconds / batches) for name, seconds in _named(operators))
+    yield from ((time.name, time.seconds / batches) for time in operators)
     yield WRITING, source.writing_s / batches
-
-
-def _named(times: Sequence[OperatorTime]) -> list[tuple[str, float]]:
-    return [(time.name, time.seconds) for time in times]
 
 
 def _divided(wait_s: float, parts: Sequence[tuple[str, float]], name: str) -> Iterator[tuple[str, float]]:

@@ -20,7 +20,6 @@ import struct
 import sys
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,8 +84,12 @@ class Publication:
         whose = self._whose()
         if whose is not None:
             now = whose.statistics()
+            try:
+                shard = detect_shard()
+            except ArgumentError:  # half of a pair of variables: shown as a program without ranks
+                shard = ALONE
             recent = self._window.since(now, now_ns)
-            self._write(json.dumps(snapshot(now, self._name, now_ns, recent, _rank())).encode())
+            self._write(json.dumps(snapshot(now, self._name, now_ns, recent, shard)).encode())
             self._written_ns = now_ns
 
     def _write(self, text: bytes) -> None:
@@ -112,13 +115,6 @@ class RecentPast:
         elif now_ns - self._begin_ns >= WINDOW_NS:
             self._earlier, self._later, self._begin_ns = self._later, now, now_ns
         return now.since(self._earlier)
-
-
-def _rank() -> Shard:
-    try:
-        return detect_shard()
-    except ArgumentError:  # half of a pair of variables: shown as a program without ranks
-        return ALONE
 
 
 def snapshot(
@@ -257,7 +253,12 @@ class Live(NamedTuple):
 
 def find(pid: int | None = None, name: str | None = None) -> list[Live]:
     """Return the pipelines and loaders that processes of this user publish, or one process, filtered by name."""
-    found = _find(_processes() if pid is None else [str(pid)])
+    found = []
+    for process in _processes() if pid is None else [str(pid)]:
+        with contextlib.suppress(OSError):  # the process has exited, or belongs to another user
+            for fd in os.listdir(f"/proc/{process}/fd"):
+                if _is_publication(process, fd) and (shown := _read(int(process), int(fd))) is not None:
+                    found.append(Live(int(process), int(fd), shown["name"]))
     return sorted(live for live in found if name in (None, live.name))
 
 
@@ -295,14 +296,6 @@ def _processes() -> list[str]:
             if os.stat(f"/proc/{pid}").st_uid == os.geteuid():
                 found.append(pid)
     return found
-
-
-def _find(pids: list[str]) -> Iterator[Live]:
-    for pid in pids:
-        with contextlib.suppress(OSError):  # the process has exited, or belongs to another user
-            for fd in os.listdir(f"/proc/{pid}/fd"):
-                if _is_publication(pid, fd) and (shown := _read(int(pid), int(fd))) is not None:
-                    yield Live(int(pid), int(fd), shown["name"])
 
 
 def _is_publication(pid: str, fd: str) -> bool:

@@ -12,7 +12,6 @@ from dali_like.monitor.measure.durations import EDGES_S, Durations
 from dali_like.monitor.measure.stages import waiting_by_stage
 from dali_like.monitor.measure.statistics import OperatorTime, SlowCall, SourceStatistics, Statistics
 from dali_like.monitor.measure.text import bytes_text, seconds_text, sparkline
-from dali_like.monitor.show.beside_torch import why_as_fast_as_torch
 
 __all__ = ["Report"]
 
@@ -28,6 +27,12 @@ _BAR_CELLS = 40
 #: A cache is worthwhile if the callback takes this share of the workers' time, and waiting this share of the loop's.
 _MOST_OF_TIME = 0.5
 _MUCH_WAITING = 0.1
+#: Fewer batches do not tell whether PyTorch's loader would be as fast.
+_LEAST_BATCHES = 10
+#: From this share of the time inside the dataset on, loaders hardly differ.
+_MOSTLY = 0.9
+#: Workers that are busy for less than this share have time for higher costs, if the loop waits for less than that share.
+_OFTEN_IDLE, _HARDLY = 0.4, 0.05
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Report:
         yield from _paragraph(found.sentence)
         yield from _paragraph(found.advice)
         yield from _paragraph(found.expected_text(self.statistics.loop.batches_per_s))
-        yield from _paragraph(why_as_fast_as_torch(self.statistics))
+        yield from _paragraph(_why_as_fast_as_torch(self.statistics))
 
     def _table(self) -> Iterator[str]:
         now = self.statistics
@@ -208,6 +213,27 @@ def _shortened(name: str) -> str:
     name = name.removeprefix("external_source of ")
     most = _NAME_WIDTH - 12
     return name if len(name) <= most else f"{name[: most - 3]}..."
+
+
+def _why_as_fast_as_torch(statistics: Statistics) -> str:
+    """Return a sentence that says why PyTorch's loader would be about as fast; "" if it would not be.
+
+    This library saves the costs between the dataset and the loop: pickles, copies, collation. Where these are small beside
+    the time of the dataset, or nobody waits for them, another loader is as fast.
+    """
+    loop, sources = statistics.loop, statistics.sources
+    if statistics.settings.kind != "loader" or loop.wait.count < _LEAST_BATCHES:
+        return ""
+    busy_s, inside_s = sum(source.busy_s for source in sources), sum(source.callback_s for source in sources)
+    busy_share = max((worker.busy_share for worker in statistics.workers), default=1.0)
+    if busy_s and inside_s >= _MOSTLY * busy_s:
+        where = "of the workers' time" if statistics.workers else "of the time for batches"
+        why = f"{inside_s / busy_s:.0%} {where} is spent in the dataset, which takes as long in any loader"
+    elif loop.wait_share < _HARDLY and busy_share < _OFTEN_IDLE:
+        why = f"the loop waits {loop.wait_share:.0%} of the time, and the workers are busy {busy_share:.0%} of it at most"
+    else:
+        return ""
+    return f"PyTorch's loader would be about as fast: {why}."
 
 
 def _paragraph(text: str) -> list[str]:

@@ -86,18 +86,13 @@ def draw(records: Records, path: str | os.PathLike[str]) -> None:
     _draw_ring(ring, records)
     _draw_memory(memory, records)
     memory.set_xlabel("s since the start of the trace")
-    figure.suptitle(_title(records), ha="left", x=0.01, fontsize="medium")
-    figure.savefig(path)
-
-
-def _title(records: Records) -> str:
-    """Return the diagnosis, and the numbers of missing records."""
-    lines = []
+    title = []
     if found := records.diagnosis:
-        lines = [f"Bottleneck: {found['bottleneck']}", *textwrap.wrap(found["sentence"], _TITLE_WIDTH)]
+        title = [f"Bottleneck: {found['bottleneck']}", *textwrap.wrap(found["sentence"], _TITLE_WIDTH)]
     if records.lost or records.dropped:
-        lines.append(f"{records.lost} tasks lost, {records.dropped} records dropped")
-    return "\n".join(lines)
+        title.append(f"{records.lost} tasks lost, {records.dropped} records dropped")
+    figure.suptitle("\n".join(title), ha="left", x=0.01, fontsize="medium")
+    figure.savefig(path)
 
 
 def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -> None:
@@ -112,16 +107,14 @@ def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -
             if name not in colors:
                 colors[name] = _OTHERS[(len(colors) - len(_COLORS)) % len(_OTHERS)]
             bars = [(_s(records, begin), (end - begin) / _NS_PER_S) for begin, end in _merged(by_name[name], records)]
-            axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colors[name], label=name if _is_new(axes, name) else None)
+            # A label for each track would repeat the name in the legend.
+            label = None if name in axes.get_legend_handles_labels()[1] else name
+            axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colors[name], label=label)
     axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
     axes.set_ylim(len(tracks) - 0.4, -0.6)
     axes.set_title("timeline", loc="left")
     if tracks:
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
-
-
-def _is_new(axes: Any, name: str) -> bool:
-    return name not in axes.get_legend_handles_labels()[1]
 
 
 def _merged(spans: Sequence[Span], records: Records) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -19,9 +18,7 @@ from typing import Any, Self
 
 from dali_like.common.hooks import PoolHooks
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.worker.meters import TaskLogs
 from dali_like.errors import OutOfMemoryError
 from dali_like.monitor.measure.diagnosis import diagnose
 from dali_like.monitor.measure.gathering import ring_statistics
@@ -96,10 +93,14 @@ class Trace(abc.ABC):
             tracer.leave(logs)  # otherwise each iterator of a loader would leave the address space of its workers behind
             tracer.forget(pool)
 
+        def grow(num_workers: int) -> None:
+            with contextlib.suppress(OutOfMemoryError):  # without memory for their logs, the trace lacks the new workers
+                logs.want(num_workers)
+
         hooks = PoolHooks(
             wait=tracer.span(WAIT),
-            assemble=tracer.span(ASSEMBLE, _details_of_batch),
-            grow=functools.partial(_want, logs),
+            assemble=tracer.span(ASSEMBLE, lambda batch, *_: details_of_key(batch.key)),
+            grow=grow,
             close=forget,
         )
         tracer.hook(pool, hooks)
@@ -152,13 +153,3 @@ def count_nothing() -> None:
 def details_of_key(key: BatchKey, *_: Any) -> dict[str, Any]:
     """Return the details of a span of one batch."""
     return {"epoch": key.epoch, "iteration": key.iteration}
-
-
-def _details_of_batch(batch: Batch, *_: Any) -> dict[str, Any]:
-    return details_of_key(batch.key)
-
-
-def _want(logs: TaskLogs, num_workers: int) -> None:
-    """Ask for the logs of new workers. They are left out of the trace if there is no memory for their logs."""
-    with contextlib.suppress(OutOfMemoryError):
-        logs.want(num_workers)

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, OutputCountError, SampleTypeError
 from dali_like.graph.language.nodes import DataNode
 from dali_like.graph.language.operator_interface import Array
-from dali_like.operators.machinery.description import Description, description_of
+from dali_like.operators.machinery.description import description_of
 from dali_like.operators.machinery.functions import make_function
 from dali_like.operators.parameters import Parameter
 
@@ -69,7 +69,8 @@ def jax_function(
     if num_outputs < 0:
         raise ArgumentClashError(f"jax_function: num_outputs must be from 0 on, not {num_outputs}")
     call = _ListsCall(function if sharding is None else _with_sharding(function, sharding), num_outputs)
-    make = make_function(_description(preserve))
+    described = description_of("python_function")
+    make = make_function(replace(described, common={**described.common, "preserve": Parameter("preserve", bool, preserve)}))
 
     def operator(*inputs: Any) -> Any:
         layouts = output_layouts
@@ -87,12 +88,6 @@ def jax_function(
         return nodes if num_outputs else None
 
     return operator
-
-
-def _description(preserve: bool) -> Description:
-    described = description_of("python_function")
-    common = described.common
-    return replace(described, common={**common, "preserve": Parameter("preserve", bool, preserve)})
 
 
 class _ListsCall:

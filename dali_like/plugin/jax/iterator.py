@@ -84,7 +84,12 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
         _check_one(sharding, devices)
         self._sharding = _checked_sharding(sharding)
         self._devices = devices
-        _check_number(pipelines, devices if sharding is None else local_devices(sharding))
+        num_pipelines = len(pipelines) if isinstance(pipelines, (list, tuple)) else 1
+        of_pipelines = devices if sharding is None else local_devices(sharding)
+        if of_pipelines is not None and len(of_pipelines) != num_pipelines:
+            raise IteratorArgumentError(
+                f"there must be one pipeline for each of the {len(of_pipelines)} devices, not {num_pipelines}"
+            )
         super().__init__(
             pipelines,
             output_map,
@@ -122,14 +127,6 @@ def _checked_sharding(sharding: Any) -> Sharding | None:
 def _check_one(sharding: Any, devices: Any) -> None:
     if sharding is not None and devices is not None:
         raise ArgumentClashError("sharding and devices cannot both be given; use sharding for jax.jit, devices for jax.pmap")
-
-
-def _check_number(pipelines: Any, devices: Sequence[jax.Device] | None) -> None:
-    num_pipelines = len(pipelines) if isinstance(pipelines, (list, tuple)) else 1
-    if devices is not None and len(devices) != num_pipelines:
-        raise IteratorArgumentError(
-            f"there must be one pipeline for each of the {len(devices)} devices, not {num_pipelines}"
-        )
 
 
 def data_iterator(
