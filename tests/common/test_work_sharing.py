@@ -118,7 +118,7 @@ def test_short_batches_go_to_the_calling_thread_and_long_ones_to_the_pool() -> N
     assert not any(turns(Brevity(), alone_ns=2 * LONG_NS, pooled_ns=3 * LONG_NS))
 
 
-def test_batches_whose_work_changes_change_their_thread() -> None:
+def test_batches_with_other_work_than_before_change_their_thread() -> None:
     brevity, ways = Brevity(), []
     for _ in range(3):
         ways += turns(brevity, alone_ns=SHORT_NS // 4, pooled_ns=SHORT_NS // 2)

@@ -134,7 +134,7 @@ def wrapped(number: int, dtype: np.dtype) -> int:
 class TestShapes:
     @given(numpy_st.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, max_side=4))
     @settings(max_examples=80, deadline=None)
-    def test_they_broadcast_as_those_of_numpy(self, shapes):
+    def test_broadcast_as_in_numpy(self, shapes):
         a, b, c = (np.arange(np.prod(shape)).reshape(shape) + i for i, shape in enumerate(shapes.input_shapes))
 
         ((differences,), (clamped,)) = run(lambda a, b, c: [a - b, math.clamp(a, b, c)], [a], [b], [c])[0]
@@ -288,7 +288,7 @@ class TestIndices:
 
 
 class TestLayoutsThatAreFed:
-    def test_they_are_heeded(self):
+    def test_are_kept_by_arithmetic_and_subscripts(self):
         with Pipeline(batch_size=1) as pipe:
             image = fn.external_source(name="x")
             pipe.set_outputs(image + 1, image[0], image[newaxis, 0])

@@ -105,7 +105,7 @@ class TestTheDecision:
         assert [*places(define).values()] == ["workers", "threads", "threads", "threads"]
         assert_alike(define)
 
-    def test_it_is_drawn(self, tmp_path):
+    def test_is_drawn(self, tmp_path):
         pipe = pipeline(augment, IMAGES, LABELS, layouts=["HWC"], way="workers")
         pipe.save_graph_to_dot_file(tmp_path / "pipeline.dot", use_colors=True)
         pipe.close()

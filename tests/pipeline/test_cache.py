@@ -173,7 +173,7 @@ class TestOperator:
 
 class TestBudget:
     @pytest.mark.parametrize("policy", ["keep", "lru"])
-    def test_it_holds_while_workers_are_killed(self, images: Images, tmp_path: Path, policy: str) -> None:
+    def test_holds_while_workers_are_killed(self, images: Images, tmp_path: Path, policy: str) -> None:
         images_with_deaths = Deaths(images, tmp_path / "died")
 
         @pipeline_def

@@ -276,7 +276,7 @@ def fails(first: int, last: int, *, kind: type[Exception] = ValueError) -> Calla
     return Source()
 
 
-def test_the_lowest_sample_decides_whichever_fails_first(way: str, make_pipeline: MakePipeline) -> None:
+def test_the_lowest_failing_sample_decides_in_any_order_of_failures(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(fails(5, 6), way, workers=1)
 
     assert run(pipe) == [0, 1, 2, 3]

@@ -248,7 +248,7 @@ def triangle(extent, size, antialias):
 class TestRandomWindows:
     @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 1000))
     @settings(max_examples=200, deadline=None)
-    def test_they_lie_within_the_image(self, height, width, seed):
+    def test_lie_within_the_image(self, height, width, seed):
         window = random_window(np.random.default_rng(seed), height, width, (0.08, 1.0), (3 / 4, 4 / 3), 10)
 
         assert 0 <= window.top <= window.top + window.height <= height

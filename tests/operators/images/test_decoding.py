@@ -29,7 +29,7 @@ def saved(array: np.ndarray) -> np.ndarray:
 
 class TestParts:
     @pytest.mark.parametrize("way", WAYS)
-    def test_they_are_windows_of_the_whole(self, way):
+    def test_are_windows_of_the_whole(self, way):
         files = [image_file(name) for name in ONE_OF_EACH]
 
         def define(data):
@@ -146,7 +146,7 @@ class TestPromises:
 
 
 class TestShapes:
-    def test_they_are_those_of_the_decoded_images(self):
+    def test_are_the_shapes_of_the_decoded_images(self):
         files = [image_file(name) for name in FILES]
 
         ((shapes, images),) = run(
@@ -180,7 +180,7 @@ class TestArrays:
         ],
         ids=lambda array: f"{array.dtype.str}{array.shape}",
     )
-    def test_they_come_back(self, array):
+    def test_come_back_as_they_were(self, array):
         ((results,),) = run(fn.decoders.numpy, [saved(array)])
 
         np.testing.assert_array_equal(results[0], array.astype(array.dtype.newbyteorder("=")), strict=True)

@@ -448,7 +448,7 @@ class TestMemoryBetweenOperators:
                 np.testing.assert_array_equal(back[i], image[:, ::-1])
                 assert difference[i] == 0
 
-    def test_it_is_used_again_and_asked_for_twice_it_is_other_memory(self, operator):
+    def test_is_used_again_and_a_second_request_gets_other_memory(self, operator):
         addresses = []
 
         @operator()

@@ -32,7 +32,7 @@ class TestCropMirrorNormalize:
         st.booleans(),
         st.data(),
     )
-    def test_it_is_all_of_that_at_once(self, layout, dtype, result, channels, mirror, pad, data):
+    def test_is_the_same_as_its_parts_one_after_another(self, layout, dtype, result, channels, mirror, pad, data):
         extents = {**dict.fromkeys(layout, 2), "C": channels, "H": 7, "W": 6}
         image = np.random.default_rng(1).integers(0, 128, [extents[letter] for letter in layout]).astype(dtype)
         permuted = "".join(data.draw(st.permutations(layout)))

@@ -180,7 +180,7 @@ class TestChangedWeights:
         with pytest.raises(CheckpointError, match=r"positions up to (16|120) have been drawn"):
             iter(build(NEW)).load_state_dict(running.state_dict(), allow_change=["weights"])
 
-    def test_they_may_change_before_the_first_element(self):
+    def test_may_change_before_the_first_element(self):
         running = iter(mix(inputs(), NEW, block=8))
         running.load_state_dict(iter(mix(inputs(), OLD, block=8)).state_dict(), allow_change=["weights"])
         assert list(running) == list(mix(inputs(), NEW, block=8))
