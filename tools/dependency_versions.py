@@ -21,7 +21,7 @@ from typing import Any
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 #: Extras that are installed alone: several gigabytes, packages that exclude each other, or that hold NumPy back.
-APART = ("pytorch", "jax", "tensorflow", "ray", "cuda12", "cuda13", "numba")
+APART = ("pytorch", "jax", "tensorflow", "paddle", "ray", "cuda12", "cuda13", "numba")
 #: Each version of these reports other things, so the project chooses one.
 LINTERS = ("mypy", "ruff", "import-linter")
 

@@ -18,6 +18,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "pytorch": ("torch>=2.6",),
         "jax": ("jax>=0.5",),
         "tensorflow": ("tensorflow>=2.16",),
+        "paddle": ("paddlepaddle>=3.0",),
         "cuda12": (
             "cupy-cuda12x>=13.3",
             "cuda-toolkit[cudart,nvrtc]==12.*",

@@ -195,6 +195,18 @@ def pipeline():
 
 assert [batch.numpy().tolist() for (batch,) in DALIDataset(pipeline(), "float32").take(2)] == [[0, 1], [2, 3]]
 """,
+    "paddle": """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.plugin.paddle import DALIGenericIterator
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def pipeline():
+    return fn.external_source(lambda info: np.float32(info.idx_in_epoch), batch=False)
+
+iterator = DALIGenericIterator(pipeline(), ["x"], size=4)
+assert [np.array(batch["x"]).tolist() for (batch,) in iterator] == [[0, 1], [2, 3]]
+""",
     "ray": """
 import numpy as np
 from dali_like import fn, pipeline_def

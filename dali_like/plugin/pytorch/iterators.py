@@ -6,17 +6,14 @@ view of one, is alive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 
-from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import IteratorArgumentError, TargetMismatchError
-from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._outputs import dense, exportable
 from dali_like.plugin.base_iterator import BaseIterator
-from dali_like.plugin.epoch_progress import LastBatchPolicy
+from dali_like.plugin.classification import ClassificationIterator
 from dali_like.plugin.ragged import RaggedIterator
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.types import DALIDataType
@@ -108,41 +105,12 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
         return _tensor_of(dense(name, output))
 
 
-class DALIClassificationIterator(DALIGenericIterator):
+class DALIClassificationIterator(ClassificationIterator, DALIGenericIterator):
     """A `DALIGenericIterator` for pipelines of two outputs, with the names "data" and "label".
 
     See `BaseIterator` for arguments and errors; there is no `output_map`. Follows
     ``nvidia.dali.plugin.pytorch.DALIClassificationIterator`` 1.53.
     """
-
-    @suggest_arguments
-    def __init__(
-        self,
-        pipelines: Pipeline | Sequence[Pipeline],
-        size: int = -1,
-        reader_name: str | None = None,
-        auto_reset: bool | str | None = False,
-        fill_last_batch: bool | None = None,
-        dynamic_shape: Any = False,
-        last_batch_padded: bool = False,
-        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
-        prepare_first_batch: bool = True,
-        *,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(
-            pipelines,
-            ["data", "label"],
-            size=size,
-            reader_name=reader_name,
-            auto_reset=auto_reset,
-            fill_last_batch=fill_last_batch,
-            dynamic_shape=dynamic_shape,
-            last_batch_padded=last_batch_padded,
-            last_batch_policy=last_batch_policy,
-            prepare_first_batch=prepare_first_batch,
-            progress=progress,
-        )
 
 
 class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
