@@ -127,10 +127,7 @@ class Argument:
         annotation: type that the code receives, without None and marks.
         optional: whether None is allowed.
         marks: everything else that the annotation says, in its order.
-        saved: whether a serialized pipeline may hold the argument; see `dali_like.common.saved_arguments`.
         rules: restrictions on values of its type.
-        check: converts a value that is not None. It raises ArgumentError with a message that continues after the name of
-            the argument.
         whole_check: takes the place of `check` and `rules`, with messages of its own; None without one.
     """
 
@@ -150,12 +147,25 @@ class Argument:
             else:
                 break
         self.annotation = hint
-        saved = [mark.value for mark in self.marks if isinstance(mark, Mark)]
-        self.saved: bool = saved[0] if saved else _is_harmless(hint)
         self.rules = tuple(mark for mark in self.marks if isinstance(mark, Rule))
-        self.check = _check_of(hint)
         functions = (mark for mark in self.marks if isinstance(mark, builtin_types.FunctionType))
         self.whole_check: Check | None = next(functions, None)
+
+    # These two take longer than the rest, and many arguments need neither.
+
+    @functools.cached_property
+    def check(self) -> Callable[[Any], Any]:
+        """Converts a value that is not None.
+
+        It raises ArgumentError with a message that continues after the name of the argument.
+        """
+        return _check_of(self.annotation)
+
+    @functools.cached_property
+    def saved(self) -> bool:
+        """Whether a serialized pipeline may hold the argument; see `dali_like.common.saved_arguments`."""
+        said = [mark.value for mark in self.marks if isinstance(mark, Mark)]
+        return said[0] if said else _is_harmless(self.annotation)
 
     def convert(self, value: Any, where: str = "") -> Any:
         """Convert a user's value for the code.

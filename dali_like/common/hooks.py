@@ -8,8 +8,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 #: Calls a function, its first argument, with the other arguments, and returns the result.
 Around = Callable[..., Any]
@@ -21,15 +20,13 @@ class Hooked(Protocol):
     hooks: Any
 
 
-@dataclass(frozen=True)
-class LoopHooks:
+class LoopHooks(NamedTuple):
     """Hooks of a pipeline's loop, in the thread of the program."""
 
     take: Around | None = None  # returns the next batch
 
 
-@dataclass(frozen=True)
-class PoolHooks:
+class PoolHooks(NamedTuple):
     """Hooks of a pool of workers. Arguments as of the methods of `WorkerPool`, `Assembler` and `Scale`."""
 
     wait: Around | None = None  # for news of the workers
@@ -38,15 +35,13 @@ class PoolHooks:
     close: Callable[[], None] | None = None  # called when the workers have ended
 
 
-@dataclass(frozen=True)
-class InlineHooks:
+class InlineHooks(NamedTuple):
     """Hooks of a pool that computes in the calling thread."""
 
     compute: Around | None = None  # (batch, assembler), or (key) for batches on a GPU
 
 
-@dataclass(frozen=True)
-class GraphHooks:
+class GraphHooks(NamedTuple):
     """Hooks of the operators of a pipeline."""
 
     wait: Around | None = None  # for the operators of a batch
@@ -55,8 +50,7 @@ class GraphHooks:
     times: Callable[[Sequence[str], Sequence[int], int, Any], None] | None = None
 
 
-@dataclass(frozen=True)
-class DeviceHooks:
+class DeviceHooks(NamedTuple):
     """Hooks of a GPU."""
 
     copy: Callable[..., None] | None = None  # see `begin_copy`

@@ -1,13 +1,14 @@
-"""The arguments of a pipeline: names, defaults, checks, and the ones that a serialized pipeline keeps."""
+"""The arguments of a pipeline: names, defaults, checks, and the ones that a serialized pipeline keeps.
 
-from __future__ import annotations
+Annotations are evaluated here, because they are the checks.
+"""
 
 import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from dali_like.sources.travel.callback_pickler import CallbackPickler
 
 __all__ = ["Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
-
-_T = TypeVar("_T")
 
 
 class DefaultInt(int):
@@ -102,7 +101,7 @@ def _start_method(name: str, value: Any) -> str:
     return value if isinstance(value, DefaultText) else backend.name
 
 
-def _callback_pickler(name: str, value: Any) -> CallbackPickler:
+def _callback_pickler(name: str, value: Any) -> "CallbackPickler":
     from dali_like.sources.travel.callback_pickler import make_callback_pickler  # few programs give one
 
     return make_callback_pickler(value)
@@ -161,11 +160,8 @@ def _member(kind: type[enum.Enum]) -> Check:
     return check
 
 
-#: An argument of the machine and its workers: a serialized pipeline does not keep it.
-OfMachine = Annotated[_T, NOT_SAVED]
-_Positive: TypeAlias = Annotated[int, positive]
-_NotNegative: TypeAlias = Annotated[int, not_negative]
-_Integer: TypeAlias = Annotated[int, _integer]
+# Unions with None are inside of `Annotated`: around it, they take ten times as long to evaluate, which each program would
+# wait for. NOT_SAVED marks arguments of the machine: a serialized pipeline does not keep them.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -176,37 +172,37 @@ class Arguments:
         ArgumentError: an argument has a value that is not allowed. ArgumentTypeError, ArgumentClashError: as in DALI.
     """
 
-    batch_size: _Positive | None = None
-    num_threads: _Positive | None = None
-    device_id: _Integer | None = None
-    seed: _Integer | None = None
+    batch_size: Annotated[int | None, or_none(positive)] = None
+    num_threads: Annotated[int | None, or_none(positive)] = None
+    device_id: Annotated[int | None, or_none(_integer)] = None
+    seed: Annotated[int | None, or_none(_integer)] = None
     exec_pipelined: bool = True
     prefetch_queue_depth: Annotated[int | dict[str, int] | str, _depth, SAVED] = 2
     exec_async: bool = True
-    bytes_per_sample: _NotNegative = 0
+    bytes_per_sample: Annotated[int, not_negative] = 0
     set_affinity: bool = False
     enable_memory_stats: bool = False
-    enable_checkpointing: OfMachine[bool] = False
-    py_num_workers: OfMachine[Annotated[int | str, _number_of_workers] | None] = DEFAULT_WORKERS
-    py_start_method: OfMachine[Annotated[str, _start_method]] = DEFAULT_START_METHOD
-    py_import_main: OfMachine[bool | None] = None
-    py_callback_pickler: OfMachine[Annotated[Any, or_none(_callback_pickler)]] = None
-    py_worker_options: OfMachine[Annotated[dict[str, Any], _worker_options] | None] = None
+    enable_checkpointing: Annotated[bool, NOT_SAVED] = False
+    py_num_workers: Annotated[int | str | None, or_none(_number_of_workers), NOT_SAVED] = DEFAULT_WORKERS
+    py_start_method: Annotated[str, _start_method, NOT_SAVED] = DEFAULT_START_METHOD
+    py_import_main: Annotated[bool | None, NOT_SAVED] = None
+    py_callback_pickler: Annotated[Any, or_none(_callback_pickler), NOT_SAVED] = None
+    py_worker_options: Annotated[dict[str, Any] | None, or_none(_worker_options), NOT_SAVED] = None
     output_dtype: Annotated[Any, _each(_dtype), SAVED] = None
     output_ndim: Annotated[Any, _each(not_negative), SAVED] = None
     output_layout: Annotated[Any, _each(_layout), SAVED] = None
     exec_dynamic: bool | None = None
-    stream_policy: Annotated[StreamPolicy, _member(StreamPolicy), SAVED] | None = None
-    concurrency: Annotated[OperatorConcurrency, _member(OperatorConcurrency), SAVED] | None = None
-    py_worker_threads: OfMachine[_Positive | None] = 1
-    py_worker_restarts: OfMachine[_NotNegative | None] = 3
-    py_timeout_s: OfMachine[Annotated[float, _seconds] | None] = None
-    max_held_bytes: OfMachine[_Positive | None] = None
+    stream_policy: Annotated[StreamPolicy | None, or_none(_member(StreamPolicy)), SAVED] = None
+    concurrency: Annotated[OperatorConcurrency | None, or_none(_member(OperatorConcurrency)), SAVED] = None
+    py_worker_threads: Annotated[int | None, or_none(positive), NOT_SAVED] = 1
+    py_worker_restarts: Annotated[int | None, or_none(not_negative), NOT_SAVED] = 3
+    py_timeout_s: Annotated[float | None, or_none(_seconds), NOT_SAVED] = None
+    max_held_bytes: Annotated[int | None, or_none(positive), NOT_SAVED] = None
 
     def __post_init__(self) -> None:
         defaults = vars(Arguments)
         for name, value in vars(self).copy().items():
-            # Defaults are not checked: programs give few arguments, and specifications are made when they are needed.
+            # Defaults are not checked: programs give few arguments, and a specification is made when it is needed.
             if value is not defaults[name]:
                 object.__setattr__(self, name, _argument(name).convert(value))
         if self.device_id == CPU_ONLY_DEVICE_ID:
@@ -274,7 +270,7 @@ class Arguments:
             return depth["cpu_size"], depth["gpu_size"]
         return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
 
-    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: Callable[[], bool] = bool) -> Arguments:
+    def for_sources(self, externals: Iterable["ExternalSource"], *, cuda_in_use: Callable[[], bool] = bool) -> "Arguments":
         """Return the arguments with the defaults for some sources: programs with readers rarely choose workers.
 
         Args:
@@ -300,7 +296,7 @@ class Arguments:
 @functools.cache
 def _argument(name: str) -> Argument:
     """Return the specification of an argument."""
-    return Argument(name, eval(Arguments.__annotations__[name], globals()))
+    return Argument(name, Arguments.__annotations__[name])
 
 
 def make_arguments(
