@@ -21,7 +21,7 @@ import numpy.random  # in the forkserver: NumPy imports it on first use, in each
 from dali_like.data.sample_schema import Leaf, UnfitError, numpy_leaf
 from dali_like.engine.worker.info import WorkerInfo, get_worker_info, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.sources.collate import default_collate, default_collate_fn_map, function_for
+from dali_like.sources.collate import default_collate, default_collate_fn_map, default_convert, function_for
 
 if TYPE_CHECKING:
     from dali_like.data.columns import RowDataset
@@ -52,6 +52,10 @@ class ArrayBackend:
     def is_default(self, collate_fn: Any) -> bool:
         """Return whether a collation is the default one of this library."""
         return collate_fn is default_collate
+
+    def is_default_conversion(self, collate_fn: Any) -> bool:
+        """Return whether a conversion of single samples is the default one of this library."""
+        return collate_fn is default_convert
 
     def integers_of(self, keys: Sequence[Any]) -> Sequence[int]:
         """Return the keys of a batch as integers.

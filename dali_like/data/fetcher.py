@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.common.user_objects import method_of
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
+from dali_like.data.lookups import looks_up
 from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest, unpack_request
 from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
@@ -51,6 +53,10 @@ _MOST_FAILURES = 1000
 
 #: Limit of other elements of a composed dataset with random access that may replace a failed one.
 _MOST_OTHERS = 100
+
+#: Types of keys and samples that run no code of the program where they are used or converted.
+_INTEGERS = frozenset({int, np.int64})
+_PLAIN = frozenset({bool, int, float, str, bytes})
 
 #: Limit of indices in a message.
 _MOST_INDICES = 256
@@ -79,6 +85,7 @@ class Fetcher:
         as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema, or need no rows.
         has_workers: whether the loader has workers.
         is_columnar: whether to gather batches from the arrays of the dataset; see `dali_like.data.columns`.
+        collates_by_default: whether `collate_fn` is the default collation.
         num_whole: how many of the next batches a worker makes as a whole in any case.
     """
 
@@ -92,23 +99,30 @@ class Fetcher:
     as_batches: bool
     has_workers: bool
     is_columnar: bool
+    collates_by_default: bool
     num_whole: int = 0
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
+    _may_draw: bool = True
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
 
     @classmethod
     def of(cls, options: LoaderOptions) -> Fetcher:
         """Return the fetcher of a loader, for this process or for workers."""
+        from dali_like.data.columns import is_columnar  # most workers need no datasets of ours
+
         array_backend = options.array_backend
+        collates_by_default = array_backend.is_default(options.collate_fn)
+        stacks = collates_by_default and options.batched and not options.is_iterable  # `LoaderOptions.stacks_samples`
+        gathers = stacks and is_columnar(options.dataset, array_backend)
         by_sample = (
-            options.stacks_samples
+            stacks
             and options.batch_size is not None
             and options.batch_size > 1  # one sample is made by one worker in any case
             and options.seeds_by_task
-            and (options.gathers or method_of(options.dataset, "__getitems__") is None)
+            and (gathers or method_of(options.dataset, "__getitems__") is None)
         )
         return cls(
             dataset=options.dataset,
@@ -120,7 +134,8 @@ class Fetcher:
             worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
             as_batches=not by_sample,
             has_workers=options.num_workers > 0,
-            is_columnar=options.gathers,
+            is_columnar=gathers,
+            collates_by_default=collates_by_default,
         )
 
     @property
@@ -221,7 +236,7 @@ class Fetcher:
 
     def for_thread(self) -> Fetcher:
         return dataclasses.replace(
-            self, _schema=(b"", None), _nesting=None, _seeders=(), _walks=OrderedDict(), _elements=None
+            self, _schema=(b"", None), _nesting=None, _seeders=(), _may_draw=True, _walks=OrderedDict(), _elements=None
         )
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
@@ -240,6 +255,8 @@ class Fetcher:
                 add_note(error, f"raised by worker_init_fn, in worker {worker}")
                 raise
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
+        # Samples that are only looked up draw nothing, so the seeds for them would be lost.
+        self._may_draw = callable(self.on_error) or not looks_up(self.dataset, self.array_backend.tensor_types)
 
     def make(self, request: Request) -> SamplesAnswer | BatchAnswer | PositionsAnswer | None:
         batch_request = unpack_request(request.text)
@@ -287,9 +304,10 @@ class Fetcher:
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         every = self.seed_every or len(keys)
+        draws = seed is not None and self._draws(keys)
         while begin < end:
             stop = end
-            if seed is not None:
+            if draws:
                 stop = min(begin - begin % every + every, end)
                 if begin % every == 0:
                     self._seed(seed, number, begin)
@@ -312,24 +330,29 @@ class Fetcher:
 
     # In a worker or the main process
 
-    def collate(self, samples: Any) -> Any:
-        """Collate samples. In place of the default collation, a schema does it if they fit one: that is faster."""
-        if samples.__class__ is not list or not samples or not self._collates_by_default:
-            return self.collate_fn(samples)
-        is_new = self._nesting is None
-        if is_new:
-            self._nesting = nesting_of(samples[0], self.array_backend)
-        while self._nesting is not None:
-            try:
-                return self._nesting.collate(samples, False, self.has_workers)
-            except Exception:  # the samples do not fit, or the default collation fails, too, with its own message
-                self._nesting = None if is_new else nesting_of(samples[0], self.array_backend)
-                is_new = True
+    def collate(self, samples: Any, seed: Callable[[], None] | None = None) -> Any:
+        """Collate samples. In place of the default collation, a schema does it if they fit one: that is faster.
+
+        Args:
+            seed: called before functions of the program that may draw random numbers.
+        """
+        if samples.__class__ is list and samples and self.collates_by_default:
+            is_new = self._nesting is None
+            if is_new:
+                self._nesting = nesting_of(samples[0], self.array_backend)
+            while self._nesting is not None:
+                try:
+                    return self._nesting.collate(samples, False, self.has_workers)
+                except Exception:  # the samples do not fit, or the default collation fails, too, with its own message
+                    self._nesting = None if is_new else nesting_of(samples[0], self.array_backend)
+                    is_new = True
+        if seed is not None:
+            seed()
         return self.collate_fn(samples)
 
     @functools.cached_property
-    def _collates_by_default(self) -> bool:
-        return self.array_backend.is_default(self.collate_fn)
+    def _converts_by_default(self) -> bool:
+        return self.array_backend.is_default_conversion(self.collate_fn)
 
     def _gather(self, keys: Any, request: Request | LocalRequest, schema: SampleSchema | None = None) -> Any:
         """Return the batch of a dataset that is columnar. With a schema, the part of the request goes to its rows instead.
@@ -361,8 +384,12 @@ class Fetcher:
         seed, number, keys, _ = batch_request
         if not self.batched:
             dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
-            self._seed(seed, number, 0)
-            return self.collate_fn(self._get(dataset, [keys], 0, request))
+            if draws := self._draws([keys]):
+                self._seed(seed, number, 0)
+            sample = self._get(dataset, [keys], 0, request)
+            if not draws and not (self._converts_by_default and type(sample) in _PLAIN):
+                self._seed(seed, number, 0)
+            return self.collate_fn(sample)
         if self.is_columnar and (batch := self._gather(keys, request)) is not None:
             return batch
         if (getitems := self.getitems) is not None:
@@ -376,7 +403,14 @@ class Fetcher:
         else:
             samples = self._make_some(batch_request, 0, len(keys), request)
         request.cell[0] = len(keys)
-        return self.collate(samples)
+        if seed is None or self._draws(keys):
+            return self.collate(samples)
+        every = self.seed_every or len(keys)
+        return self.collate(samples, lambda: self._seed(seed, number, (len(keys) - 1) // every * every))
+
+    def _draws(self, keys: Sequence[Any]) -> bool:
+        """Return whether the samples of some keys may draw random numbers."""
+        return self._may_draw or not _INTEGERS.issuperset(map(type, keys))
 
     def _answer_items(self, wanted: ItemsRequest, request: Request) -> BatchAnswer:
         walk = self._walk_of(wanted)

@@ -59,8 +59,8 @@ FOR_WORKING = (
 #: Imported besides by a spawned worker of a loader.
 FOR_FETCHING = (
     *FOR_WORKING,
-    *("data", "data.array_backends", "data.fetcher", "data.iterable_walk", "data.messages"),
-    *("data.sample_schema", "feed", "feed.shards", "sources", "sources.collate"),
+    *("data", "data.array_backends", "data.fetcher", "data.iterable_walk", "data.lookups"),
+    *("data.messages", "data.sample_schema", "feed", "feed.shards", "sources", "sources.collate"),
 )
 
 #: Not imported by a program that runs a pipeline of sources in forked workers.

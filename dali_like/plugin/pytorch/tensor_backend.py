@@ -78,7 +78,10 @@ class TorchBackend(ArrayBackend):
 
     def is_default(self, collate_fn: Any) -> bool:
         # Not compared with the current attribute: programs replace it, together with the default of PyTorch's loader.
-        return getattr(collate_fn, "__globals__", None) is vars(collate) and collate_fn.__name__ == "default_collate"
+        return _is_of_pytorch(collate_fn, "default_collate")
+
+    def is_default_conversion(self, collate_fn: Any) -> bool:
+        return _is_of_pytorch(collate_fn, "default_convert")
 
     def is_collated_specially(self, value: Any) -> bool:
         """Return whether the program has registered its own collation for values of this type."""
@@ -175,6 +178,11 @@ class TorchBackend(ArrayBackend):
 
 def _record(name: str) -> AbstractContextManager[Any] | None:
     return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
+
+
+def _is_of_pytorch(collate_fn: Any, name: str) -> bool:
+    """Return whether a function is the one of PyTorch's collations with this name."""
+    return getattr(collate_fn, "__globals__", None) is vars(collate) and collate_fn.__name__ == name
 
 
 #: The backend of all loaders of tensors.
