@@ -21,7 +21,7 @@ from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.loader_arguments import LoaderArguments
-from dali_like.data.options import LoaderOptions, check_before_iteration
+from dali_like.data.options import LoaderOptions, check_before_iteration, samples_per_batch
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed import is_composed
@@ -207,17 +207,18 @@ class BaseDataLoader(LoaderArguments[T_co]):
             return copy.deepcopy(self._dali_like_loaded_state)
         from dali_like.sources.state_format import VERSION  # a program makes many loaders and few states
 
-        options, factory = LoaderOptions.of(self), self._dali_like_factory
+        loader: Any = self  # not `LoaderOptions.of`, which reads three times as much: some programs ask after each batch
+        factory = self._dali_like_factory
         if (latest := factory.latest) is not None:
             latest.settle()
         state = factory.latest_state
         is_between_epochs = state is None or state.is_over
         return {
             "version": VERSION,
-            "iterable": options.is_iterable,
-            "num_workers": options.num_workers,
-            "batch_size": options.samples_per_batch,
-            "generator": factory.generator_state(options.generator) if is_between_epochs else None,
+            "iterable": int(loader._dataset_kind) == 1,
+            "num_workers": loader.num_workers,
+            "batch_size": samples_per_batch(loader),
+            "generator": factory.generator_state(loader.generator) if is_between_epochs else None,
             "iterator": None if state is None else state.to_dict(),
         }
 
@@ -396,8 +397,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
     @property
     def _dali_like_positions(self) -> PositionSampler | None:
         """The sampler of a composed dataset."""
-        options = LoaderOptions.of(self)
-        return cast("PositionSampler", options.index_sampler) if is_composed(options.dataset) else None
+        loader: Any = self
+        return cast("PositionSampler", loader._index_sampler) if is_composed(loader.dataset) else None
 
     @property
     def _dali_like_monitor(self) -> Monitor:

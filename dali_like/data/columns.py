@@ -11,6 +11,7 @@ the dataset is then asked for each sample, and raises its own errors.
 from __future__ import annotations
 
 import operator
+from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -171,10 +172,10 @@ def _index_of(keys: Any, backend: ArrayBackend) -> NDArray[np.int64]:
         raise UnfitError
     if not _INTEGERS.issuperset(map(type, keys)):
         keys = backend.integers_of(keys)
-    index = np.array(keys)
-    if index.dtype != np.int64:  # too large for it
-        raise UnfitError
-    return index
+    try:
+        return np.frombuffer(array("q", keys), np.int64)  # in half the time of np.array
+    except OverflowError:
+        raise UnfitError from None
 
 
 def _placed(column: Column, places: NDArray[np.int64]) -> Column:

@@ -8,7 +8,6 @@ that later epochs are the same, too. See `dali_like.data.sampler_iterators`.
 from __future__ import annotations
 
 import abc
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -193,20 +192,23 @@ class BatchIterator(SamplerIterator[list[T_co]]):
         self._batch_size = batch_size
         self._smallest = batch_size if drop_last else 1
         self._has_failed = False
+        self._begun: SamplerIterator[T_co] | None = None
 
-    @functools.cached_property
+    @property
     def _indices(self) -> SamplerIterator[T_co]:
-        try:
-            return self._begin()
-        except Exception:  # after Ctrl-C, the next request begins it
-            self._has_failed = True
-            raise
+        if self._begun is None:
+            try:
+                self._begun = self._begin()
+            except Exception:  # after Ctrl-C, the next request begins it
+                self._has_failed = True
+                raise
+        return self._begun
 
     def __next__(self) -> list[T_co]:
         if self._has_failed:  # as the generator of PyTorch's sampler, which an error ends
             raise StopIteration
         try:
-            batch = self._indices.take(self._batch_size)
+            batch = (self._begun or self._indices).take(self._batch_size)
         except Exception:
             self._has_failed = True
             raise

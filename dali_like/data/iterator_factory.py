@@ -69,7 +69,8 @@ class IteratorFactory:
     @property
     def lock(self) -> InterruptSafeLock:
         """Held while an iterator begins. A forked child has its own: the parent's may have been held during the fork."""
-        return self._locks.setdefault(os.getpid(), InterruptSafeLock())
+        lock = self._locks.get(pid := os.getpid())
+        return self._locks.setdefault(pid, InterruptSafeLock()) if lock is None else lock
 
     @property
     def latest(self) -> LoaderIterator | None:

@@ -141,6 +141,8 @@ class LoaderIterator(Iterator[Any]):
                 self._loop.fail(error)
                 raise
             self._loop.end()
+        except StopIteration:  # loops do not show it
+            raise
         except Exception as error:  # as `user_frames_first`, without a call
             collapse(error)
             raise

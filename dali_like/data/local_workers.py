@@ -141,8 +141,8 @@ class LocalWorkers:
             else:
                 batch.outcome = LocalResponse(answer)
         finally:
-            meter.end(watch, Interval(self._number, batch.key.iteration, -1, 1))
-            meter.note()
+            if meter.end(watch, Interval(self._number, batch.key.iteration, -1, 1)):
+                meter.note()
             self.counters.replaced += local.cell[1]
         return batch
 

@@ -26,13 +26,6 @@ from dali_like.sources.composed import is_composed
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
 
-#: Defaults of arguments that PyTorch's iterators never read, or not without workers.
-_UNREAD: Mapping[str, Any] = {
-    "worker_init_fn": None,
-    "prefetch_factor": None,
-    "multiprocessing_context": None,
-    "in_order": True,
-}
 #: Default number of batches that each worker computes ahead.
 PREFETCH_FACTOR = 2
 
@@ -79,26 +72,29 @@ class LoaderOptions(NamedTuple):
         Constructors of subclasses may set the attributes themselves, and then leave out those that PyTorch's iterators do
         not read.
         """
-        batch_size = getattr(loader, "batch_size", None)
-        renamed = {
-            "is_iterable": int(loader._dataset_kind) == 1,
-            "batched": loader._auto_collation,
-            # Programs replace the batch sampler by one of their own, which may have no such attribute.
-            "samples_per_batch": None if batch_size is None else getattr(loader.batch_sampler, "batch_size", batch_size),
-            "batch_size": batch_size,
-            "index_sampler": loader._index_sampler,
-            "auto": loader._dali_like_auto,
-            "timeout_s": loader.timeout,
-            "announced_length": loader._IterableDataset_len_called,
-            "own": {name: getattr(loader, name) for name in loader._dali_like_own_arguments},
-            "array_backend": loader._dali_like_array_backend,
-        }
-        named = {
-            name: getattr(loader, name, _UNREAD[name]) if name in _UNREAD else getattr(loader, name)
-            for name in cls._fields
-            if name not in renamed
-        }
-        return cls(**named, **renamed)
+        return cls(
+            dataset=loader.dataset,
+            is_iterable=int(loader._dataset_kind) == 1,
+            collate_fn=loader.collate_fn,
+            worker_init_fn=getattr(loader, "worker_init_fn", None),
+            batched=loader._auto_collation,
+            batch_size=getattr(loader, "batch_size", None),
+            samples_per_batch=samples_per_batch(loader),
+            drop_last=loader.drop_last,
+            index_sampler=loader._index_sampler,
+            generator=loader.generator,
+            num_workers=loader.num_workers,
+            prefetch_factor=getattr(loader, "prefetch_factor", None),
+            auto=loader._dali_like_auto,
+            multiprocessing_context=getattr(loader, "multiprocessing_context", None),
+            persistent_workers=loader.persistent_workers,
+            timeout_s=loader.timeout,
+            in_order=getattr(loader, "in_order", True),
+            pin_memory=loader.pin_memory,
+            announced_length=loader._IterableDataset_len_called,
+            own={name: getattr(loader, name) for name in loader._dali_like_own_arguments},
+            array_backend=loader._dali_like_array_backend,
+        )
 
     @property
     def num_ahead(self) -> int:
@@ -157,6 +153,13 @@ class LoaderOptions(NamedTuple):
     def pins_memory(self) -> bool:
         """Whether batches go to page-locked memory: only on request, and only with a GPU that may be used."""
         return bool(self.pin_memory) and not is_cpu_only() and self.array_backend.has_accelerator()
+
+
+def samples_per_batch(loader: Any) -> int | None:
+    """Return the current batch size of a loader's own batch sampler; None with ``batch_sampler=``."""
+    batch_size: int | None = getattr(loader, "batch_size", None)
+    # Programs replace the batch sampler by one of their own, which may have no such attribute.
+    return None if batch_size is None else getattr(loader.batch_sampler, "batch_size", batch_size)
 
 
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.

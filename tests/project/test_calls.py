@@ -119,6 +119,24 @@ def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
     assert calls <= 34
 
 
+def test_a_short_epoch_without_workers_makes_few_calls() -> None:
+    loader = DataLoader(range(16), 4)
+    list(loader)
+
+    assert min(len(calls_of(lambda: iter(loader))) for _ in range(3)) <= 92
+    assert min(len(calls_of(lambda: list(loader))) for _ in range(3)) <= 285
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_state_after_each_batch_takes_few_calls(num_workers: int) -> None:
+    loader = DataLoader(range(BATCH_SIZE * 8), BATCH_SIZE, shuffle=True, num_workers=num_workers)
+    batches = iter(loader)
+    next(batches)
+    loader.state_dict()
+
+    assert min(len(calls_of(loader.state_dict)) for _ in range(3)) <= 31
+
+
 def test_batches_of_arrays_of_any_size_are_gathered_in_equally_many_calls() -> None:
     def calls(size: int) -> int:
         batches = iter(DataLoader(ArrayDataset(np.zeros((size * 8, 2)), np.arange(size * 8)), size))

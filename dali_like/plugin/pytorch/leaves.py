@@ -30,6 +30,10 @@ from dali_like.data.sample_schema import (
 _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
 _CARRIERS |= {dtype: torch.uint8 for name, dtype in vars(torch).items() if name.startswith("float8_")}
 
+#: Up to this many numbers of Python, `torch.tensor` is as fast as writing them into memory by NumPy.
+_FEW_NUMBERS = 16
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
 _DTYPE = operator.attrgetter("dtype")
 
 
@@ -72,7 +76,10 @@ class _ComplexAsTensor(_AsTensor, ComplexLeaf):
 
 
 class _NumberAsTensor(_AsTensor, NumberLeaf):
-    pass
+    def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
+        if len(values) > _FEW_NUMBERS or self.kind not in _NUMBERS or set(map(type, values)) != {self.kind}:
+            return super().collate(values, in_tuple, contiguous)
+        return torch.tensor(values, dtype=_NUMBERS[self.kind])
 
 
 _AS_TENSOR: dict[type, Callable[[Any], Leaf]] = {

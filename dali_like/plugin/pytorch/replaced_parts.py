@@ -83,17 +83,16 @@ class _SharedParts:
     """The parts that all loaders share. Looks at them again only if one is another object than before."""
 
     def __init__(self) -> None:
-        self._seen: list[Any] = []
+        self._seen: dict[tuple[bool, bool], list[Any]] = {}
         self._found: dict[tuple[bool, bool], str | None] = {}
 
     def first_replaced(self, has_workers: bool, pins: bool) -> str | None:
-        seen = [*_PLACES, *(value for place in _PLACES for value in vars(place).values())]
-        seen += (getattr(module, name) for module, name in _CLASSES)
-        if len(seen) != len(self._seen) or not all(map(operator.is_, seen, self._seen)):
-            self._seen, self._found = seen, {}
-        if (has_workers, pins) not in self._found:
-            self._found[has_workers, pins] = next(_replaced(has_workers, pins), None)
-        return self._found[has_workers, pins]
+        kind = has_workers, pins
+        parts, seen = _parts_for(has_workers, pins), self._seen.get(kind, ())
+        if len(parts) != len(seen) or not all(map(operator.is_, parts, seen)):
+            self._found[kind] = next(_replaced(has_workers, pins), None)
+            self._seen[kind] = parts
+        return self._found[kind]
 
 
 _CLASSES = (
@@ -104,18 +103,33 @@ _CLASSES = (
     (fetch, "_MapDatasetFetcher"),
     (fetch, "_IterableDatasetFetcher"),
 )
-_PLACES = (TorchDataLoader, torch_worker, pin_memory, *(getattr(module, name) for module, name in _CLASSES))
+#: The iterator that a loader does not use, without and with workers.
+_UNUSED = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")
 _PARTS = _SharedParts()
+
+
+def _parts_for(has_workers: bool, pins: bool) -> list[Any]:
+    """Return all objects that `_replaced` looks at."""
+    loader = vars(TorchDataLoader)
+    parts = [loader["__iter__"], loader["_get_iterator"]]
+    for module, name in _CLASSES:
+        parts.append(kind := getattr(module, name))
+        if name != _UNUSED[has_workers]:
+            parts += vars(kind).values()
+    if has_workers:
+        parts.append(torch_worker._worker_loop)
+    if pins:
+        parts += pin_memory.pin_memory, pin_memory._pin_memory_loop
+    return parts
 
 
 def _replaced(has_workers: bool, pins: bool) -> Iterator[str]:
     yield from _replaced_in(TorchDataLoader, "DataLoader", ("__iter__", "_get_iterator"))
-    unused = "_SingleProcessDataLoaderIter" if has_workers else "_MultiProcessingDataLoaderIter"
     for module, name in _CLASSES:
         kind = getattr(module, name)
         if kind.__module__ != module.__name__:
             yield name
-        elif name != unused:
+        elif name != _UNUSED[has_workers]:
             # `__del__` is replaced to silence it, and does not concern batches.
             yield from _replaced_in(kind, name, tuple(vars(kind).keys() - {"__del__"}))
     if has_workers:

@@ -116,12 +116,16 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
     def _dali_like_why_foreign(self) -> str | None:
         if self._dali_like_excluded is not None:
             return f"this loader uses PyTorch's iterator, because {self._dali_like_excluded}"
-        if (part := replaced_part(self)) is not None:
-            return reason_of(part)
         factory = vars(self).get("_dali_like_iterator_factory")
-        if factory is not None and factory.latest_state is not None:
+        state = None if factory is None else factory.latest_state
+        if state is not None:
             from dali_like.plugin.pytorch.torch_iterators import is_advanced
 
-            if is_advanced(factory.latest_state):
+            if is_advanced(state):
                 return "the program advances _sampler_iter of the iterator"
+            # A part that was replaced since this iterator began concerns the next one.
+            if not state.is_over and factory.latest is not None and self._dali_like_foreign_iterator is None:
+                return None
+        if (part := replaced_part(self)) is not None:
+            return reason_of(part)
         return super()._dali_like_why_foreign
