@@ -43,7 +43,8 @@ def looks_up(dataset: Any, tensor_types: Collection[type] = ()) -> bool:
     if kind in sequences:
         return True
     method = getattr(kind, "__getitem__", None)
-    if type(method) is not types.FunctionType or kind.__getattribute__ is not object.__getattribute__:
+    getattribute: Any = kind.__getattribute__
+    if type(method) is not types.FunctionType or getattribute is not object.__getattribute__:
         return False
     names, attributes = method.__code__.co_names, getattr(dataset, "__dict__", {})
     return (

@@ -117,8 +117,7 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         if self._dali_like_excluded is not None:
             return f"this loader uses PyTorch's iterator, because {self._dali_like_excluded}"
         factory = vars(self).get("_dali_like_iterator_factory")
-        state = None if factory is None else factory.latest_state
-        if state is not None:
+        if factory is not None and (state := factory.latest_state) is not None:
             from dali_like.plugin.pytorch.torch_iterators import is_advanced
 
             if is_advanced(state):
