@@ -224,3 +224,23 @@ def test_the_shape_of_samples_is_forgotten_with_their_dataset() -> None:
     gc.collect()
 
     assert (during, len(last_schemas)) == (before + 1, before)
+
+
+class Blocks:
+    """Samples of 8 KiB; batches of eight lie in the memory of the workers as long as the program holds them."""
+
+    def __len__(self) -> int:
+        return 800
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(1 << 13, index % 100, np.uint8)
+
+
+def test_a_program_may_hold_as_many_batches_of_later_workers_as_of_the_first() -> None:
+    dataset = Blocks()
+
+    for _ in range(2):
+        held = list(DataLoader(dataset, 8, num_workers=2, multiprocessing_context="fork"))
+
+        assert [int(batch[0, 0]) for batch in held] == [8 * i % 100 for i in range(100)]
+        del held

@@ -573,6 +573,9 @@ class RequestAssembler(Assembler):
         self._schema = SchemaLearner[Schema](cost=_COST_OF_DIFFERENT, most_costs=_MOST_COSTS)
         if (recalled := self._fetcher.recall()) is not None:
             self._expect(recalled)
+            # No first batch will show how little they need, and programs hold more batches than regions of the first size.
+            rows_bytes = self.ring.slot_layout.sample_bytes * self.task_size
+            self._use(region_bytes=self._region_bytes(rows_bytes * _REGION_FACTOR))
         self._num_whole = _FIRST_WHOLE
 
     @property
