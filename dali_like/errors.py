@@ -27,6 +27,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- UnavailableAttributeError(AttributeError)
     |-- MissingExtraError(ImportError)
     |-- DeviceError(RuntimeError)
+    |   `-- BuffersInUseError
     |-- PluginError(RuntimeError)
     |-- PipelineStateError(RuntimeError)
     |   |-- NoInputError(IndexError)
@@ -84,6 +85,7 @@ __all__ = [
     "AxisError",
     "BatchSizeError",
     "BrokenFileError",
+    "BuffersInUseError",
     "ChangedCallError",
     "CheckpointError",
     "ClosedError",
@@ -257,6 +259,10 @@ class DeviceError(DaliLikeError, RuntimeError):
     Raised if there is no GPU, if none is selected, or if CUDA reports an error during a copy. Pipelines whose data
     stays on the CPU never raise it.
     """
+
+
+class BuffersInUseError(DeviceError):
+    """With ``static_buffers=True``: a tensor of an earlier batch at the same addresses is alive."""
 
 
 class PipelineStateError(DaliLikeError, RuntimeError):

@@ -79,12 +79,17 @@ class CupyWithArrays(CupyStandIn):
 
         self.libcuda.cuMemHostRegister_v2 = register_when_idle  # type: ignore[method-assign]
         self.runtime.memcpyHostToDevice = 1
+        self.runtime.memcpyAsync = self._memcpy
         self.runtime.streamSynchronize = lambda stream: streams[stream].run_to(None)
 
     def synchronize(self) -> None:
         """Wait for all work, as a registration of memory may do."""
         for stream in list(self.libcuda.streams.values()):
             stream.run_to(None)
+
+    def _memcpy(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:
+        assert kind == self.runtime.memcpyHostToDevice
+        self.libcuda.streams[stream].put(functools.partial(ctypes.memmove, dst, src, size))
 
     def run_until_blocked(self) -> None:
         """Run all streams until each is empty, at a shut gate, or waiting for a stream that is."""

@@ -61,6 +61,7 @@ class DriverStandIn:
         capturing: the streams that capture a graph.
         is_invalid: whether a call has invalidated that graph.
         spun: the number of waits for work that spin, because their event is not BLOCKING.
+        limit: how many bytes may be allocated.
     """
 
     def __init__(self) -> None:
@@ -77,6 +78,7 @@ class DriverStandIn:
         self.capturing: set[int] = set()
         self.is_invalid = False
         self.spun = 0
+        self.limit = 1 << 30
         self._flags: dict[int, int] = {}
         self._events: dict[int, Marker] = {}
         self._captured: set[int] = set()
@@ -200,6 +202,30 @@ class DriverStandIn:
         elapsed._obj.value = (self._events[second.value].passed_ns - self._events[first.value].passed_ns) / 1e6
         return 0
 
+    def cuStreamCreate(self, stream: Any, flags: int) -> int:  # noqa: N802
+        assert self.thread.contexts
+        stream._obj.value = next(self.handles)
+        self.streams[stream._obj.value] = SimulatedStream(self.lock)
+        if not flags & 1:
+            self.blocking_streams.add(stream._obj.value)
+        return 0
+
+    def _memcpy(self, dst: Any, src: Any, size: Any, stream: Any) -> int:
+        assert self.thread.contexts
+
+        def copy() -> None:
+            ctypes.memmove(dst.value, src.value, size.value)
+
+        self.streams[stream.value or 0].put(copy)
+        return 0
+
+    cuMemcpyHtoDAsync_v2 = cuMemcpyDtoHAsync_v2 = cuMemcpyDtoDAsync_v2 = _memcpy  # noqa: N815
+
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> int:  # noqa: N802
+        assert self.thread.contexts
+        free._obj.value, total._obj.value = self.limit, 2 * self.limit
+        return 0
+
     def cuMemHostRegister_v2(self, address: Any, nbytes: Any, flags: int) -> int:  # noqa: N802
         assert self.thread.contexts
         assert flags == 1
@@ -226,7 +252,6 @@ class CupyStandIn:
 
     Attributes:
         libcuda: the stand-in for the driver.
-        limit: how many bytes may be allocated.
         alloc_status: the error of allocations, besides the limit.
         freed_streams: the streams whose cached memory was freed.
         launch_error: the exception of a launch of a kernel.
@@ -236,13 +261,10 @@ class CupyStandIn:
         self.libcuda = libcuda = DriverStandIn()
         self.driver = driver_of(libcuda)
         self._current = [[0] for _ in range(NUM_GPUS)]
-        self.limit = 1 << 30
         self.alloc_status = 0
         self.freed_streams: list[int] = []
         self.launch_error: Exception | None = None
-        self.runtime = SimpleNamespace(
-            CUDARuntimeError=CUDARuntimeError, memcpyAsync=self._memcpy, memGetInfo=self._memory_info
-        )
+        self.runtime = SimpleNamespace(CUDARuntimeError=CUDARuntimeError)
         module = self
 
         class Device:
@@ -361,23 +383,10 @@ class CupyStandIn:
         self.libcuda.use_context()
         if status := self.libcuda.refuse_unsafe() or self.alloc_status:
             raise CUDARuntimeError(status)
-        if size > self.limit:
+        if size > self.libcuda.limit:
             raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
         memory = np.full(size, 0xDD, np.uint8)
         return SimpleNamespace(ptr=memory.__array_interface__["data"][0], memory=memory)
-
-    def _memory_info(self) -> tuple[int, int]:
-        self.libcuda.use_context()
-        return self.limit, 2 * self.limit
-
-    def _memcpy(self, dst: int, src: int, size: int, kind: int, stream: int) -> None:
-        assert kind in (1, 2, 3)
-        self.libcuda.use_context()
-
-        def copy() -> None:
-            ctypes.memmove(dst, src, size)
-
-        self.libcuda.streams[stream].put(copy)
 
 
 class Array:

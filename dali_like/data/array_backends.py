@@ -25,6 +25,8 @@ from dali_like.sources.collate import default_collate, default_collate_fn_map, d
 
 if TYPE_CHECKING:
     from dali_like.data.columns import RowDataset
+    from dali_like.data.device_senders import DeviceSender
+    from dali_like.data.options import LoaderOptions
     from dali_like.data.sampler_iterators import SamplerIterator
     from dali_like.device.interface import Pinning
 
@@ -147,6 +149,24 @@ class ArrayBackend:
 
     def pinning(self) -> Pinning | None:
         """Return the page-locking for the memory of workers; None if the program copies arrays to a GPU itself."""
+        return None
+
+    def check_device(self, options: LoaderOptions) -> None:
+        """Check that the device of a loader can be used, without using it: there are processes to fork.
+
+        Raises:
+            DeviceError: it cannot.
+        """
+
+    def sender_for(self, options: LoaderOptions, before: DeviceSender | None) -> DeviceSender | None:
+        """Return what copies the batches of a loader to its device; None: they stay in host memory.
+
+        Args:
+            before: of the latest iterator of the loader.
+
+        Raises:
+            DeviceError: the device cannot be used.
+        """
         return None
 
     def pin(self, batch: Any) -> Any:

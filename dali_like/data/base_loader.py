@@ -23,7 +23,7 @@ from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import LoaderOptions, check_before_iteration, samples_per_batch
 from dali_like.engine.memory.limits import allowed_cpus
-from dali_like.errors import CheckpointError
+from dali_like.errors import ArgumentClashError, CheckpointError
 from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
@@ -305,10 +305,16 @@ class BaseDataLoader(LoaderArguments[T_co]):
                 there are too few consumers for this long. None: wait forever.
 
         Raises:
+            ArgumentClashError: the batches of this loader go to a device.
             ArgumentError: an argument is wrong, or the folder is not private to this user, or another server uses the path.
             UnsupportedSystemError: the system is not Linux, or refuses a call.
         """
         from dali_like.serving.batch_server import Served, Server  # few programs need it
+
+        if LoaderOptions.of(self).goes_to_device:
+            raise ArgumentClashError(
+                "serve lends batches in host memory: leave device= out here, and copy batches in the consumers"
+            )
 
         def length() -> int | None:
             try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionSampler
+    from dali_like.device.copier import CopyTotals
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.engine.pool.tuner import Tuner
     from dali_like.monitor.measure.statistics import Settings, Statistics
@@ -71,7 +72,10 @@ class LoaderCounters:
         samples: number of samples in the batches that were begun.
         batches: number of batches made without workers; with logical shards, of all batches.
         replaced: number of samples replaced in these.
+        copies: totals of the copies to a device; None without.
     """
+
+    copies: CopyTotals | None = None
 
     def __init__(self) -> None:
         self.loop = LoopMeter()
@@ -110,6 +114,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
     """
     from dali_like.monitor.measure.gathering import (  # programs without statistics do not import them
         cacheable_bytes,
+        copy_statistics,
         loop_statistics,
         measured,
         ring_statistics,
@@ -147,6 +152,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         worker_restarts=counts.restarts,
         oom_kills=counts.oom_kills,
         replaced_samples=counts.replaced,
+        copies=copy_statistics(counters.copies),
         held_bytes=sum(workers.held_bytes for workers in worker_sets),
     )
     if not memory:

@@ -28,6 +28,7 @@ from dali_like.sources.composed import is_composed
 from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
+    from dali_like.data.device_senders import DeviceSender
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
     from dali_like.sources.state_format import ShardState
@@ -47,6 +48,7 @@ class IteratorFactory:
         monitor: reports, callbacks and traces of the loader.
         workers: kept for the next iterator, running or at rest; None without kept workers.
         tuner: chooses the arguments given as "auto"; None without.
+        sender: copies the batches of the latest iterator to a device; None if they stay in host memory.
         latest_state: the state of the latest iterator.
     """
 
@@ -57,6 +59,7 @@ class IteratorFactory:
         self.monitor = Monitor(self.counters.loop)
         self.workers: LoaderWorkers | None = None
         self.tuner: Tuner | None = None
+        self.sender: DeviceSender | None = None
         self.latest_state: IteratorState | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._prepared: PreparedIterator | None = None
@@ -182,6 +185,8 @@ class IteratorFactory:
         if state is None:
             state = self._next_state(options, previous)
         counters = self.counters
+        if options.goes_to_device:
+            options.array_backend.check_device(options)
         workers: LoaderWorkers | LocalWorkers
         if options.num_workers:
             workers = self._workers_for(options, state.base_seed)
@@ -189,8 +194,25 @@ class IteratorFactory:
                 trace.follow_workers(workers)
         else:
             workers = LocalWorkers(Fetcher.of(options), state, counters, is_iterable=options.is_iterable)
+        sender = self._sender_for(options, workers) if options.goes_to_device else None
         plan = plan_for(options)(options, state, indices, workers, counters)
-        return (self._worker_type if options.num_workers else self._serial_type)(options, plan, workers, counters)
+        kind = self._worker_type if options.num_workers else self._serial_type
+        return kind(options, plan, workers, counters, sender)
+
+    def _sender_for(self, options: LoaderOptions, workers: LoaderWorkers | LocalWorkers) -> DeviceSender | None:
+        """Return what copies batches to the device. Workers have been forked: from now on, this process may use CUDA."""
+        try:
+            self.sender = sender = options.array_backend.sender_for(options, self.sender)
+        except BaseException:
+            if isinstance(workers, LoaderWorkers) and not workers.is_in_use:
+                self.drop_workers()
+                workers.close()
+            raise
+        if sender is not None:
+            self.counters.copies = sender.totals
+            if isinstance(workers, LoaderWorkers):
+                sender.observe(workers.space)
+        return sender
 
     def _workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
         """Return workers that run with a base seed: the kept ones, or new ones."""

@@ -112,6 +112,14 @@ class DataLoader(BaseDataLoader[T_co]):
             of JAX, that this process is part of. Peers in tensor, context and pipeline parallelism have the same batches.
             See `dali_like.sources.meshes.shard_in_mesh`.
         mesh_dims: the data-parallel dimensions of the mesh. None: those with names such as "dp", "data" and "dp_shard".
+        device: of `dali_like.plugin.pytorch.DataLoader`: deliver batches there: a ``torch.device``, its name, the number of
+            a GPU, or "auto", the current GPU or else the CPU. Tensors are copied from page-locked memory on a stream of
+            their own, whatever `pin_memory` is; other objects stay on the CPU. See docs/batches-on-the-gpu.md.
+        prefetch_to_device: with `device`: how many batches that are ready are copied before the program takes
+            them.
+        static_buffers: with `device`: whether batches lie at the same addresses in turns, ``prefetch_to_device + 1`` of
+            them, for CUDA graphs. All batches then need the same shapes, and a batch must be dropped before its turn comes
+            again.
 
     Raises:
         ArgumentError: an argument has a wrong value, or conflicts with another one.

@@ -14,7 +14,7 @@ from dali_like.common.arguments import Argument, specified_by
 from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive, unchecked
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
-from dali_like.data.options import check_window
+from dali_like.data.options import check_place, check_window
 from dali_like.errors import ArgumentError
 
 __all__ = ["LoaderArguments", "own_arguments"]
@@ -60,6 +60,8 @@ class LoaderArguments(_Of[T_co]):
 
     #: The arguments that PyTorch's loader does not have, by name.
     _dali_like_own_arguments: ClassVar[Mapping[str, Argument]] = {}
+    #: Arguments that other loaders have; with the values, these loaders.
+    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {"device": "the DataLoader of dali_like.plugin.pytorch"}
     #: Checks the arguments, and makes the attributes. It gets the own arguments in a dict, and PyTorch's by name.
     _dali_like_construct: Callable[..., None]
 
@@ -98,6 +100,9 @@ class LoaderArguments(_Of[T_co]):
         shard_rest: Own[Annotated[str | None, unchecked]] = None,
         mesh: Own[Annotated[Any, unchecked]] = None,
         mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, unchecked]] = None,
+        device: Own[Annotated[Any, unchecked]] = None,
+        prefetch_to_device: Own[Annotated[int, not_negative]] = 2,
+        static_buffers: Own[bool] = False,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"]
@@ -113,6 +118,7 @@ class LoaderArguments(_Of[T_co]):
         """
         checked = {name: argument.convert(own[name]) for name, argument in self._dali_like_own_arguments.items()}
         check_window(checked["reorder_window"], in_order=in_order, is_composed=is_composed)
+        check_place(checked, self._dali_like_elsewhere, in_order=in_order)
         for name, value in checked.items():
             setattr(self, name, value)
 

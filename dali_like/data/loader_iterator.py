@@ -6,6 +6,9 @@
 3. `_take` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False`` or a
    ``reorder_window``.
 4. `_batch_of` turns the answers into the batch for the program.
+
+With a device, `_send` does step 4 before step 3: for the next batches, as soon as they are ready. So they are copied while
+the program works on this one. Their outcome then is a `SentBatch`.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
 from dali_like.common.tracebacks import collapse
 from dali_like.data.counters import LoaderCounters
+from dali_like.data.device_senders import SentBatch
 from dali_like.data.local_workers import LOST, LocalResponse, LocalWorkers
 from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
@@ -28,10 +32,18 @@ from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, Response
 from dali_like.engine.worker.exceptions import with_traceback_as_text
-from dali_like.errors import ClosedError, IteratorPicklingError, LoaderTimeoutError, SampleTypeError
+from dali_like.errors import (
+    BuffersInUseError,
+    ClosedError,
+    IteratorPicklingError,
+    LoaderTimeoutError,
+    OutOfMemoryError,
+    SampleTypeError,
+)
 from dali_like.feed.shards import PositionsAnswer
 
 if TYPE_CHECKING:
+    from dali_like.data.device_senders import DeviceSender
     from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
     from dali_like.data.position_sampler import PositionIterator
     from dali_like.sources.state_format import ShardState
@@ -39,6 +51,9 @@ if TYPE_CHECKING:
 
 #: The types of outcomes that have a batch.
 _RESPONSES = (Response, LocalResponse)
+
+#: The types of outcomes to send to a device.
+_MADE = (*_RESPONSES, BatchAnswer)
 
 #: In place of a batch that is left out, because its positions are empty.
 _EMPTY = object()
@@ -55,6 +70,7 @@ class LoaderIterator(Iterator[Any]):
         plan: says which batches there are.
         workers: compute them.
         counters: of the loader.
+        sender: copies the batches to a device; None: they stay in host memory.
 
     Attributes:
         state: the position of the iterator, from which a loader can resume.
@@ -70,7 +86,12 @@ class LoaderIterator(Iterator[Any]):
     on_next: Callable[[Callable[[], Any]], Any] | None = None
 
     def __init__(
-        self, options: LoaderOptions, plan: LoaderPlan, workers: LoaderWorkers | LocalWorkers, counters: LoaderCounters
+        self,
+        options: LoaderOptions,
+        plan: LoaderPlan,
+        workers: LoaderWorkers | LocalWorkers,
+        counters: LoaderCounters,
+        sender: DeviceSender | None = None,
     ) -> None:
         # `__del__` needs these attributes even if the constructor fails below.
         #: The batches that have been begun and not taken, in the order of the plan.
@@ -83,6 +104,7 @@ class LoaderIterator(Iterator[Any]):
         self._handles: list[WorkerHandle] = []
         self._options = options
         self._counters = counters
+        self._sender = sender
         self._loop = counters.loop
         self._pins_memory = options.pins_memory
         self._announced = options.announced_length if options.is_iterable else None
@@ -215,11 +237,21 @@ class LoaderIterator(Iterator[Any]):
 
     def _next(self) -> Any:
         plan = self._plan
+        if self._sender is not None:
+            self._send_ahead(self._sender)
         while not plan.has_ended:
             workers = self._loader_workers
             if workers is None or (taken := self._take(workers)) is None:
                 break
             key, outcome = taken
+            if self._sender is not None:
+                if isinstance(outcome, Batch):
+                    self._send(outcome, workers, self._sender)
+                    continue
+                if type(outcome) is SentBatch:
+                    if (batch := self._delivered(key, outcome, self._sender)) is not _EMPTY:
+                        return batch
+                    continue
             if type(outcome) is BatchAnswer:  # made in this process
                 return outcome.batch
             if type(outcome) in _RESPONSES:  # an exception's class may define `__class__`
@@ -255,11 +287,14 @@ class LoaderIterator(Iterator[Any]):
                 batch = self._wait(workers)
                 if batch not in pending:
                     raise ClosedError(ENDED)
+                if self._sender is not None and type(batch.outcome) in _MADE:
+                    return batch.key, batch  # to be sent first: if memory is short, it stays pending
                 if self._noted != batch.key.iteration:  # once, although the sampler may be interrupted below
                     plan.note(batch)
                     self._noted = batch.key.iteration
                 if self._num_ahead:
-                    self._fill(workers, (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1)
+                    most = (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1
+                    self._fill(workers, most if self._sender is None else most + self._num_sent())
                     if batch not in pending:  # ended while the sampler drew
                         raise ClosedError(ENDED)
                     place = pending.index(batch)
@@ -277,6 +312,68 @@ class LoaderIterator(Iterator[Any]):
                 plan.deliver(batch)
                 return batch.key, outcome
         return None
+
+    def _send_ahead(self, sender: DeviceSender) -> None:
+        """Begin the copies of the next batches that are ready."""
+        workers = self._loader_workers
+        if workers is None or not self._num_ahead or not sender.num_ahead:
+            return
+        with workers:  # type: ignore[union-attr]  # without workers, nothing is ahead
+            following = [batch for _, batch in zip(range(sender.num_ahead + 1), self._pending, strict=False)]
+            if any(batch.outcome is None for batch in following) and not workers.pool.is_closed:  # type: ignore[union-attr]
+                workers.pool.poll()  # type: ignore[union-attr]
+        for batch in following:
+            if type(batch.outcome) is SentBatch:
+                continue
+            if type(batch.outcome) not in _MADE or not sender.can_send(sender.num_delivered + self._num_sent()):
+                return
+            try:
+                self._send(batch, workers, sender)
+            except (OutOfMemoryError, BuffersInUseError):
+                return  # tried again when the program needs the batch
+
+    def _send(self, batch: Batch, workers: LoaderWorkers | LocalWorkers, sender: DeviceSender) -> None:
+        """Make a batch of its answers, and begin its copy. Its outcome becomes what `_delivered` takes.
+
+        Raises:
+            OutOfMemoryError, BuffersInUseError: memory of the device is short. The call can be repeated.
+        """
+        outcome, sent = batch.outcome, SentBatch()
+        if type(outcome) not in _MADE:  # another thread takes the batch, or memory of its workers is short
+            return
+        try:
+            if type(outcome) is BatchAnswer:
+                made = outcome.batch
+            else:
+                sent.answers = outcome.messages()
+                sent.is_empty = not self._plan.is_batch(sent.answers)
+                made = None if sent.is_empty else _batch_of(outcome, sent.answers, workers)
+        except Exception as error:
+            sent.error = self._with_note(error, batch.key, workers)
+        else:
+            try:
+                if not sent.is_empty:
+                    sent.batch = sender.send(made, sender.num_delivered + self._num_sent())
+            except (OutOfMemoryError, BuffersInUseError):
+                raise
+            except Exception as error:
+                sent.error = error
+        batch.outcome = sent
+
+    def _num_sent(self) -> int:
+        """Return the number of batches that are on the device, or on their way, before the program takes them."""
+        return sum(type(batch.outcome) is SentBatch and batch.outcome.batch is not None for batch in self._pending)
+
+    def _delivered(self, key: BatchKey, sent: SentBatch, sender: DeviceSender) -> Any:
+        """Return a batch that has been sent, or `_EMPTY`; or raise the error in its place. Record the states in it."""
+        if sent.answers is not None and not self._plan.read(key, sent.answers):
+            return _EMPTY
+        if sent.error is not None:
+            try:
+                raise sent.error
+            finally:
+                sent.error = None  # the traceback refers to this frame
+        return sender.deliver(sent.batch)
 
     def _wait(self, workers: LoaderWorkers | LocalWorkers) -> Batch:
         """Wait for the next batch, or for one that may overtake it.
@@ -362,9 +459,14 @@ class LoaderIterator(Iterator[Any]):
             answers = response.messages()
             return _batch_of(response, answers, workers) if self._plan.read(key, answers) else _EMPTY
         except Exception as error:
-            if self._options.num_workers:
-                add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")
+            self._with_note(error, key, workers)
             raise
+
+    def _with_note(self, error: Exception, key: BatchKey, workers: LoaderWorkers | LocalWorkers) -> Exception:
+        """Return an error of a batch whose samples came from the workers, with a note."""
+        if self._options.num_workers:
+            add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")
+        return error
 
     # Warnings
 

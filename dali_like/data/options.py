@@ -152,7 +152,14 @@ class LoaderOptions(NamedTuple):
     @property
     def pins_memory(self) -> bool:
         """Whether batches go to page-locked memory: only on request, and only with a GPU that may be used."""
-        return bool(self.pin_memory) and not is_cpu_only() and self.array_backend.has_accelerator()
+        return (
+            bool(self.pin_memory) and not self.goes_to_device and not is_cpu_only() and self.array_backend.has_accelerator()
+        )
+
+    @property
+    def goes_to_device(self) -> bool:
+        """Whether the program names a device for the batches, which may be the CPU."""
+        return self.own["device"] is not None
 
 
 def samples_per_batch(loader: Any) -> int | None:
@@ -325,6 +332,29 @@ def check_window(reorder_window: int | None, *, in_order: Any, is_composed: bool
         raise ArgumentClashError("in_order=False has no window: leave it out, or leave reorder_window out")
 
 
+def check_place(own: Mapping[str, Any], elsewhere: Mapping[str, str], *, in_order: Any) -> None:
+    """Check the arguments that say where batches go.
+
+    Args:
+        own: the arguments.
+        elsewhere: see `dali_like.data.loader_arguments.LoaderArguments`.
+
+    Raises:
+        ArgumentClashError: another class has an argument, or another argument is missing or excludes it.
+    """
+    for name, owner in elsewhere.items():
+        if own[name] is not None:
+            raise ArgumentClashError(f"{name} is an argument of {owner}: this loader's batches stay in host memory")
+    if not own["static_buffers"]:
+        return
+    if own["device"] is None:
+        raise ArgumentClashError("static_buffers=True needs a device: pass device=, or leave static_buffers out")
+    if own["reorder_window"] is not None or not in_order:
+        raise ArgumentClashError(
+            "static_buffers=True delivers addresses in a fixed order: leave in_order=False and reorder_window out"
+        )
+
+
 def check_batches(*, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any) -> None:
     """Check the arguments that say which samples make a batch.
 
@@ -349,7 +379,7 @@ def check_before_iteration(loader: Any) -> None:
     """
     _check_dataset(loader.dataset)
     loader.check_worker_number_rationality()
-    if loader.pin_memory:
+    if loader.pin_memory and loader.device is None:
         _warn_about_pinning(loader)
     if loader.num_workers == 0:
         if loader.timeout != 0:

@@ -198,6 +198,10 @@ class LoaderPlan(abc.ABC):
         else:
             state.deliver(number)
 
+    def is_batch(self, answers: Mapping[int, Any]) -> bool:
+        """Return whether some answers are a batch for the program."""
+        return True
+
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
         """Record the states that come with the answers of a batch. Return whether it is a batch for the program."""
         return True
@@ -434,12 +438,15 @@ class PositionsPlan(LoaderPlan):
             owners=tuple(parts),
         )
 
+    def is_batch(self, answers: Mapping[int, Any]) -> bool:
+        num_elements = sum(len(answer.found) for answer in answers.values())
+        return num_elements >= (self._sampler.batch_size or 1 if self._sampler.drop_last else 1)
+
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
         self._progress.note(answers.values())
         self.has_ended = self._progress.is_at_end
-        num_elements = sum(len(answer.found) for answer in answers.values())
-        self._counters.samples += num_elements
-        if not num_elements or (self._sampler.drop_last and num_elements < (self._sampler.batch_size or 1)):
+        self._counters.samples += sum(len(answer.found) for answer in answers.values())
+        if not self.is_batch(answers):
             return False
         self._counters.batches += 1
         return True

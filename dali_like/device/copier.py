@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.device.device_array import DeviceArray, lies_on_gpu
-from dali_like.device.device_memory import DeviceMemory
-from dali_like.device.interface import Device, DeviceFence, GpuArray
+from dali_like.device.device_memory import DeviceMemory, StaticMemory
+from dali_like.device.interface import CopyDevice, Device, DeviceFence, GpuArray
 from dali_like.engine.memory.protocol import align
 
 #: Alignment of packed samples, the same as that of CUDA's allocations.
@@ -48,7 +48,7 @@ class _PendingCopy(NamedTuple):
 
 
 class CopyTotals:
-    """Totals of `Copier.send`; see `dali_like.monitor.measure.statistics.CopyStatistics`."""
+    """Totals of `Uploader.send`; see `dali_like.monitor.measure.statistics.CopyStatistics`."""
 
     batches: int = 0
     copied_bytes: int = 0
@@ -73,27 +73,37 @@ class _BatchCopy(NamedTuple):
     dtype: np.dtype[Any]
     is_dense: bool
 
-    def arrays(self, device: Device, ready: DeviceFence) -> DeviceSamples:
+    def arrays(self, device: Any, ready: DeviceFence) -> DeviceSamples:
         places = zip(self.addresses, self.shapes, strict=False)
         arrays = [DeviceArray(device, address, shape, self.dtype, self.owner, ready) for address, shape in places]
         return arrays[0] if self.is_dense else arrays
 
 
-class Copier:
-    """Copies batches to a device. Thread-safe.
+class Pieces(list[NDArray[np.uint8]]):
+    """Arrays of bytes that are packed and copied together. Each becomes a device array of its own."""
+
+
+class Uploader:
+    """Copies batches from host memory to a device. Thread-safe.
 
     Args:
         device: the target.
         staging: returns page-locked memory of a given size in bytes. Pending copies keep it alive.
+        memory: of the device, for the batches. None: a pool.
 
     Attributes:
         totals: statistics of `send`. Any thread may read them.
     """
 
-    def __init__(self, device: Device, staging: Callable[[int], NDArray[np.uint8]]) -> None:
+    def __init__(
+        self,
+        device: CopyDevice,
+        staging: Callable[[int], NDArray[np.uint8]],
+        memory: DeviceMemory | StaticMemory | None = None,
+    ) -> None:
         self.device = device
         self._staging = staging
-        self._memory = DeviceMemory(device)
+        self._memory = DeviceMemory(device) if memory is None else memory
         self._pending: deque[_PendingCopy] = deque()
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -125,6 +135,89 @@ class Copier:
             self.totals.copied_bytes += sum(array.nbytes for array in kept)
             self.totals.host_ns += monotonic_ns() - begin_ns
         return [target.arrays(self.device, ready) if isinstance(target, _BatchCopy) else target for target in placed]
+
+    def settle(self) -> None:
+        """Release the sources of copies that have ended.
+
+        Raises:
+            DeviceError: a copy has failed.
+        """
+        with self._lock:
+            self._settle(_MAX_COPIES)
+
+    def drop_free(self) -> None:
+        """Wait for all copies, and release their sources."""
+        with self._lock:
+            self._wait_for_all()
+
+    def close(self) -> None:
+        """Wait for all copies, and free the memory on the GPU, now or when its leases end."""
+        with self._lock:
+            self._wait_for_all()
+        self._memory.close()
+
+    def _settle(self, most: int) -> None:
+        while self._pending and (len(self._pending) > most or self._pending[0].fence.passed()):
+            fence = self._pending[0].fence
+            begin_ns = monotonic_ns()
+            fence.wait()
+            self.totals.waited_ns += monotonic_ns() - begin_ns
+            self._pending.popleft()
+            if fence.error is not None:
+                raise fence.error
+
+    def _wait_for_all(self) -> None:
+        while self._pending:
+            self._pending[0].fence.wait()
+            self._pending.popleft()
+
+    def _begin(self, output: Any, kept: list[Any]) -> _BatchCopy:
+        """Begin the copy of one output."""
+        if not isinstance(output, np.ndarray):
+            return self._begin_packed(list(output), kept, apart=isinstance(output, Pieces))
+        array = np.ascontiguousarray(output)
+        target = self._place_one(output)
+        kept.append(array)
+        self.device.upload(target.addresses[0], _address_of(array), array.nbytes)
+        return target
+
+    def _begin_packed(self, samples: list[NDArray[Any]], kept: list[Any], *, apart: bool) -> _BatchCopy:
+        if not samples:
+            return _BatchCopy(None, [], [], np.dtype(np.uint8), is_dense=False)
+        target = self._place([sample.shape for sample in samples], samples[0].dtype, apart=apart)
+        begin = target.addresses[0]
+        nbytes = target.addresses[-1] - begin + samples[-1].nbytes
+        packed = self._staging(nbytes)
+        for address, sample in zip(target.addresses, samples, strict=True):
+            place = packed[address - begin : address - begin + sample.nbytes]
+            np.copyto(place.view(sample.dtype).reshape(sample.shape), sample)
+        kept.append(packed)
+        self.device.upload(begin, _address_of(packed), nbytes)
+        return target
+
+    def _place_one(self, array: NDArray[Any] | GpuArray) -> _BatchCopy:
+        """Allocate memory on the GPU for one array."""
+        begin, lease = self._memory.take(_nbytes(array.shape, array.dtype))
+        return _BatchCopy(lease, [begin], [array.shape], array.dtype, is_dense=True)
+
+    def _place(self, shapes: list[tuple[int, ...]], dtype: np.dtype[Any], *, apart: bool = False) -> _BatchCopy:
+        """Allocate memory on the GPU for samples; samples of one shape form one array, unless they stay apart."""
+        is_dense = not apart and all(shape == shapes[0] for shape in shapes)
+        offsets = [0]
+        for shape in shapes:
+            offsets.append(align(offsets[-1] + _nbytes(shape, dtype), 1 if is_dense else _ALIGNMENT))
+        begin, lease = self._memory.take(offsets.pop())
+        arrays = [(len(shapes), *shapes[0])] if is_dense else shapes
+        return _BatchCopy(lease, [begin + offset for offset in offsets], arrays, dtype, is_dense)
+
+
+class Copier(Uploader):
+    """Copies batches of a pipeline, and takes in arrays that are on the device already. Thread-safe."""
+
+    device: Device
+
+    def __init__(self, device: Device, staging: Callable[[int], NDArray[np.uint8]]) -> None:
+        super().__init__(device, staging)
 
     def take_in(
         self, values: Sequence[Any], *, is_dense: bool, stream: int | None, copies: bool, by_kernel: bool
@@ -172,85 +265,11 @@ class Copier:
         is_dense = isinstance(samples, DeviceArray)
         return self.take_in(given, is_dense=is_dense, stream=None, copies=True, by_kernel=False)
 
-    def settle(self) -> None:
-        """Release the sources of copies that have ended.
-
-        Raises:
-            DeviceError: a copy has failed.
-        """
-        with self._lock:
-            self._settle(_MAX_COPIES)
-
-    def drop_free(self) -> None:
-        """Wait for all copies, and release their sources."""
-        with self._lock:
-            self._wait_for_all()
-
-    def close(self) -> None:
-        """Wait for all copies, and free the memory on the GPU, now or when its leases end."""
-        with self._lock:
-            self._wait_for_all()
-        self._memory.close()
-
-    def _settle(self, most: int) -> None:
-        while self._pending and (len(self._pending) > most or self._pending[0].fence.passed()):
-            fence = self._pending[0].fence
-            begin_ns = monotonic_ns()
-            fence.wait()
-            self.totals.waited_ns += monotonic_ns() - begin_ns
-            self._pending.popleft()
-            if fence.error is not None:
-                raise fence.error
-
-    def _wait_for_all(self) -> None:
-        while self._pending:
-            self._pending[0].fence.wait()
-            self._pending.popleft()
-
-    def _begin(self, output: Any, kept: list[Any]) -> _BatchCopy:
-        """Begin the copy of one output."""
-        if not isinstance(output, np.ndarray):
-            return self._begin_packed(list(output), kept)
-        array = np.ascontiguousarray(output)
-        target = self._place_one(output)
-        kept.append(array)
-        self.device.upload(target.addresses[0], _address_of(array), array.nbytes)
-        return target
-
-    def _begin_packed(self, samples: list[NDArray[Any]], kept: list[Any]) -> _BatchCopy:
-        if not samples:
-            return _BatchCopy(None, [], [], np.dtype(np.uint8), is_dense=False)
-        target = self._place([sample.shape for sample in samples], samples[0].dtype)
-        begin = target.addresses[0]
-        nbytes = target.addresses[-1] - begin + samples[-1].nbytes
-        packed = self._staging(nbytes)
-        for address, sample in zip(target.addresses, samples, strict=True):
-            place = packed[address - begin : address - begin + sample.nbytes]
-            np.copyto(place.view(sample.dtype).reshape(sample.shape), sample)
-        kept.append(packed)
-        self.device.upload(begin, _address_of(packed), nbytes)
-        return target
-
     def _gathered(self, array: GpuArray) -> GpuArray:
         """Begin to copy an array with strides to memory of its own."""
         begin, lease = self._memory.take(array.nbytes)
         self.device.gather(begin, array)
         return GpuArray(begin, array.shape, array.dtype, lease)
-
-    def _place_one(self, array: NDArray[Any] | GpuArray) -> _BatchCopy:
-        """Allocate memory on the GPU for one array."""
-        begin, lease = self._memory.take(_nbytes(array.shape, array.dtype))
-        return _BatchCopy(lease, [begin], [array.shape], array.dtype, is_dense=True)
-
-    def _place(self, shapes: list[tuple[int, ...]], dtype: np.dtype[Any]) -> _BatchCopy:
-        """Allocate memory on the GPU for samples; samples of one shape form one array."""
-        is_dense = all(shape == shapes[0] for shape in shapes)
-        offsets = [0]
-        for shape in shapes:
-            offsets.append(align(offsets[-1] + _nbytes(shape, dtype), 1 if is_dense else _ALIGNMENT))
-        begin, lease = self._memory.take(offsets.pop())
-        arrays = [(len(shapes), *shapes[0])] if is_dense else shapes
-        return _BatchCopy(lease, [begin + offset for offset in offsets], arrays, dtype, is_dense)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:

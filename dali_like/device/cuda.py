@@ -1,39 +1,24 @@
-"""An NVIDIA GPU, through CuPy.
+"""An NVIDIA GPU, through CuPy: see ``cupy.cuda`` in CuPy's reference.
 
-Uses a stream, events, asynchronous copies and page-locked host memory: see "Stream Management", "Event Management" and
-``cudaHostRegister`` in CUDA's documentation, and ``cupy.cuda`` in CuPy's reference. Memory comes from CuPy's current
-allocator, so `cupy.cuda.set_allocator` and the limits of its pool apply.
-
-The stream does not synchronize with the legacy default stream, on which PyTorch and CuPy work by default. Otherwise a
-copy would wait for the kernels that it is meant to overlap with.
+Memory comes from CuPy's current allocator, so `cupy.cuda.set_allocator` and the limits of its pool apply. Streams, events
+and copies are those of `dali_like.device.cuda_copies`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dali_like.common.extras import GPU_EXTRAS, optional
-from dali_like.common.hooks import DeviceHooks
-from dali_like.device.cuda_driver import BLOCKING, NO_TIMING, OUT_OF_MEMORY, Event, OnGpu, driver, is_fatal
-from dali_like.device.cuda_events import CudaFence, CudaStamp
+from dali_like.device.cuda_copies import CudaCopies
+from dali_like.device.cuda_driver import OUT_OF_MEMORY, CopyKind, driver, is_fatal
 from dali_like.device.cuda_streams import in_place_of_cupys, streams_in_use
-from dali_like.device.interface import OWN_STREAM, GpuArray
-from dali_like.engine.memory.space import mib
-from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
-
-#: Time after which a new origin event replaces the old one, see `CudaDevice.stamp`.
-_ORIGIN_LASTS_NS = 10**10
-#: Attempts to time an origin event; the most exact one counts, because the scheduler may interrupt this process.
-_TRIES = 3
-_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
-#: ``kDLCUDA`` of DLPack.
-_DLPACK_CUDA = 2
+from dali_like.device.interface import GpuArray
+from dali_like.errors import ArgumentTypeError, DeviceError
 
 
 class CudaBlock:
@@ -44,8 +29,8 @@ class CudaBlock:
         self.address: int = pointer.ptr
 
 
-class CudaDevice:
-    """A GPU, with a stream of its own; see `dali_like.device.interface.Device`.
+class CudaDevice(CudaCopies):
+    """A GPU with memory from CuPy; see `dali_like.device.interface.Device`.
 
     Args:
         device_id: the number of the GPU.
@@ -60,21 +45,15 @@ class CudaDevice:
 
     def __init__(self, device_id: int) -> None:
         self._cupy = optional("cupy", "a GPU as the place of batches", *GPU_EXTRAS)
-        self._runtime = self._cupy.cuda.runtime
-        self._driver = driver()
+        super().__init__(device_id, driver())
         #: Errors of CUDA's runtime, of its driver, and of the compiler of kernels.
         self._failures = (
-            self._runtime.CUDARuntimeError,
+            self._cupy.cuda.runtime.CUDARuntimeError,
             self._cupy.cuda.driver.CUDADriverError,
             self._cupy.cuda.compiler.CompileException,
         )
-        self.device_id = device_id
-        self.hooks = DeviceHooks()
         self._decoding = threading.Lock()
         self._decoder: Any = None
-        self._origin: Event | None = None
-        self._origin_ns = 0
-        self._context = self._driver.primary_context(device_id)
         with self._errors("a stream cannot be created"):
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
         if self._stream.device_id != device_id:
@@ -82,28 +61,7 @@ class CudaDevice:
                 f"GPU {device_id} cannot be used: CUDA's runtime uses GPU {self._stream.device_id} in its context. Set "
                 f"CUDA_VISIBLE_DEVICES to one GPU and pass device_id=0"
             )
-
-    def _on_gpu(self) -> OnGpu:
-        """Return a context in which this GPU is current, for one thread."""
-        return OnGpu(self._driver, self._context)
-
-    @property
-    def stream(self) -> int:
-        """See `Device.stream`."""
-        return int(self._stream.ptr)
-
-    def register(self, address: int, nbytes: int) -> None:
-        """See `Pinning.register`. May wait for all work of the GPU, see "Implicit Synchronization" in CUDA's guide."""
-        with self._errors("pages cannot be locked"):
-            self._driver.register(address, nbytes)
-
-    def unregister(self, address: int) -> bool:
-        """See `Pinning.unregister`."""
-        try:
-            with self._on_gpu():
-                return self._driver.unregister(address)
-        except Exception as error:  # modules may be empty at interpreter exit
-            return is_fatal(error)
+        self.stream = int(self._stream.ptr)
 
     def allocate(self, nbytes: int) -> CudaBlock:
         """See `Device.allocate`."""
@@ -113,28 +71,14 @@ class CudaDevice:
         except (MemoryError, DeviceError) as error:
             if isinstance(error, DeviceError) and getattr(error.__cause__, "status", None) != OUT_OF_MEMORY:
                 raise
-            with self._errors("its free memory is unknown"):
-                free, total = self._runtime.memGetInfo()
-            raise OutOfMemoryError(
-                f"a batch needs {mib(nbytes)} of memory on GPU {self.device_id}, which has {mib(free)} free of "
-                f"{mib(total)}. Hold fewer batches, lower prefetch_queue_depth or the batch size, or let "
-                "other libraries reserve less"
-            ) from error
-
-    def upload(self, target: int, source: int, nbytes: int) -> None:
-        """See `Device.upload`."""
-        self.hooks.begin_copy("to the GPU", self._copy, target, source, nbytes, _HOST_TO_DEVICE)
-
-    def download(self, target: int, source: int, nbytes: int) -> None:
-        """See `Device.download`."""
-        self.hooks.begin_copy("from the GPU", self._copy, target, source, nbytes, _DEVICE_TO_HOST)
+            raise self._shortage(nbytes, "Hold fewer batches, lower prefetch_queue_depth or the batch size") from error
 
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
         """See `Device.move`."""
         if by_kernel:
             self.hooks.begin_copy("on the GPU", self._copy_by_kernel, target, source, nbytes)
         else:
-            self.hooks.begin_copy("on the GPU", self._copy, target, source, nbytes, _DEVICE_TO_DEVICE)
+            self.hooks.begin_copy("on the GPU", self._copy, target, source, nbytes, CopyKind.DEVICE_TO_DEVICE)
 
     def _copy_by_kernel(self, target: int, source: int, nbytes: int) -> None:
         arrays = [GpuArray(address, (nbytes,), np.dtype(np.uint8), None) for address in (source, target)]
@@ -145,57 +89,6 @@ class CudaDevice:
         """See `Device.gather`."""
         with self._kernels():
             self._cupy.copyto(self._array(GpuArray(target, array.shape, array.dtype, None)), self._array(array))
-
-    def record(self) -> CudaFence:
-        """See `Device.record`."""
-        with self._errors("an event could not be recorded"):
-            return self._fence([self.stream])
-
-    def stamp(self) -> CudaStamp:
-        """See `Device.stamp`."""
-        with self._errors("an event could not be recorded"):
-            # CUDA returns differences as 32-bit floats: after ten seconds, their resolution is down to a microsecond.
-            if self._origin is None or time.monotonic_ns() - self._origin_ns > _ORIGIN_LASTS_NS:
-                _, self._origin_ns, self._origin = min((self._time() for _ in range(_TRIES)), key=lambda tried: tried[0])
-            return CudaStamp(self._driver, self._driver.record(self.stream, BLOCKING), self._origin, self._origin_ns)
-
-    def _time(self) -> tuple[int, int, Event]:
-        """Return an event that has passed and its time, preceded by the uncertainty of that time, in nanoseconds."""
-        self._driver.synchronize(self._driver.record(self.stream, BLOCKING | NO_TIMING))
-        begin_ns = time.monotonic_ns()
-        event = self._driver.record(self.stream, 0)
-        self._driver.synchronize(event)  # spins, for an exact time; no work is left before it
-        end_ns = time.monotonic_ns()
-        return end_ns - begin_ns, (begin_ns + end_ns) // 2, event
-
-    def fence(self) -> CudaFence:
-        """See `Pinning.fence`."""
-        try:
-            with self._on_gpu():
-                return self._fence([*streams_in_use(self.device_id), self.stream])
-        except Exception:  # CUDA has failed, or is gone at interpreter exit
-            return CudaFence.behind_all(self._driver, self._synchronize)
-
-    def fence_of(self, stream: int | None) -> CudaFence:
-        """See `Device.fence_of`."""
-        with self._errors("an event could not be recorded"):
-            handles = streams_in_use(self.device_id) if stream is None else {stream}
-            self._refuse_captures(handles)
-            return self._fence(handles)
-
-    def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
-        """See `Device.hold`."""
-        with self._errors("a stream cannot wait for an event"):
-            own = self.stream
-            handles = streams_in_use(self.device_id) if stream is None else {own if stream == OWN_STREAM else stream}
-            for handle in handles:
-                if fence.events is None or (handle != own and self._driver.is_capturing(handle)):
-                    fence.wait()
-                    if fence.events is None:
-                        raise fence.error
-                else:
-                    for event in fence.events:
-                        self._driver.let_wait(handle, event)
 
     def adopt(self, value: Any) -> GpuArray:
         """See `Device.adopt`. Streams wait for each other on the GPU; CuPy's ``asarray`` would make this process wait."""
@@ -250,27 +143,16 @@ class CudaDevice:
             raise DeviceError(f"GPU {self.device_id}: nvImageCodec has failed: {error}") from error
         return decoded
 
-    @property
-    def dlpack_device(self) -> tuple[int, int]:
-        """See `Device.dlpack_device`."""
-        return _DLPACK_CUDA, self.device_id
-
     def close(self) -> None:
         """See `Device.close`. Frees the memory that CuPy's pool keeps for the device's stream, which has no other user.
 
         Batches that are dropped later return their memory to that pool. CuPy frees it when memory is short.
         """
-        with contextlib.suppress(Exception):
-            self.record().wait()
-            with self._on_gpu():
-                pool = getattr(self._cupy.cuda.get_allocator(), "__self__", None)
-                if (free_all_blocks := getattr(pool, "free_all_blocks", None)) is not None:
-                    free_all_blocks(stream=self._stream)
-
-    def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
-        if nbytes:
-            with self._errors("a copy could not be begun"):
-                self._runtime.memcpyAsync(target, source, nbytes, kind, self.stream)
+        super().close()
+        with contextlib.suppress(Exception), self._on_gpu():
+            pool = getattr(self._cupy.cuda.get_allocator(), "__self__", None)
+            if (free_all_blocks := getattr(pool, "free_all_blocks", None)) is not None:
+                free_all_blocks(stream=self._stream)
 
     def _of_interface(self, interface: Mapping[str, Any], owner: Any) -> Any:
         """Return a CuPy array over the memory that the CUDA Array Interface describes."""
@@ -294,31 +176,6 @@ class CudaDevice:
         memory = self._cupy.cuda.UnownedMemory(array.address - offset, nbytes, array.owner, place)
         pointer = self._cupy.cuda.MemoryPointer(memory, offset)
         return self._cupy.ndarray(array.shape, array.dtype, pointer, array.strides)
-
-    def _refuse_captures(self, handles: Iterable[int]) -> None:
-        for handle in handles:
-            if self._driver.is_capturing(handle):
-                raise DeviceError(
-                    f"GPU {self.device_id}: the stream {handle:#x} captures a CUDA graph, so its work runs only later. Give "
-                    "arrays to a pipeline or take them from it before or after the capture"
-                )
-
-    def _fence(self, handles: Iterable[int]) -> CudaFence:
-        return CudaFence(self._driver, self._driver.record_all(handles), self._synchronize)
-
-    def _synchronize(self) -> None:
-        """Wait for all work of the GPU."""
-        with self._on_gpu():
-            self._driver.synchronize_all()
-
-    @contextlib.contextmanager
-    def _errors(self, problem: str) -> Any:
-        """Make this GPU current in this thread, and convert CUDA's errors to DeviceError."""
-        try:
-            with self._on_gpu():
-                yield
-        except self._failures as error:
-            raise DeviceError(f"GPU {self.device_id}: {problem}: {error}") from error
 
     @contextlib.contextmanager
     def _kernels(self) -> Any:

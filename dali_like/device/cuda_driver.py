@@ -13,6 +13,7 @@ invalidate it, see ``cuThreadExchangeStreamCaptureMode``. PyTorch's allocators d
 from __future__ import annotations
 
 import ctypes
+import enum
 import functools
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +29,18 @@ _HOST_MEMORY_NOT_REGISTERED = 713
 #: (214, 220, 226, 721), the server of MPS has ended the client (810), or a kernel has failed, after which "the process
 #: must be terminated and relaunched": see ``CUresult`` in the CUDA Driver API.
 FATAL = frozenset({4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
+
+#: ``CU_STREAM_NON_BLOCKING``: a stream that does not synchronize with the legacy default stream.
+_NON_BLOCKING = 1
+
+
+class CopyKind(enum.Enum):
+    """Direction of a copy; the value is the function of the driver."""
+
+    HOST_TO_DEVICE = "cuMemcpyHtoDAsync_v2"
+    DEVICE_TO_HOST = "cuMemcpyDtoHAsync_v2"
+    DEVICE_TO_DEVICE = "cuMemcpyDtoDAsync_v2"
+
 
 #: Flags of events. To wait for an event, a thread sleeps if it is BLOCKING, and otherwise spins.
 BLOCKING, NO_TIMING = 1, 2
@@ -134,6 +147,38 @@ class Driver:
         """Unlock memory, and return whether no GPU accesses its pages any more."""
         status = self._library.cuMemHostUnregister(ctypes.c_void_p(address))
         return status in (SUCCESS, _HOST_MEMORY_NOT_REGISTERED) or status in FATAL
+
+    def create_stream(self) -> int:
+        """Return the handle of a new stream of the current context, which lives as long as the process.
+
+        Raises:
+            DriverError: it cannot be created.
+        """
+        handle = ctypes.c_void_p()
+        status = self._library.cuStreamCreate(ctypes.byref(handle), _NON_BLOCKING)
+        self._check(status, "a stream cannot be created")
+        return handle.value or 0
+
+    def copy(self, target: int, source: int, nbytes: int, kind: CopyKind, stream: int) -> None:
+        """Queue a copy on a stream of the current context.
+
+        Raises:
+            DriverError: it cannot be queued.
+        """
+        queue = getattr(self._library, kind.value)
+        status = queue(ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(nbytes), ctypes.c_void_p(stream))
+        self._check(status, "a copy could not be begun")
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return the free and the total memory of the current GPU, in bytes.
+
+        Raises:
+            DriverError: they are unknown.
+        """
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        status = self._library.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+        self._check(status, "the free memory is unknown")
+        return free.value, total.value
 
     def push(self, context: ctypes.c_void_p) -> None:
         """Make a context current in this thread, until `pop`.

@@ -11,10 +11,12 @@ stream for copies, while the user's kernels run on another.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import defaultdict, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dali_like.device.interface import Block, Device, DeviceFence
+from dali_like.device.interface import Block, CopyDevice, DeviceFence
 from dali_like.engine.memory.protocol import align
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import DeviceError, OutOfMemoryError
@@ -50,7 +52,7 @@ class UnpooledMemory:
     memory.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: CopyDevice) -> None:
         self._device = device
 
     def release(self, memory: object) -> None:
@@ -59,7 +61,7 @@ class UnpooledMemory:
             self._device.hold(self._device.fence())
 
 
-def unpooled(device: Device, nbytes: int, source: Any = None) -> tuple[int, Lease[Any]]:
+def unpooled(device: CopyDevice, nbytes: int, source: Any = None) -> tuple[int, Lease[Any]]:
     """Return the address of `nbytes` of memory, and a lease on it. The device's own stream may use it at once.
 
     Args:
@@ -75,7 +77,7 @@ def unpooled(device: Device, nbytes: int, source: Any = None) -> tuple[int, Leas
 class DeviceMemory:
     """Pool of buffers of a device. Thread-safe."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: CopyDevice) -> None:
         self._device = device
         self._free: defaultdict[int, deque[_FreeMemory]] = defaultdict(deque)
         #: Leased buffers. This reference keeps the memory when a batch is collected in a cycle, until its lease ends.
@@ -147,3 +149,75 @@ class DeviceMemory:
                 except IndexError:  # another thread took it
                     break
                 idle.fence.wait()  # before `idle` is dropped, which frees the block
+
+
+class StaticMemory:
+    """Memory at the same addresses in each round of turns, for CUDA graphs. Not thread-safe, except for `release`.
+
+    A turn is the memory of one batch: one buffer for each of its arrays. Turn k + n has the buffers of turn k. All arrays
+    of a turn share a lease.
+
+    Args:
+        device: the GPU.
+        num_turns: the number n of turns in a round.
+    """
+
+    def __init__(self, device: CopyDevice, num_turns: int) -> None:
+        self._device = device
+        self.num_turns = num_turns
+        self._buffers: list[list[Buffer]] = [[] for _ in range(num_turns)]
+        self._fences: dict[int, DeviceFence] = {}
+        self._alive: set[int] = set()
+        self._lease: Lease[int] | None = None
+        self._place = 0
+        self._taken = 0
+        self._pid = os.getpid()
+
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        # The allocator gives the memory to the next user of the device's stream.
+        if self._pid == getpid():
+            for fence in self._fences.values():
+                with contextlib.suppress(DeviceError):
+                    self._device.hold(fence)
+
+    def is_free(self, turn: int) -> bool:
+        """Whether no array of the turn before, at the same addresses, is alive."""
+        return turn % self.num_turns not in self._alive
+
+    def begin(self, turn: int) -> None:
+        """Begin a turn whose addresses are free: `take` returns its buffers from now on.
+
+        Work of this device that follows waits for all work that was on the streams in use when the last array there was
+        dropped.
+        """
+        self._place, self._taken = turn % self.num_turns, 0
+        if (fence := self._fences.pop(self._place, None)) is not None:
+            self._device.hold(fence)
+        self._alive.add(self._place)
+        self._lease = Lease(self, self._place)
+
+    def end(self) -> None:
+        """End the turn: only its arrays keep its lease."""
+        self._lease = None
+
+    def take(self, nbytes: int) -> tuple[int, Lease[Any]]:
+        """Return the address of the next buffer of the turn, and the lease. See `DeviceMemory.take`."""
+        assert self._lease is not None
+        buffers = self._buffers[self._place]
+        if self._taken == len(buffers):
+            buffers.append(Buffer(self._device.allocate(max(nbytes, 1)), nbytes))
+        buffer = buffers[self._taken]
+        assert nbytes == buffer.nbytes
+        self._taken += 1
+        return buffer.address, self._lease
+
+    def release(self, place: int) -> None:
+        """Note that no array of a turn is alive. Its lease calls this, in any thread."""
+        self._fences[place] = self._device.fence()
+        self._alive.discard(place)
+
+    def drop_free(self) -> None:
+        """Do nothing: addresses stay as they are."""
+
+    def close(self) -> None:
+        """Free the memory when its leases end: they refer to this object."""

@@ -4,6 +4,9 @@ Two classes implement `Device`: `dali_like.device.cuda.CudaDevice`, and
 `dali_like.testing.simulated_device.SimulatedDevice` for machines without a GPU. A device is one GPU as one pipeline
 uses it, with a stream of its own. Only the main process uses devices.
 
+`CopyDevice` is the part that loaders need, which copy batches of host memory. It has a third class,
+`dali_like.plugin.pytorch.torch_device.TorchDevice`, with memory of PyTorch.
+
 Rules for all methods:
 
 - Methods may be called from any thread. Copies, fences and `hold` never wait for the GPU, unless they say so.
@@ -109,8 +112,8 @@ class GpuArray(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-class Device(Pinning, Protocol):
-    """A GPU as one pipeline uses it. Thread-safe.
+class CopyDevice(Pinning, Protocol):
+    """A GPU as far as batches of host memory are copied there. Thread-safe.
 
     Attributes:
         hooks: of a trace; none by default.
@@ -146,12 +149,6 @@ class Device(Pinning, Protocol):
     def download(self, target: int, source: int, nbytes: int) -> None:
         """Queue a copy from the GPU to host memory; see `upload`."""
 
-    def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
-        """Queue a copy within the GPU's memory, by the copy engine or by a kernel; see `upload`."""
-
-    def gather(self, target: int, array: GpuArray) -> None:
-        """Queue a copy of an array with strides to contiguous memory; see `upload`."""
-
     def record(self) -> DeviceFence:
         """Return a fence behind all work queued on the device's stream."""
 
@@ -169,6 +166,23 @@ class Device(Pinning, Protocol):
             stream: the handle; OWN_STREAM for the device's own stream; None for all streams in use, see
                 `Pinning.fence`.
         """
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """The device in DLPack's terms: a type and a number."""
+
+    def close(self) -> None:
+        """Wait for all work queued on the device's stream. Never raises."""
+
+
+class Device(CopyDevice, Protocol):
+    """A GPU as one pipeline uses it, which also takes arrays that are there already."""
+
+    def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
+        """Queue a copy within the GPU's memory, by the copy engine or by a kernel; see `upload`."""
+
+    def gather(self, target: int, array: GpuArray) -> None:
+        """Queue a copy of an array with strides to contiguous memory; see `upload`."""
 
     def fence_of(self, stream: int | None) -> DeviceFence:
         """Return a fence behind all work queued on a stream; None: on all streams in use.
@@ -190,10 +204,6 @@ class Device(Pinning, Protocol):
     def export(self, array: GpuArray, **options: Any) -> Any:
         """Return a contiguous array as a DLPack capsule, without synchronization."""
 
-    @property
-    def dlpack_device(self) -> tuple[int, int]:
-        """The device in DLPack's terms: a type and a number."""
-
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
         """Decode image files on the GPU, in the order of the device's stream.
 
@@ -206,6 +216,3 @@ class Device(Pinning, Protocol):
             For each file an array (height, width, channels) of uint8 for `adopt`; None if the GPU cannot decode the
                 file.
         """
-
-    def close(self) -> None:
-        """Wait for all work queued on the device's stream. Never raises."""

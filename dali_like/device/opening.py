@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from dali_like.common.cpu_only import ADVICE
 from dali_like.common.extras import GPU_EXTRAS, missing
@@ -17,7 +18,7 @@ from dali_like.device.interface import Device
 from dali_like.errors import ArgumentError, DeviceError
 
 _substitutes: list[Callable[[int], Device]] = []
-_shared: dict[int, Device] = {}
+_shared: dict[tuple[Callable[[int], Any], int], Any] = {}
 
 
 @contextlib.contextmanager
@@ -61,6 +62,11 @@ def check_device(device_id: int | None, purpose: str) -> None:
         raise missing("cupy", purpose, *GPU_EXTRAS)
 
 
+def is_substituted() -> bool:
+    """Whether another device takes the place of GPUs; see `substitute`."""
+    return bool(_substitutes)
+
+
 def can_decode_images() -> bool:
     """Whether GPUs can decode images here: nvImageCodec is installed."""
     return bool(_substitutes) or _is_installed("nvidia.nvimgcodec")
@@ -93,13 +99,6 @@ def check_number(device_id: int, purpose: str) -> None:
         raise ArgumentError(f"device_id={device_id}: this process sees {one}")
 
 
-def shared_device(device_id: int) -> Device:
-    """Return the GPU for objects outside of pipelines; see `open_device`."""
-    if device_id not in _shared:
-        _shared[device_id] = open_device(device_id)
-    return _shared[device_id]
-
-
 def open_device(device_id: int) -> Device:
     """Return the GPU for one pipeline.
 
@@ -112,3 +111,16 @@ def open_device(device_id: int) -> Device:
     from dali_like.device.cuda import CudaDevice  # imports CuPy
 
     return CudaDevice(device_id)
+
+
+def shared_device(device_id: int, make: Callable[[int], Any] = open_device) -> Any:
+    """Return a GPU that objects outside of pipelines share: one of each class.
+
+    Args:
+        device_id: the number of the GPU.
+        make: opens it, unless it has a substitute; see `open_device`.
+    """
+    key = make, device_id
+    if key not in _shared:
+        _shared[key] = _substitutes[-1](device_id) if _substitutes else make(device_id)
+    return _shared[key]

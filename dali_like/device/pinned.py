@@ -22,14 +22,18 @@ class PinnedMemory:
         pinning: locks the pages.
         fenced: whether users see the memory. They may start a copy to a GPU and drop the array before the copy has
             ended.
+
+    Attributes:
+        fenced: as given. May become True later.
     """
 
     def __init__(self, pinning: Pinning, *, fenced: bool) -> None:
         self._pinning = pinning
-        self._fenced = fenced
+        self.fenced = fenced
         self._has_warned = False
         self._has_warned_of_kept = False
-        self._registered: set[int] = set()
+        #: The sizes of page-locked extents, by address.
+        self._registered: dict[int, int] = {}
 
     def made(self, address: int, nbytes: int) -> None:
         """Lock an extent. If CUDA refuses, warn once; the next extent is tried again."""
@@ -45,22 +49,27 @@ class PinnedMemory:
                     UserWarning,
                 )
             return
-        self._registered.add(address)
+        self._registered[address] = nbytes
 
     def is_locked(self, address: int) -> bool:
         """Whether the extent at an address is page-locked."""
         return address in self._registered
 
+    def covers(self, address: int, nbytes: int) -> bool:
+        """Whether memory lies in one page-locked extent."""
+        extents = list(self._registered.items())  # other threads may add and remove some
+        return any(begin <= address and address + nbytes <= begin + size for begin, size in extents)
+
     def fence(self) -> Fence | None:
         """Return the fence that must pass before memory dropped by the user is reused."""
-        return self._pinning.fence() if self._fenced and self._registered else None
+        return self._pinning.fence() if self.fenced and self._registered else None
 
     def freed(self, address: int) -> bool:
         """Unlock an extent, and return whether that worked. The owner has waited for all copies from it."""
         if address not in self._registered:
             return True
         if self._pinning.unregister(address):
-            self._registered.discard(address)
+            self._registered.pop(address, None)
             return True
         if not self._has_warned_of_kept:
             self._has_warned_of_kept = True

@@ -11,6 +11,7 @@ from dali_like.graph.execution.cache_operator import caches_of
 from dali_like.monitor.measure.durations import Durations
 from dali_like.monitor.measure.gathering import (
     cacheable_bytes,
+    copy_statistics,
     loop_statistics,
     measured,
     num_cpus,
@@ -20,7 +21,6 @@ from dali_like.monitor.measure.gathering import (
 from dali_like.monitor.measure.loops import LoopMeter
 from dali_like.monitor.measure.process_memory import memory_of
 from dali_like.monitor.measure.statistics import (
-    CopyStatistics,
     OperatorStatistics,
     OperatorTime,
     Settings,
@@ -68,14 +68,7 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         sources=_sources(runtime),
         workers=worker_statistics(readings, pool.pid_of_each, alive_s) if pool is not None else (),
         operators=OperatorStatistics() if executor is None else _operators(executor),
-        copies=CopyStatistics(
-            copier.totals.batches,
-            copier.totals.copied_bytes,
-            copier.totals.host_ns / 1e9,
-            copier.totals.waited_ns / 1e9,
-        )
-        if copier is not None
-        else CopyStatistics(),
+        copies=copy_statistics(None if copier is None else copier.totals),
         worker_restarts=pool.num_restarts if pool is not None else 0,
         oom_kills=pool.num_oom_kills if pool is not None else 0,
         replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None)

@@ -30,7 +30,19 @@ OWN = {
 }
 #: Only for composed datasets; see test_composed_loader.py.
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims"]
-LOCKED = ["dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers", *OWN, *OF_COMPOSED]
+#: Only for loaders of tensors; see tests/parity/test_loader_device.py.
+OF_DEVICES = {"device": None, "prefetch_to_device": 2, "static_buffers": False}
+LOCKED = [
+    "dataset",
+    "batch_size",
+    "sampler",
+    "batch_sampler",
+    "drop_last",
+    "persistent_workers",
+    *OWN,
+    *OF_COMPOSED,
+    *OF_DEVICES,
+]
 
 
 class Numbers(IterableDataset[int]):
@@ -66,7 +78,7 @@ def test_own_arguments_have_defaults() -> None:
 def test_an_argument_of_the_constructor_becomes_an_option_of_iterators() -> None:
     options = LoaderOptions.of(DataLoader("abc", **OWN))
 
-    assert options.own == {**OWN, **dict.fromkeys(OF_COMPOSED)}
+    assert options.own == {**OWN, **dict.fromkeys(OF_COMPOSED), **OF_DEVICES}
     assert [*options.own] == [*inspect.signature(DataLoader).parameters][-len(options.own) :]
 
 

@@ -175,7 +175,7 @@ def test_a_codec_that_cannot_be_used_is_named(cupy: CupyStandIn, monkeypatch: py
 
 
 def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
-    cupy.limit = 1 << 20
+    cupy.libcuda.limit = 1 << 20
     with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of memory on GPU 0, which has 1\.0 MiB free of 2\.0 MiB"):
         CudaDevice(0).allocate(2 << 20)
 

@@ -46,14 +46,6 @@ def documented_arguments(function: Any) -> list[str]:
     return [name[-1] for name in names if name and name[-1] != "self"]
 
 
-@pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().runtime)) - {"CUDARuntimeError"}))
-def test_runtime_has_the_functions_that_are_used(name: str) -> None:
-    real = getattr(imported("cupy").cuda.runtime, name)
-
-    ours = inspect.signature(getattr(CupyStandIn().runtime, name)).parameters
-    assert len(documented_arguments(real)) == len(ours)
-
-
 @pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().cuda)) - {"runtime", "driver", "compiler", "memory"}))
 def test_cupy_has_the_classes_and_functions_that_are_used(name: str) -> None:
     assert callable(getattr(imported("cupy").cuda, name))

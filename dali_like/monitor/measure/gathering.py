@@ -17,6 +17,7 @@ from dali_like.engine.worker.meters import NUM_OPERATORS, Reading, first_made_ns
 from dali_like.monitor.measure.durations import Durations
 from dali_like.monitor.measure.loops import BatchTimes, LoopMeter
 from dali_like.monitor.measure.statistics import (
+    CopyStatistics,
     LoopStatistics,
     OperatorTime,
     RingStatistics,
@@ -25,6 +26,7 @@ from dali_like.monitor.measure.statistics import (
 )
 
 if TYPE_CHECKING:
+    from dali_like.device.copier import CopyTotals
     from dali_like.engine.pool.pool import WorkerPool
 
 
@@ -41,6 +43,13 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
         waited_for_operators_s=waited_for_operators_ns / 1e9,
         recent=tuple(map(BatchTimes._make, meter.recent.copy())),
     )
+
+
+def copy_statistics(totals: CopyTotals | None) -> CopyStatistics:
+    """Return the statistics of the copies to a device; zeros without totals."""
+    if totals is None:
+        return CopyStatistics()
+    return CopyStatistics(totals.batches, totals.copied_bytes, totals.host_ns / 1e9, totals.waited_ns / 1e9)
 
 
 def ring_statistics(assembler: Assembler, pool: WorkerPool | None, number: int) -> RingStatistics:

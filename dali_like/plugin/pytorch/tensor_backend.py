@@ -17,6 +17,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from dali_like.common.cpu_only import is_cpu_only
 from dali_like.data.array_backends import PYTHON_AND_NUMPY, ArrayBackend, numpy_seed
 from dali_like.data.sample_schema import Leaf, UnfitError
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
@@ -29,6 +30,8 @@ from dali_like.sources.travel import by_value
 
 if TYPE_CHECKING:
     from dali_like.data.columns import RowDataset
+    from dali_like.data.device_senders import DeviceSender
+    from dali_like.data.options import LoaderOptions
     from dali_like.data.sampler_iterators import SamplerIterator
     from dali_like.device.interface import Pinning
 
@@ -165,6 +168,28 @@ class TorchBackend(ArrayBackend):
         from dali_like.plugin.pytorch.pinning import TorchPinning  # not without a GPU, nor in workers
 
         return TorchPinning()
+
+    def check_device(self, options: LoaderOptions) -> None:
+        self._number_of_gpu(options)
+
+    def _number_of_gpu(self, options: LoaderOptions) -> int | None:
+        """Return the GPU that the batches of a loader go to; None: they stay on the CPU."""
+        if is_cpu_only():
+            return None
+        from dali_like.plugin.pytorch.torch_device import number_of_gpu  # not in workers, nor without a GPU
+
+        return number_of_gpu(options.own["device"])
+
+    def sender_for(self, options: LoaderOptions, before: DeviceSender | None) -> DeviceSender | None:
+        if (number := self._number_of_gpu(options)) is None:
+            return None
+        from dali_like.plugin.pytorch.device_batches import TorchSender
+        from dali_like.plugin.pytorch.torch_device import torch_device
+
+        device, own = torch_device(number), options.own
+        if isinstance(before, TorchSender) and before.device is device:
+            return before
+        return TorchSender(device, own["prefetch_to_device"], is_static=own["static_buffers"])
 
     def pin(self, batch: Any) -> Any:
         """Pin as PyTorch does. It copies only tensors that are not page-locked: small ones, and those without a row."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from dali_like.common.extras import optional
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import RANK_NAMES, check_composed, own_context, resolve_auto
-from dali_like.errors import ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -20,6 +20,7 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
 from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader, is_original, reason_of, replaced_part, warn_of_part  # noqa: E402
+from dali_like.plugin.pytorch.torch_device import check_device  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -45,6 +46,8 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
     #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
     _dali_like_excluded: str | None = None
 
+    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {}
+
     if not TYPE_CHECKING:
         #: Libraries that make a loader anew look for the arguments in each class's own dictionary.
         __init__ = LoaderArguments.__init__
@@ -53,6 +56,8 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         order = {name: given[name] for name in ("shuffle", "sampler", "batch_sampler", "in_order")}
         is_composed = check_composed(dataset, own, **order)
         self._dali_like_set_own(own, in_order=given["in_order"], is_composed=is_composed)
+        if own["device"] is not None:
+            check_device(own["device"])
         workers, factor, self._dali_like_auto = resolve_auto(given.pop("num_workers"), given.pop("prefetch_factor"))
         self._dali_like_checked_num_workers = workers  # PyTorch's constructor would warn with a line of its own
         constructor = super(LoaderArguments, self).__init__
@@ -104,6 +109,9 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
+        if self.device is not None:
+            why = self._dali_like_why_foreign
+            raise ArgumentClashError(f"device={self.device!r} needs an iterator of this library, but {why}")
         from dali_like.plugin.pytorch.metered_iterators import count_batches, metered  # few programs need it
 
         super()._dali_like_note_foreign(iterator)
