@@ -442,7 +442,7 @@ def test_loaders_of_arrays_name_the_class_that_has_the_argument() -> None:
 
 
 @pytest.mark.parametrize("options", [{"in_order": False}, {"reorder_window": 2}, {"device": None}])
-def test_static_buffers_refuse_what_contradicts_them(options: dict[str, Any]) -> None:
+def test_static_buffers_refuse_other_orders_and_a_missing_device(options: dict[str, Any]) -> None:
     with pytest.raises(ArgumentClashError, match="static_buffers=True"):
         load(**{"static_buffers": True, **options})
 
