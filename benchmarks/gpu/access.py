@@ -44,12 +44,14 @@ class Gpu:
         torch_device: its name in PyTorch.
         jax_platform: its platform in JAX.
         most_copy_us: maximum time of a call that begins a copy, in microseconds.
+        least_loader_ratio: minimum rate of a loader with ``device=``, relative to bare copies.
         prelude: the beginning of programs that run in separate processes; defines ``break_gpu``.
     """
 
     torch_device = "cuda"
     jax_platform = "gpu"
     most_copy_us = 50.0
+    least_loader_ratio = 0.95
     prelude = f"""
 def break_gpu():
     import cupy

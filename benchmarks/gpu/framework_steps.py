@@ -20,6 +20,10 @@ from dali_like import fn, pipeline_def
 #: Batches after a drop. Without protection, one of them overwrites the dropped memory.
 LATER = 12
 DELAY_S = 0.2
+#: Images of a batch of `loader`, and their shape.
+LOADER_IMAGES, LOADER_SHAPE = 256, (224, 224, 3)
+LOADER_WORKERS = 8
+ROUNDS = 5
 JIT_BATCHES = 20
 
 
@@ -228,3 +232,56 @@ def _advance(batches: Any, stop: threading.Event, failures: list[BaseException])
             next(batches)
     except BaseException as error:  # becomes the reason of the verdict
         failures.append(error)
+
+
+class _SameImage:
+    """A dataset that costs its workers one copy of an image."""
+
+    def __init__(self, length: int) -> None:
+        self._image = np.ones(LOADER_SHAPE, np.uint8)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        return self._image
+
+
+def loader(gpu: Gpu, seconds: float) -> Figures:
+    """Measure GB/s of a loop over PyTorch's loader with ``device=``, in turns with bare copies of the same bytes, and with
+    ``pin_memory=True`` and ``.to(non_blocking=True)``, by this library's loader and by PyTorch's.
+    """
+    torch = importlib.import_module("torch")
+    plugin = importlib.import_module("dali_like.plugin.pytorch")
+    nbytes = LOADER_IMAGES * int(np.prod(LOADER_SHAPE))
+    count = max(20, int(seconds * 10e9 / nbytes))
+    options = {"batch_size": LOADER_IMAGES, "num_workers": LOADER_WORKERS, "persistent_workers": True}
+    dataset = _SameImage(LOADER_IMAGES * count)
+    ahead = plugin.DataLoader(dataset, device=0, **options)
+    pinned = plugin.DataLoader(dataset, pin_memory=True, **options)
+    theirs = torch.utils.data.DataLoader(dataset, pin_memory=True, **options)
+    iter(pinned), iter(theirs)  # their workers are forked before CUDA is in use
+    source = torch.ones(nbytes, dtype=torch.uint8)
+    iter(ahead)
+    if gpu.torch_device != "cpu":
+        source = source.pin_memory()
+    target = torch.empty(nbytes, dtype=torch.uint8, device=gpu.torch_device)
+    ways: dict[str, Callable[[], Any]] = {
+        "bare": lambda: [target.copy_(source, non_blocking=True) for _ in range(count)],
+        "dali_like device=": lambda: [len(batch) for batch in ahead],
+        "dali_like pin_memory": lambda: [len(batch.to(gpu.torch_device, non_blocking=True)) for batch in pinned],
+        "PyTorch pin_memory": lambda: [len(batch.to(gpu.torch_device, non_blocking=True)) for batch in theirs],
+    }
+    rates: dict[str, list[float]] = {way: [] for way in ways}
+    for measured in range(ROUNDS + 1):
+        for way, run in ways.items():
+            begin = time.perf_counter()
+            run()
+            torch.cuda.synchronize()
+            if measured:  # the first round pages memory in, and locks it
+                rates[way].append(count * nbytes / (time.perf_counter() - begin) / 1e9)
+    figures: Figures = {f"{way}, GB/s": float(np.median(rate)) for way, rate in rates.items()}
+    ratio = figures["ratio"] = figures["dali_like device=, GB/s"] / figures["bare, GB/s"]
+    check(ratio >= gpu.least_loader_ratio, f"the loop has {ratio:.2f} of the rate of bare copies: {figures}")
+    return figures

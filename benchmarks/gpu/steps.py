@@ -85,6 +85,7 @@ STEPS: Sequence[Step] = (
     Step("jax: drops", framework_steps.jax_drops, ("cupy", "jax"), limit_s=60.0),
     Step("torch: drops", framework_steps.torch_drops, ("cupy", "torch", "pytest"), limit_s=60.0),
     Step("torch: capture", framework_steps.capture, ("cupy", "torch")),
+    Step("torch: loader", framework_steps.loader, ("torch",), limit_s=90.0, seconds=2.0),
     Step("decoding", program_steps.decoding, ("cupy", "nvidia.nvimgcodec", "PIL"), limit_s=50.0, seconds=15.0),
     Step("exit without close", program_steps.exit_without_close, limit_s=75.0),
     Step("interrupts", program_steps.interrupts, limit_s=75.0),

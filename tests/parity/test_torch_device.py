@@ -66,7 +66,7 @@ def upload(device: TorchDevice, arrays: list[Any]) -> tuple[Uploader, list[Any]]
     return uploader, uploader.send(arrays)
 
 
-def test_memory_belongs_to_the_stream_of_the_copies_which_does_not_wait_for_others(cuda: Cuda) -> None:
+def test_memory_belongs_to_the_stream_of_the_copies_and_that_stream_does_not_wait_for_others(cuda: Cuda) -> None:
     device = TorchDevice(1)
     uploader, (array,) = upload(device, [np.arange(5, dtype=np.int32)])
 

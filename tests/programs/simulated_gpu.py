@@ -35,6 +35,7 @@ class SimulatedGpu(Gpu):
     torch_device = "cpu"
     jax_platform = "cpu"
     most_copy_us = 10e6
+    least_loader_ratio = 0.0
     prelude = """
 from dali_like.device.opening import substitute
 from dali_like.testing.simulated_device import SimulatedDevice

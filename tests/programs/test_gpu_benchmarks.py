@@ -67,9 +67,9 @@ def test_order_of_the_steps() -> None:
     names = [step.name for step in STEPS]
 
     assert names[:6] == ["start", "tests/gpu", "registration", "checksums", "shut gate", "copy"]
-    assert names[6:11] == ["arrays", "jax: drops", "torch: drops", "torch: capture", "decoding"]
-    assert names[11:14] == ["exit without close", "interrupts", "device failure"]
-    assert sorted([*names[14:], "copy"]) == sorted(CASES)
+    assert names[6:12] == ["arrays", "jax: drops", "torch: drops", "torch: capture", "torch: loader", "decoding"]
+    assert names[12:15] == ["exit without close", "interrupts", "device failure"]
+    assert sorted([*names[15:], "copy"]) == sorted(CASES)
 
 
 def test_steps_after_the_deadline_are_skipped() -> None:
@@ -277,6 +277,22 @@ def test_torch_drops_behind_a_gate_that_opened_too_early_fail(
 
 def test_torch_capture(torch_gpu: SimulatedGpu) -> None:
     assert framework_steps.capture(torch_gpu, 1.0) == {"modes": 2}
+
+
+@pytest.mark.filterwarnings("ignore:.*no accelerator is found")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_torch_loader(torch_gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framework_steps, "LOADER_IMAGES", 2)
+    monkeypatch.setattr(framework_steps, "LOADER_WORKERS", 1)
+    monkeypatch.setattr(framework_steps, "ROUNDS", 1)
+
+    figures = framework_steps.loader(torch_gpu, 0.0)
+
+    assert len(figures) == 5
+    assert figures["ratio"] > 0
+    torch_gpu.least_loader_ratio = 1e9
+    with pytest.raises(StepFailed, match="of the rate of bare copies"):
+        framework_steps.loader(torch_gpu, 0.0)
 
 
 @pytest.mark.parametrize("case", ["rate: dali_like", "wait: dali_like"])
