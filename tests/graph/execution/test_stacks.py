@@ -316,6 +316,16 @@ def outcome(compute: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return error
 
 
+def bits_of(array: Any) -> bytes:
+    """Return the bytes of an array. The sign of NaN is that of either operand: NumPy's vector instructions differ in it."""
+    array = np.asarray(array)
+    return (
+        np.where(np.isnan(array), np.nan, array).astype(array.dtype).tobytes()
+        if array.dtype.kind == "f"
+        else array.tobytes()
+    )
+
+
 @pytest.mark.parametrize("part", range(NUM_PARTS))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_stacks_give_the_bits_of_their_samples(part: int) -> None:
@@ -343,7 +353,7 @@ def test_stacks_give_the_bits_of_their_samples(part: int) -> None:
             for sample, result in zip(alone, results, strict=True):
                 expected = sample[output]
                 assert (result.dtype, result.shape) == (expected.dtype, expected.shape), f"program {seed}"
-                assert np.asarray(result).tobytes() == expected.tobytes(), f"program {seed}, output {output}"
+                assert bits_of(result) == bits_of(expected), f"program {seed}, output {output}"
     assert num_stacks > NUM_PROGRAMS // NUM_PARTS // 3
     assert num_refused < 2 + num_branches * 2 // 3
 
@@ -539,7 +549,8 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
         many = run_all(random.Random(chain), source, cut, **options)
 
         count = len(many.samples)
-        if many.error.startswith(("DtypeMismatchError", "NdimMismatchError")):  # branches with results of different kinds
+        is_mismatch = many.error.startswith(("DtypeMismatchError", "NdimMismatchError"))
+        if is_mismatch and many.error != alone.error:  # branches with results of different kinds
             columns = zip(*alone.samples[: count + cut], strict=True)
             assert any(len({(array.dtype, array.ndim) for array in column}) > 1 for column in columns)
         elif alone.error and not many.error:  # the failing sample was in an incomplete batch, which is dropped
@@ -550,7 +561,7 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
         for expected, got in zip(alone.samples, many.samples, strict=False):
             for a, b in zip(expected, got, strict=True):
                 assert (a.dtype, a.shape) == (b.dtype, b.shape)
-                assert a.tobytes() == b.tobytes()
+                assert bits_of(a) == bits_of(b)
 
 
 RAGGED = [np.random.default_rng(i).integers(1, 100, 1 + i * 7 % 50, np.int32) for i in range(60)]
