@@ -10,6 +10,7 @@ import pytest
 
 from dali_like import fn
 from dali_like.errors import ArgumentClashError, ArgumentError, MissingExtraError, SampleError
+from dali_like.operators.arrays import box_crops
 from tests.operators.running import WAYS, batches, run
 
 BOXES = np.array([[0.1, 0.2, 0.5, 0.7], [0.3, 0.3, 0.4, 0.9]], np.float32)
@@ -73,6 +74,34 @@ def test_random_windows_depend_on_the_position_alone(way: str) -> None:
     assert anchors == [
         tuple(anchor) for outputs in run(define, [BOXES] * 3, [LABELS] * 3, iterations=2) for anchor in outputs[0]
     ]
+
+
+@pytest.mark.parametrize("prune", [{}, {"bbox_prune_threshold": 0.2}])
+@pytest.mark.parametrize("attempts", [-1, 7])
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("measure", ["iou", "overlap"])
+def test_windows_do_not_depend_on_how_many_boxes_are_looked_at_one_by_one(
+    measure: str, every: bool, attempts: int, prune: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    low = rng.random((9, 5, 2), np.float32) / 2
+    boxes = [np.concatenate([corner, corner + 0.1 + rng.random((5, 2), np.float32) * 0.4], 1) for corner in low]
+    boxes[4] = boxes[4][:0]
+
+    def define(boxes: Any) -> Any:
+        options = {"all_boxes_above_threshold": every, "total_num_attempts": attempts, "threshold_type": measure, **prune}
+        return fn.random_bbox_crop(
+            boxes, scaling=[0.3, 1.0], aspect_ratio=[0.5, 2.0], thresholds=[0.0, 0.2, 0.5], seed=5, **options
+        )
+
+    results = []
+    for few in (16, 2, 0):
+        monkeypatch.setattr(box_crops, "_FEW", few)
+        results.append([np.concatenate([each.ravel() for each in output]) for output in run(define, boxes)[0]])
+
+    for other in results[1:]:
+        for one, same in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
 
 
 def test_a_window_that_fits_no_aspect_ratio_is_an_error() -> None:
