@@ -115,11 +115,12 @@ class DataLoader(BaseDataLoader[T_co]):
         device: of `dali_like.plugin.pytorch.DataLoader`: deliver batches there: a ``torch.device``, its name, the number of
             a GPU, or "auto", the current GPU or else the CPU. Tensors are copied from page-locked memory on a stream of
             their own, whatever `pin_memory` is; other objects stay on the CPU. See docs/batches-on-the-gpu.md.
-        prefetch_to_device: with `device`: how many batches that are ready are copied before the program takes
+        prefetch_to_device: with `device`, and for JAX: how many batches that are ready are copied before the program takes
             them.
         static_buffers: with `device`: whether batches lie at the same addresses in turns, ``prefetch_to_device + 1`` of
             them, for CUDA graphs. All batches then need the same shapes, and a batch must be dropped before its turn comes
             again.
+        sharding: of `dali_like.plugin.jax.DataLoader`: the ``jax.sharding.Sharding`` of batches, which are global arrays.
 
     Raises:
         ArgumentError: an argument has a wrong value, or conflicts with another one.

@@ -61,7 +61,10 @@ class LoaderArguments(_Of[T_co]):
     #: The arguments that PyTorch's loader does not have, by name.
     _dali_like_own_arguments: ClassVar[Mapping[str, Argument]] = {}
     #: Arguments that other loaders have; with the values, these loaders.
-    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {"device": "the DataLoader of dali_like.plugin.pytorch"}
+    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {
+        "device": "the DataLoader of dali_like.plugin.pytorch",
+        "sharding": "the DataLoader of dali_like.plugin.jax",
+    }
     #: Checks the arguments, and makes the attributes. It gets the own arguments in a dict, and PyTorch's by name.
     _dali_like_construct: Callable[..., None]
 
@@ -103,6 +106,7 @@ class LoaderArguments(_Of[T_co]):
         device: Own[Annotated[Any, unchecked]] = None,
         prefetch_to_device: Own[Annotated[int, not_negative]] = 2,
         static_buffers: Own[bool] = False,
+        sharding: Own[Annotated[Any, unchecked]] = None,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"]

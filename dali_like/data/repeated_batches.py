@@ -128,7 +128,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
     batched = loader.batch_sampler is not None  # type: ignore[attr-defined]
     vars(twin).update(
         num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, pin_memory=False,
-        device=None, static_buffers=False,
+        device=None, sharding=None, static_buffers=False,
         _dali_like_auto={}, sampler=sampler, batch_sampler=sampler if batched else None,
     )  # fmt: skip
     sampler.start_from(state)

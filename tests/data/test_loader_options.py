@@ -31,7 +31,7 @@ OWN = {
 #: Only for composed datasets; see test_composed_loader.py.
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims"]
 #: Only for loaders of tensors; see tests/parity/test_loader_device.py.
-OF_DEVICES = {"device": None, "prefetch_to_device": 2, "static_buffers": False}
+OF_DEVICES = {"device": None, "prefetch_to_device": 2, "static_buffers": False, "sharding": None}
 LOCKED = [
     "dataset",
     "batch_size",

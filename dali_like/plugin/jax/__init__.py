@@ -1,4 +1,4 @@
-"""Iterators over pipelines that deliver JAX arrays, and functions of JAX arrays as operators, in `fn`.
+"""Iterators over pipelines and a `DataLoader` that deliver JAX arrays, and functions of JAX arrays as operators, in `fn`.
 
 The interface is that of ``nvidia.dali.plugin.jax`` 1.53.
 
@@ -16,5 +16,6 @@ optional("jax", "dali_like.plugin.jax", "jax")
 
 from dali_like.plugin.jax import fn  # noqa: E402
 from dali_like.plugin.jax.iterator import DALIGenericIterator, data_iterator  # noqa: E402
+from dali_like.plugin.jax.jax_loader import DataLoader  # noqa: E402
 
-__all__ = ["DALIGenericIterator", "data_iterator", "fn"]
+__all__ = ["DALIGenericIterator", "DataLoader", "data_iterator", "fn"]

@@ -7,17 +7,15 @@ the GPU keep leases of their memory, see `dali_like.device.device_memory`, as ba
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import dataclasses
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dali_like.data.batch_trees import map_arrays
 from dali_like.device.copier import CopyTotals, Pieces, Uploader
 from dali_like.device.device_array import DeviceArray
 from dali_like.device.device_memory import StaticMemory
@@ -227,39 +225,12 @@ def _is_packed(tensor: torch.Tensor) -> bool:
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], Any], other: Callable[[Any], Any]) -> Any:
-    """Return a batch with other tensors: in lists, tuples, named tuples, mappings and dataclasses, and in nested tensors.
+    """Return a batch with other tensors, also in nested ones; see `dali_like.data.batch_trees.map_arrays`."""
 
-    Args:
-        function: called with each tensor, in the order of the batch.
-        other: called with each other object.
-    """
-    if isinstance(value, torch.Tensor):
-        return _mapped_jagged(value, function) if value.is_nested else function(value)
-    if isinstance(value, Mapping):
-        return _like(value, {key: map_tensors(item, function, other) for key, item in value.items()})
-    if isinstance(value, (list, tuple)):
-        items = [map_tensors(item, function, other) for item in value]
-        if type(value) is list:
-            return items
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return other(value)
-    changed = copy.copy(value)
-    for field in dataclasses.fields(value):
-        if hasattr(value, field.name):
-            item = map_tensors(getattr(value, field.name), function, other)
-            object.__setattr__(changed, field.name, item)  # also of frozen ones
-    return changed
+    def mapped(tensor: torch.Tensor) -> Any:
+        return _mapped_jagged(tensor, function) if tensor.is_nested else function(tensor)
 
-
-def _like(mapping: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    """Return other items in a mapping of the same class, or in a dict."""
-    if type(mapping) is not dict:
-        with contextlib.suppress(Exception):  # the class of the user, which may do anything
-            copied: Any = copy.copy(mapping)
-            copied.update(items)
-            return copied
-    return items
+    return map_arrays(value, torch.Tensor, mapped, other)
 
 
 def _mapped_jagged(tensor: torch.Tensor, function: Callable[[torch.Tensor], Any]) -> Any:

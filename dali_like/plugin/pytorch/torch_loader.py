@@ -46,7 +46,7 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
     #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
     _dali_like_excluded: str | None = None
 
-    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {}
+    _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {"sharding": "the DataLoader of dali_like.plugin.jax"}
 
     if not TYPE_CHECKING:
         #: Libraries that make a loader anew look for the arguments in each class's own dictionary.
