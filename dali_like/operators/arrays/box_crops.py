@@ -106,7 +106,10 @@ class _Boxes(NamedTuple):
         """Return the corners of the parts of some boxes inside a window, as fractions of the window."""
         begin = np.array(window.low)
         size = window.high - begin
-        low, high = (np.clip((corner[kept] - begin) / size, 0, 1) for corner in (self.low, self.high))
+        low, high = (
+            np.minimum(np.maximum((corner[kept] - begin) / size, 0), 1)  # np.clip takes twice as long for few numbers
+            for corner in (self.low, self.high)
+        )
         return low, high
 
 
