@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 # The rest needs PyTorch.
 from dali_like import Pipeline  # noqa: E402
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor  # noqa: E402
-from dali_like.sources.travel import by_value  # noqa: E402
+from dali_like.sources.travel import REDUCERS  # noqa: E402
 from dali_like.sources.travel.callback_pickler import dumps  # noqa: E402
 from tests.faults.processes import children_of, workers_of  # noqa: E402
 
@@ -139,10 +139,8 @@ class TestOthersTravelAsPyTorchLikes:
 
 @pytest.fixture
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Private: registers reducers for this test only
-    monkeypatch.setattr(by_value, "_REDUCERS", dict(by_value._REDUCERS))
     for kind in (torch.Tensor, torch.nn.Parameter):
-        by_value.register(kind, reduce_tensor)
+        monkeypatch.setitem(REDUCERS, kind, reduce_tensor)
 
 
 @pytest.mark.usefixtures("_registered")

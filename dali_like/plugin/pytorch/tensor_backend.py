@@ -26,7 +26,7 @@ from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
 from dali_like.plugin.pytorch.leaves import leaf_of
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor
 from dali_like.sources.collate import function_for
-from dali_like.sources.travel import by_value
+from dali_like.sources.travel import register
 
 if TYPE_CHECKING:
     from dali_like.data.columns import RowDataset
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _REDUCERS: dict[type, Callable[[Any], Any]] = {torch.Tensor: reduce_tensor, torch.nn.Parameter: reduce_tensor}
 for _kind, _reduce in _REDUCERS.items():
-    by_value.register(_kind, _reduce)
+    register(_kind, _reduce)
 
 
 def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:

@@ -17,7 +17,7 @@ _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16:
 
 
 def reduce_tensor(tensor: torch.Tensor) -> Any:
-    """Reduce a tensor: an entry for ``copyreg``, a ``dispatch_table`` or `dali_like.sources.travel.by_value.register`.
+    """Reduce a tensor: an entry for ``copyreg``, a ``dispatch_table`` or `dali_like.sources.travel.register`.
 
     It is for the classes ``torch.Tensor`` and ``torch.nn.Parameter`` themselves. It keeps dtype, shape, strides (unless
     there are gaps), requires_grad and the class. It does not keep memory shared by several tensors. The buffers for

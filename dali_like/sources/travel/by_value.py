@@ -39,6 +39,7 @@ from dali_like.common.pickling_by_value import ByValuePickler
 from dali_like.engine.backends.inherited import InheritedObjects
 from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN, MainVariables
 from dali_like.errors import PicklingError
+from dali_like.sources.travel import REDUCERS
 from dali_like.sources.travel.lost_modules import is_lost
 from dali_like.sources.travel.main_module import ImportedMain
 
@@ -67,16 +68,6 @@ def mark(function: types.FunctionType) -> None:
 
 def _is_marked(value: Any) -> bool:
     return isinstance(value, types.FunctionType) and value in _marked
-
-
-def register(kind: type, reduce: Callable[[Any], Any]) -> None:
-    """Pickle the direct instances of a class in another way from now on.
-
-    Args:
-        kind: the class. Its subclasses are not affected.
-        reduce: returns the result of ``__reduce__`` for an instance.
-    """
-    _REDUCERS[kind] = reduce
 
 
 def dumps(
@@ -162,9 +153,9 @@ class _Pickler(ByValuePickler):
                 return self._dynamic_function_reduce(value)  # cloudpickle offers this for modules only
         elif isinstance(value, io.IOBase):
             return _reduce_file(value)
-        elif type(value) in _REDUCERS:
+        elif type(value) in REDUCERS:
             if not _travels_by_name(value):
-                return _REDUCERS[type(value)](value)
+                return REDUCERS[type(value)](value)
         elif _is_pickled_by_code_of_main(value) and type(value) not in self.dispatch_table:
             return _reduce_its_own_way(value, self.main)
         return super().reducer_override(value)
@@ -233,13 +224,15 @@ def _make_memmap(array: Any) -> Any:
     return array.view(np.memmap)
 
 
-_REDUCERS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
-    _CachedFunction: _reduce_cached_function,
-    functools.cached_property: _reduce_cached_property,
-    functools.singledispatchmethod: _reduce_generic_method,
-    typing.NewType: _reduce_new_type,
-    np.memmap: _reduce_memmap,
-}
+REDUCERS.update(
+    {
+        _CachedFunction: _reduce_cached_function,
+        functools.cached_property: _reduce_cached_property,
+        functools.singledispatchmethod: _reduce_generic_method,
+        typing.NewType: _reduce_new_type,
+        np.memmap: _reduce_memmap,
+    }
+)
 
 
 def _reduce_generic(function: Any) -> tuple[Any, ...]:

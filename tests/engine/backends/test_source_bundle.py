@@ -25,7 +25,7 @@ from dali_like.engine.backends import source_bundle as bundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.errors import ClosedError, OutOfMemoryError, PicklingError, WorkerStartError
-from dali_like.sources.travel import by_value
+from dali_like.sources.travel import REDUCERS, register
 from dali_like.sources.travel.callback_pickler import dumps
 from dali_like.types import SampleInfo
 from tests.conftest import wait_until
@@ -134,10 +134,9 @@ def test_other_classes_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> Non
     class Derived(Wrapping):
         pass
 
-    # Private: registers reducers for this test only
-    monkeypatch.setattr(by_value, "_REDUCERS", dict(by_value._REDUCERS))
+    monkeypatch.setitem(REDUCERS, Wrapping, None)  # so that it is removed after the test
 
-    by_value.register(Wrapping, lambda value: (list, ("registered",)))
+    register(Wrapping, lambda value: (list, ("registered",)))
 
     ((registered, derived),) = pickle.loads(pickled([Wrapping(), Derived()]).data)
     assert registered == list("registered")
