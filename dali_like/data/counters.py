@@ -136,6 +136,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         place="workers" if counts.readings else "main process",
         batches=counters.batches if options.is_sharded else counts.batches,  # workers have parts of batches then
         samples=counters.samples,
+        concurrency=options.num_reads if options.num_reads > 1 else 0,
         made_bytes=counts.made_bytes,
         logical_shards=_shards_of_one_worker(options),
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),

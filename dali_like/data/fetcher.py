@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import itertools
 import operator
 import pickle
@@ -30,11 +31,13 @@ from dali_like.data.lookups import looks_up
 from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest, unpack_request
 from dali_like.data.sample_schema import Node, SampleSchema, nesting_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.worker.coroutines import EventLoop, ReadGroup, ReadThreads
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
+from dali_like.errors import SampleTypeError
 from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
 from dali_like.sources.composed import is_composed
 
@@ -68,6 +71,31 @@ class LocalRequest:
     def __init__(self) -> None:
         self.cell = [0, 0]
         self.watch: Stopwatch | None = None
+        self.group: ReadGroup | None = None
+        self._loop = EventLoop()
+        self._threads: ReadThreads | None = None
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the user's, and await a coroutine that it returns."""
+        return self._loop.finish(function(*args))
+
+    def read(self, fetcher: Fetcher, request: SamplesRequest) -> None:
+        """Carry out the reads of a batch."""
+        indices, read = fetcher.reads_of(request, 0, 0, self.watch)
+        if fetcher.reads_in_threads:
+            self._threads = self._threads or ReadThreads(fetcher.num_reads)
+            read = self._threads.in_thread(read)
+        self.group = ReadGroup(indices, read, lambda _: fetcher.on_error == "raise")
+        self._loop.read_all(self.group, fetcher.num_reads, self._note_lowest)
+
+    def _note_lowest(self, index: int) -> None:
+        self.cell[0] = index
+
+    def close(self) -> None:
+        """End the threads."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
 
 
 @dataclass(eq=False, repr=False)
@@ -86,6 +114,9 @@ class Fetcher:
         has_workers: whether the loader has workers.
         is_columnar: whether to gather batches from the arrays of the dataset; see `dali_like.data.columns`.
         collates_by_default: whether `collate_fn` is the default collation.
+        num_reads: number of samples that are read at a time.
+        reads_in_threads: whether each read has a thread.
+        awaits: whether the dataset returns coroutines.
         num_whole: how many of the next batches a worker makes as a whole in any case.
     """
 
@@ -100,6 +131,9 @@ class Fetcher:
     has_workers: bool
     is_columnar: bool
     collates_by_default: bool
+    num_reads: int = 1
+    reads_in_threads: bool = False
+    awaits: bool = False
     num_whole: int = 0
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
@@ -122,7 +156,7 @@ class Fetcher:
             and options.batch_size is not None
             and options.batch_size > 1  # one sample is made by one worker in any case
             and options.seeds_by_task
-            and (gathers or method_of(options.dataset, "__getitems__") is None)
+            and (gathers or getitems_of(options.dataset, awaits=options.awaits) is None)
         )
         return cls(
             dataset=options.dataset,
@@ -136,6 +170,9 @@ class Fetcher:
             has_workers=options.num_workers > 0,
             is_columnar=gathers,
             collates_by_default=collates_by_default,
+            num_reads=options.num_reads,
+            reads_in_threads=options.own["read_threads"] is not None or is_composed(options.dataset),
+            awaits=options.awaits,
         )
 
     @property
@@ -155,7 +192,7 @@ class Fetcher:
     @property
     def getitems(self) -> Callable[[Any], Any] | None:
         """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
-        return method_of(self.dataset, "__getitems__") if self.on_error == "raise" else None
+        return getitems_of(self.dataset, awaits=self.awaits) if self.on_error == "raise" else None
 
     @property
     def passes_keys(self) -> bool:
@@ -270,6 +307,40 @@ class Fetcher:
             return BatchAnswer(self.fetch(batch_request, request))
         return self._fill(batch_request, request)
 
+    def reads(self, request: Request) -> tuple[range, Callable[[int], Any]] | None:
+        batch_request = unpack_request(request.text)
+        if not isinstance(batch_request, SamplesRequest):
+            return None
+        return self.reads_of(batch_request, request.start, request.stop, request.watch)
+
+    def reads_of(
+        self, wanted: SamplesRequest, start: int, stop: int, watch: Stopwatch | None
+    ) -> tuple[range, Callable[[int], Any]]:
+        """Return the reads of some samples of a batch; of all of them if the request is for a batch as a whole."""
+        get: Callable[[Any], Any] = functools.partial(operator.getitem, self.dataset)
+        keys = wanted.keys
+        if not self.batched:
+            start, stop, keys = 0, 1, [keys]
+        elif wanted.as_batch and self.getitems is not None:
+            get, start, stop, keys = self.getitems, 0, 1, [keys]
+        elif wanted.as_batch:
+            start, stop = 0, len(keys)
+        if not self.reads_in_threads:
+            get = functools.partial(self._await, get)
+            get = get if watch is None else watch.timed_coroutine(get)
+        elif watch is not None:
+            get = watch.timed(get)
+        return range(start, stop), lambda i: get(keys[i])
+
+    async def _await(self, get: Callable[[Any], Any], key: Any) -> Any:
+        value = get(key)
+        if not inspect.isawaitable(value):
+            raise SampleTypeError(
+                f"concurrency= is for coroutine functions, and __getitem__ of {self.name} returned a "
+                f"{type(value).__qualname__}. Define it by `async def`, or pass read_threads={self.num_reads} if it blocks"
+            )
+        return await value
+
     def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer | PositionsAnswer) -> None:
         """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk of an iterable cannot repeat a step."""
         batch_request = unpack_request(request.text)
@@ -297,12 +368,14 @@ class Fetcher:
     def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request | LocalRequest) -> list[Any]:
         """Return the samples of a range of a batch, with the generators seeded where they are due."""
         seed, number, keys, _ = batch_request
+        if request.group is not None:
+            return [self._take_read(keys, i, request) for i in range(begin, end)]
         if self.is_columnar and self.getitems is not None:
             return list(_measured(self.getitems, request)(keys[begin:end]))
         samples: list[Any] = []
         append = samples.append
         cell = request.cell
-        dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
+        dataset = self._dataset_for(request)
         every = self.seed_every or len(keys)
         draws = seed is not None and self._draws(keys)
         while begin < end:
@@ -379,26 +452,38 @@ class Fetcher:
             request.watch.note_together(begin_ns, keys)
         return batch
 
+    def fetch_here(self, wanted: SamplesRequest, local: LocalRequest) -> Any:
+        """Return a batch as `fetch` does, after its reads, in the main process."""
+        if self.num_reads > 1:
+            local.read(self, wanted)
+        return self.fetch(wanted, local)
+
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""
         seed, number, keys, _ = batch_request
         if not self.batched:
-            dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
+            if request.group is not None:
+                return self.collate_fn(self._take_read([keys], 0, request))
             if draws := self._draws([keys]):
                 self._seed(seed, number, 0)
-            sample = self._get(dataset, [keys], 0, request)
+            sample = self._get(self._dataset_for(request), [keys], 0, request)
             if not draws and not (self._converts_by_default and type(sample) in _PLAIN):
                 self._seed(seed, number, 0)
             return self.collate_fn(sample)
         if self.is_columnar and (batch := self._gather(keys, request)) is not None:
             return batch
         if (getitems := self.getitems) is not None:
+            if request.group is not None:
+                return self.collate(request.group.take(0))
             self._seed(seed, number, 0)
+            if self.awaits:
+                getitems = functools.partial(request.call, getitems)
             return self.collate(_measured(getitems, request)(keys))
         if not isinstance(keys, (list, tuple)):
             keys = list(keys)
             batch_request = batch_request._replace(keys=keys)
-        if type(request) is LocalRequest and request.watch is None and self.on_error == "raise":
+        is_plain = not (self.awaits or request.group) and request.watch is None and self.on_error == "raise"
+        if is_plain and type(request) is LocalRequest:
             samples = _all_of(self.dataset, keys, request)
         else:
             samples = self._make_some(batch_request, 0, len(keys), request)
@@ -537,12 +622,36 @@ class Fetcher:
         except Exception as error:
             if self.on_error == "raise":
                 raise
-            if is_composed(self.dataset):  # its elements depend on their positions, and never on the batch
-                numbers: Iterable[Any] = range(keys[i] + 1, keys[i] + 1 + _MOST_OTHERS)
-            else:
-                numbers = itertools.chain(keys[i + 1 :], keys[:i])
-            others = ((f"sample {repr_of(key)}", functools.partial(operator.getitem, self.dataset, key)) for key in numbers)
-            return self._replace(f"sample {repr_of(keys[i])}", keys[i], error, request, others)
+            return self._replace_sample(keys, i, error, request)
+
+    def _take_read(self, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:
+        """Return a sample that has been read."""
+        request.cell[0] = i
+        assert request.group is not None
+        try:
+            return request.group.take(i)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            return self._replace_sample(keys, i, error, request)
+
+    def _replace_sample(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
+        if is_composed(self.dataset):  # its elements depend on their positions, and never on the batch
+            numbers: Iterable[Any] = range(keys[i] + 1, keys[i] + 1 + _MOST_OTHERS)
+        else:
+            numbers = itertools.chain(keys[i + 1 :], keys[:i])
+        get = functools.partial(operator.getitem, self.dataset)
+        if self.awaits:
+            get = functools.partial(request.call, get)
+        others = ((f"sample {repr_of(key)}", functools.partial(get, key)) for key in numbers)
+        return self._replace(f"sample {repr_of(keys[i])}", keys[i], error, request, others)
+
+    def _dataset_for(self, request: Request | LocalRequest) -> Any:
+        """Return the dataset as one that returns samples, and measures their time if the request has a stopwatch."""
+        dataset = _AwaitedDataset(self.dataset, request.call) if self.awaits else self.dataset
+        return dataset if request.watch is None else _MeasuredDataset(dataset, request.watch)
 
     def _replace(
         self,
@@ -616,6 +725,23 @@ def _described(batch_request: SamplesRequest) -> str:
         return f"batch {batch_request.number}"
     indices = ", ".join(map(repr_of, itertools.islice(batch_request.keys, _MOST_INDICES)))
     return f"batch {batch_request.number} (indices {indices}{', ...' if len(batch_request.keys) > _MOST_INDICES else ''})"
+
+
+def getitems_of(dataset: Any, *, awaits: bool) -> Callable[[Any], Any] | None:
+    """Return the ``__getitems__`` of a dataset; if that returns coroutines, only a coroutine function."""
+    getitems: Callable[[Any], Any] | None = method_of(dataset, "__getitems__")
+    return None if awaits and not inspect.iscoroutinefunction(getitems) else getitems
+
+
+class _AwaitedDataset:
+    """A map-style dataset whose coroutines are awaited one after the other."""
+
+    def __init__(self, dataset: Any, call: Callable[..., Any]) -> None:
+        self._dataset = dataset
+        self._call = call
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._call(operator.getitem, self._dataset, key)
 
 
 class _MeasuredDataset:

@@ -11,13 +11,13 @@ from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
 from dali_like.data.generators import as_generator
 from dali_like.data.options import (
-    PREFETCH_FACTOR,
     RANK_NAMES,
     check_batches,
     check_composed,
     check_no_order,
     check_workers,
     context_of,
+    default_prefetch,
     is_iterable,
     resolve_auto,
 )
@@ -108,6 +108,14 @@ class DataLoader(BaseDataLoader[T_co]):
             batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
             repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
             elements are counted first. "pad" counts them as well. See docs/composed-datasets.md.
+        concurrency: number of samples that each worker reads at a time, of this batch and the next ones, if ``__getitem__``
+            is a coroutine function (``async def``), or of batches if ``__getitems__`` is one. None: one. More than one: the
+            global random generators are not seeded. The default of `prefetch_factor` then keeps two samples for each read
+            in flight. See docs/remote-data.md.
+        read_threads: the same for a blocking ``__getitem__`` or ``__getitems__``, which runs in so many threads of each
+            worker.
+        max_read_bytes: limit of the samples that each worker has read and not yet put into a batch: beyond it, only the
+            oldest task of the worker begins reads. Counts arrays, tensors, bytes and texts. None: no limit.
         mesh: for a `ComposedDataset`, instead of `shard_id` and `num_shards`: the ``DeviceMesh`` of PyTorch, or the ``Mesh``
             of JAX, that this process is part of. Peers in tensor, context and pipeline parallelism have the same batches.
             See `dali_like.sources.meshes.shard_in_mesh`.
@@ -158,7 +166,9 @@ class DataLoader(BaseDataLoader[T_co]):
         check_workers(num_workers=workers, timeout=timeout, prefetch_factor=factor, persistent_workers=persistent_workers)
         self.dataset: Any = dataset
         self.num_workers: int = workers
-        self.prefetch_factor: int | None = PREFETCH_FACTOR if workers > 0 and factor is None else factor
+        if workers > 0 and factor is None:
+            factor = default_prefetch(own, dataset, batch_size if batch_sampler is None else None)
+        self.prefetch_factor: int | None = factor
         for name in ("pin_memory", "pin_memory_device", "timeout", "worker_init_fn", "multiprocessing_context", "in_order"):
             setattr(self, name, attributes[name])
 
@@ -188,7 +198,7 @@ class DataLoader(BaseDataLoader[T_co]):
             collate_fn = default_collate if self._auto_collation else default_convert
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._dali_like_set_own(own, in_order=in_order, is_composed=is_composed)
+        self._dali_like_set_own(own, dataset, in_order=in_order, is_composed=is_composed)
         self._dali_like_is_complete = True
         self._IterableDataset_len_called: int | None = None
         self._iterator = None

@@ -14,7 +14,7 @@ from dali_like.common.arguments import Argument, specified_by
 from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive, unchecked
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
-from dali_like.data.options import check_place, check_window
+from dali_like.data.options import check_place, check_reads, check_window
 from dali_like.errors import ArgumentError
 
 __all__ = ["LoaderArguments", "own_arguments"]
@@ -101,6 +101,9 @@ class LoaderArguments(_Of[T_co]):
         shard_id: Own[Annotated[int | None, unchecked]] = None,
         num_shards: Own[Annotated[int | None, unchecked]] = None,
         shard_rest: Own[Annotated[str | None, unchecked]] = None,
+        concurrency: Own[Annotated[int, positive] | None] = None,
+        read_threads: Own[Annotated[int, positive] | None] = None,
+        max_read_bytes: Own[Annotated[int, positive] | None] = None,
         mesh: Own[Annotated[Any, unchecked]] = None,
         mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, unchecked]] = None,
         device: Own[Annotated[Any, unchecked]] = None,
@@ -113,7 +116,7 @@ class LoaderArguments(_Of[T_co]):
         own = {name: given.pop(name) for name in self._dali_like_own_arguments}
         self._dali_like_construct(own, **given)
 
-    def _dali_like_set_own(self, own: Mapping[str, Any], *, in_order: Any, is_composed: bool) -> None:
+    def _dali_like_set_own(self, own: Mapping[str, Any], dataset: Any, *, in_order: Any, is_composed: bool) -> None:
         """Check the arguments that PyTorch's loader does not have, and make them attributes.
 
         Raises:
@@ -123,6 +126,7 @@ class LoaderArguments(_Of[T_co]):
         checked = {name: argument.convert(own[name]) for name, argument in self._dali_like_own_arguments.items()}
         check_window(checked["reorder_window"], in_order=in_order, is_composed=is_composed)
         check_place(checked, self._dali_like_elsewhere, in_order=in_order)
+        check_reads(checked, dataset)
         for name, value in checked.items():
             setattr(self, name, value)
 

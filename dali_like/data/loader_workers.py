@@ -74,8 +74,9 @@ class LoaderWorkers(OwnedPool):
         self.capacity = _capacity(options, fetcher)
         self._is_sharded = options.is_sharded
         self._size_of_tasks = _task_size if options.own["share_batches"] else _whole_batch
-        can_share = not (self.is_bound or fetcher.is_columnar)
+        can_share = not (self.is_bound or fetcher.is_columnar or fetcher.num_reads > 1)
         self._measures_sharing = options.own["share_batches"] == AUTO and can_share
+        self._max_read_bytes = options.own["max_read_bytes"]
         self._has_pids = options.backend.has_pids
         self._is_counted = False
         self._has_warned = False
@@ -219,6 +220,9 @@ class LoaderWorkers(OwnedPool):
             task_size=functools.partial(_part_size if self._is_sharded else self._size_of_tasks, self.capacity),
             measures_sharing=self._measures_sharing,
             in_order=self.is_bound,
+            concurrency=fetcher.num_reads if fetcher.num_reads > 1 else None,
+            reads_in_threads=fetcher.reads_in_threads,
+            max_read_bytes=self._max_read_bytes,
             caches=fetcher.dataset.cache_memories() if hasattr(type(fetcher.dataset), "cache_memories") else (),
         )
 

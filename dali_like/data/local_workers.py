@@ -86,9 +86,11 @@ class LocalWorkers:
 
     def end_use(self, number: int, pending: Iterable[Batch]) -> None:
         """End the service."""
+        self._local.close()
 
     def close(self) -> None:
-        """Do nothing: this process computes the batches."""
+        """End the threads for reads, if there are any."""
+        self._local.close()
 
     def report(self) -> dict[str, Any] | None:
         """Return the state of an iterable dataset behind the last batch."""
@@ -117,7 +119,7 @@ class LocalWorkers:
         local.watch = watch = meter.begin()
         try:
             if type(request) is SamplesRequest:
-                answer: Any = BatchAnswer(fetcher.fetch(request, local))
+                answer: Any = BatchAnswer(fetcher.fetch_here(request, local))
             else:
                 answer = fetcher.answer_locally(request, local, walk)
         except StopIteration:  # also one that a map-style dataset raises: it ends the loop, as in PyTorch

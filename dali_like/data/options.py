@@ -6,6 +6,7 @@ them, read in the main process when an iterator begins.
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import operator
 import sys
@@ -138,6 +139,23 @@ class LoaderOptions(NamedTuple):
     def seeds_by_task(self) -> bool:
         """Whether random numbers depend on the samples, and not on the worker that computes them."""
         return bool(self.own["worker_seeding"] == "tasks")
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the dataset, or a dataset inside it such as that of a subset, returns coroutines."""
+        dataset = self.dataset
+        while self.own["concurrency"] is None and dataset is not None and not is_composed(dataset):
+            if any(inspect.iscoroutinefunction(method_of(dataset, name)) for name in ("__getitem__", "__getitems__")):
+                return True
+            dataset = vars(dataset).get("dataset") if hasattr(dataset, "__dict__") else None
+        return self.own["concurrency"] is not None
+
+    @property
+    def num_reads(self) -> int:
+        """The number of samples that a worker reads at a time. In logical shards, walks read by themselves."""
+        if is_composed(self.dataset):
+            return self.dataset.num_reads if self.dataset.shards is None else 1
+        return int(self.own["concurrency"] or self.own["read_threads"] or 1)
 
     @property
     def binds_batches(self) -> bool:
@@ -353,6 +371,58 @@ def check_place(own: Mapping[str, Any], elsewhere: Mapping[str, str], *, in_orde
         raise ArgumentClashError(
             "static_buffers=True delivers addresses in a fixed order: leave in_order=False and reorder_window out"
         )
+
+
+def check_reads(own: Mapping[str, Any], dataset: Any) -> None:
+    """Check the arguments for reads at the same time.
+
+    Raises:
+        ArgumentClashError: two of them exclude each other, or the dataset has none of these reads.
+    """
+    given = [name for name in ("concurrency", "read_threads") if own[name] is not None]
+    if is_composed(dataset):
+        if given:
+            raise ArgumentClashError(
+                f"{given[0]} of a composed dataset belongs to the stage that reads: dataset.map(function, {given[0]}=...)"
+            )
+        if own["max_read_bytes"] is not None and (dataset.num_reads == 1 or dataset.shards is not None):
+            raise ArgumentClashError(
+                "max_read_bytes limits reads with random access, such as dataset.map(function, read_threads=8): leave it out"
+            )
+        if dataset.num_reads > 1 and own["worker_seeding"] == "torch":
+            raise _unseeded("several reads at a time")
+        return
+    if not given:
+        if own["max_read_bytes"] is not None:
+            raise ArgumentClashError("max_read_bytes limits several reads at a time: pass concurrency= or read_threads=")
+        return
+    if len(given) == 2:
+        raise ArgumentClashError(
+            "concurrency is for a dataset whose __getitem__ is a coroutine function, and read_threads for one whose "
+            "__getitem__ blocks: pass one of them"
+        )
+    if is_iterable(dataset):
+        raise ArgumentClashError(
+            f"{given[0]} is for datasets with __getitem__, and this one is iterable. Use "
+            f"ComposedDataset.from_iterables([...]).map(function, {given[0]}=...)"
+        )
+    if own[given[0]] > 1 and own["worker_seeding"] == "torch":
+        raise _unseeded(given[0])
+
+
+def _unseeded(reads: str) -> ArgumentClashError:
+    return ArgumentClashError(
+        f'worker_seeding="torch" seeds the global random generators for one sample after another: leave out {reads}, '
+        'or use worker_seeding="tasks"'
+    )
+
+
+def default_prefetch(own: Mapping[str, Any], dataset: Any, batch_size: Any) -> int:
+    """Return the default number of batches that each worker computes ahead: two samples for each of its reads."""
+    reads = dataset.num_reads if is_composed(dataset) else own["concurrency"] or own["read_threads"] or 1
+    if not (isinstance(reads, int) and isinstance(batch_size, int)):
+        return PREFETCH_FACTOR  # another check refuses it, or the size is not known
+    return max(PREFETCH_FACTOR, -(-2 * reads // max(batch_size, 1)))
 
 
 def check_batches(*, batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any) -> None:

@@ -77,7 +77,11 @@ def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Repe
     dataset = copy.copy(options.dataset) if options.worker_init_fn is not None else options.dataset
     worker = _Worker(options._replace(dataset=dataset), 0, state)
     request = SamplesRequest(worker.seed, step, keys, True)
-    return Repeated(_computed(options, lambda: worker.fetcher.fetch(request, _Request())), keys)
+    here = _Request()
+    try:
+        return Repeated(_computed(options, lambda: worker.fetcher.fetch_here(request, here)), keys)
+    finally:
+        here.close()
 
 
 def _of_iterable(options: LoaderOptions, step: int, state: IteratorState) -> Repeated:

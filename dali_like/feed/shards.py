@@ -236,6 +236,8 @@ def take_part(
 
     answer = PositionsAnswer([], [], [], {}, [])
     walk = PartWalk(elements, num_shards, wanted.epoch, part.states)
+    if elements.reads:
+        elements.begin(wanted.epoch, [wanted.positions[place] for place in part.places], part.states)
     found = _elements_of(walk, elements, wanted, part, conduct, answer)
     while some := list(itertools.islice(found, conduct.together)):
         if conduct.put is not None and not answer.others:

@@ -112,8 +112,8 @@ def external_source(
         share_batches: whether several workers compute a batch together. False: one worker computes all of its samples, in
             order. That is better where neighbors are cheap to read together, such as samples of one chunk or of one file.
             "auto": True, or False where measurements show such neighbors. The batches are the same.
-        concurrency: samples that a coroutine function computes at once in each worker. Default: all samples of its task,
-            its share of a batch.
+        concurrency: samples that a coroutine function computes at once in each worker, also of the next batches. Default: as
+            many as a batch has.
 
     A composed dataset delivers its positions as `dali_like.data.DataLoader` does: those of the ranks interleave, rank r of
     ``num_shards`` has the positions p with ``p % num_shards == r``. With random access, any worker computes any element, and

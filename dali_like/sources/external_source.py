@@ -477,6 +477,8 @@ class Composed(ExternalSource):
         }
         if self.in_shards:
             special |= {"type": SourceType.PARTS, "in_order": True, "task_size": functools.partial(_part_size, batch_size)}
+        elif self._dataset.num_reads > 1:
+            special |= {"concurrency": self._dataset.num_reads, "reads_in_threads": True}
         return self._source(self.callback, seeds, **special)
 
 

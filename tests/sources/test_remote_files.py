@@ -20,7 +20,7 @@ from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
 from dali_like.remote import RemoteFiles, is_transient
 from dali_like.sources import remote_files
-from examples import remote_source
+from examples import remote_source, slow_storage
 from tests.canary import watched
 from tests.conftest import in_both_places
 from tests.http_store import HttpStore, http_store
@@ -296,6 +296,14 @@ def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     remote_source.main([url, *options])
 
     assert re.findall(r"epoch (\d): (\d) photographs", capsys.readouterr().out) == [("0", "4"), ("1", "4")]
+
+
+@pytest.mark.parametrize("reads", [1, 8])
+def test_the_example_of_a_loader(reads: int, store: HttpStore, capsys: pytest.CaptureFixture[str]) -> None:
+    slow_storage.main([store.url, "--batch-size", "3", "--workers", "1", "--reads", str(reads)])
+
+    sizes = [len(content) for content in CONTENTS.values()]
+    assert capsys.readouterr().out.startswith(f"{len(sizes)} files, {sum(sizes)} bytes: ")
 
 
 class TestArguments:

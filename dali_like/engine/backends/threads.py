@@ -155,7 +155,11 @@ class WorkerThread(threading.Thread):
     def _make_sources(self) -> Sequence[Source]:
         return [source.for_thread() for source in self._sources]
 
-    def _guarded(self, take: Take) -> Take:
+    def _guarded(self, take: Take, waits: bool) -> Take:
+        def go_on_unless_dismissed() -> int:
+            with self._lock:
+                return 0 if self._is_dismissed else take()
+
         def take_unless_dismissed() -> int:
             with self._lock:
                 if self._is_dismissed:
@@ -166,7 +170,7 @@ class WorkerThread(threading.Thread):
                 self._is_busy = True
             return taken
 
-        return take_unless_dismissed
+        return take_unless_dismissed if waits else go_on_unless_dismissed
 
 
 class ThreadWorkers:

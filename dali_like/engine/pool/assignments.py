@@ -6,7 +6,7 @@ its pipe in order. So of the open tasks that a worker was given, all but those s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 #: Ticket of a batch, and number of a task in the batch.
 TaskNumber = tuple[int, int]
@@ -19,16 +19,25 @@ class Assignments:
         num_workers: the maximum number of workers.
         num_waiting: returns the number of tasks in the pipe of a worker.
         is_open: returns whether a task has not been reported.
+        takes_several: whether workers take further tasks while they read.
 
     Attributes:
         running: the workers that take tasks.
     """
 
-    def __init__(self, num_workers: int, num_waiting: Callable[[int], int], is_open: Callable[[int, int], bool]) -> None:
+    def __init__(
+        self,
+        num_workers: int,
+        num_waiting: Callable[[int], int],
+        is_open: Callable[[int, int], bool],
+        *,
+        takes_several: bool = False,
+    ) -> None:
         self.running: set[int] = set()
         self._given: list[list[TaskNumber]] = [[] for _ in range(num_workers)]
         self._num_waiting = num_waiting
         self._is_open = is_open
+        self._takes_several = takes_several
 
     def add(self, worker: int, ticket: int, task: int) -> None:
         """Note that a task is about to be written into the pipe of a worker."""
@@ -51,13 +60,13 @@ class Assignments:
         """Return the running worker with the fewest open tasks; the first worker if none is running."""
         return min(self.running, key=lambda worker: (self._num_open(worker), worker), default=0)
 
-    def taken_by(self, worker: int) -> TaskNumber | None:
-        """Return the task that a worker has taken and not reported, or None.
+    def taken_by(self, worker: int) -> Sequence[TaskNumber]:
+        """Return the tasks that a worker has taken and not reported, in order.
 
-        Race: a running worker may have reported it, and taken another one. Then this is the last one.
+        Race: a running worker may have reported some. If it takes one at a time, this is the last one.
         """
         taken = self._taken(worker)
-        return taken[-1] if taken else None
+        return taken if self._takes_several else taken[-1:]
 
     def _num_open(self, worker: int) -> int:
         self._taken(worker)

@@ -101,12 +101,15 @@ class Dispatcher:
         self.num_completed = 0
         self.hooks = PoolHooks()
 
-        are_read = backend.splices and not (space.has_file and can_splice())
+        takes_several = any(assembler.source.reads_ahead(in_threads=backend.shares_objects) for assembler in assemblers)
+        are_read = backend.splices and (takes_several or not (space.has_file and can_splice()))
         own = any(assembler.source.in_order for assembler in assemblers)
         self.pipes = Pipes(options.num_workers, own=own, are_read=are_read)
         self._assignments: Assignments | None = None
         if are_read:
-            self._assignments = Assignments(options.num_workers, self.pipes.num_waiting, self._is_open)
+            self._assignments = Assignments(
+                options.num_workers, self.pipes.num_waiting, self._is_open, takes_several=takes_several
+            )
 
     @property
     def send_stop(self) -> Callable[[], None]:
@@ -400,9 +403,9 @@ class Dispatcher:
         if self._assignments is not None:
             (self._assignments.running.add if running else self._assignments.running.discard)(worker)
 
-    def taken_by(self, worker: int) -> tuple[int, int] | None:
-        """Return ticket and number of the unfinished task of a worker, if the account of tasks is kept here."""
-        return None if self._assignments is None else self._assignments.taken_by(worker)
+    def taken_by(self, worker: int) -> Sequence[tuple[int, int]]:
+        """Return ticket and number of each unfinished task of a worker, if the account of tasks is kept here."""
+        return () if self._assignments is None else self._assignments.taken_by(worker)
 
     def share_out(self) -> None:
         """Move tasks from the pipes of busy workers to idle workers, where workers do not share a pipe."""
@@ -439,11 +442,12 @@ class Dispatcher:
             self._take_back(unfinished.batch)
 
     def take_back(self, worker: int) -> None:
-        """Post or queue the tasks again that are in the pipe of a worker that has ended."""
-        untaken = self.pipes.take_back(worker)
+        """Post or queue the tasks again that a worker that has ended took behind its first one, or left in its pipe."""
+        begun = self.taken_by(worker)[1:]  # before its pipe is read
+        untaken = [*begun, *((ticket, task) for ticket, _, task in self.pipes.take_back(worker))]
         if self._assignments is not None:
             self._assignments.forget(worker)
-        for ticket, _, task in untaken:
+        for ticket, task in untaken:
             batch = self.batch_of(ticket, task)
             if batch is not None:
                 self.post_in_turn(UnfinishedTask(batch, task, 0))

@@ -13,7 +13,7 @@ from dali_like.engine.memory.protocol import WORD_BYTES, Status
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch, position_note
 from dali_like.engine.worker.meters import Meter
-from dali_like.engine.worker.runner import TaskRunner
+from dali_like.engine.worker.runner import BegunTask, TaskRunner
 from dali_like.engine.worker.source import Source
 
 
@@ -42,9 +42,11 @@ class InlineRunner(TaskRunner):
                     self.call(source.worker_setup)
             self._num_set_up += 1
 
-    def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
+    def compute(
+        self, task: Any, meter: Meter, made: deque[Any] | None = None, begun: BegunTask | None = None
+    ) -> tuple[Status, int]:
         try:
-            return super().compute(task, meter, made)
+            return super().compute(task, meter, made, begun)
         finally:
             self.note()
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import signal
 import time
@@ -289,8 +290,7 @@ class Recovery:
         dispatcher.read_reports()
         known = {
             (unfinished.batch.ticket, unfinished.task)
-            for unfinished in (*self._unfinished_tasks(), *self._suspects)
-            if unfinished is not None
+            for unfinished in (*itertools.chain(*map(self._taken_by, range(self._options.num_workers))), *self._suspects)
         }
         if len(known) < dispatcher.num_open_tasks:
             dispatcher.fail_at_once(
@@ -416,14 +416,14 @@ class Recovery:
         if end.exitcode == START_FAILED and not is_resting and (message := self._cells.start_error_of(worker)):
             self._abandon(worker, _start_error(f"worker {worker} ({self._unit} {end.pid})", message))
             return
-        unfinished = self._unfinished_of(worker)
-        if unfinished is not None and end.keep is not None:
-            end.keep(dispatcher.hold(unfinished))
-        if is_resting and unfinished is not None:
-            dispatcher.give_up(
-                unfinished, WorkerDiedError("stopped while computing a cancelled batch", end.pid, end.exitcode)
-            )
-            unfinished = None
+        taken = self._taken_by(worker)
+        if taken and end.keep is not None:
+            end.keep([dispatcher.hold(unfinished) for unfinished in taken])
+        if is_resting:
+            for task in taken:
+                dispatcher.give_up(task, WorkerDiedError("stopped while computing a cancelled batch", end.pid, end.exitcode))
+            taken = []
+        unfinished = taken[0] if taken else None
         if unfinished is None and (is_resting or self._phase is Phase.RETIRING):
             self._forget(worker)
             self._move(worker, WorkerState.STOPPED)
@@ -593,8 +593,16 @@ class Recovery:
         return [self._unfinished_of(worker) for worker in range(self._options.num_workers)]
 
     def _unfinished_of(self, worker: int) -> UnfinishedTask | None:
-        """Return the task that the cell of a worker names, if that is still open."""
-        ticket, task = self._dispatcher.taken_by(worker) or self._cells.task_of(worker)
+        """Return the first unfinished task of a worker."""
+        taken = self._taken_by(worker)
+        return taken[0] if taken else None
+
+    def _taken_by(self, worker: int) -> list[UnfinishedTask]:
+        """Return the tasks that a worker has taken, if they are still open: mostly one, which its cell names."""
+        numbers = self._dispatcher.taken_by(worker) or [self._cells.task_of(worker)]
+        return [unfinished for number in numbers if (unfinished := self._open_task(worker, *number)) is not None]
+
+    def _open_task(self, worker: int, ticket: int, task: int) -> UnfinishedTask | None:
         batch = self._dispatcher.batch_of(ticket, task)
         if batch is None or batch.slot is None:
             return None

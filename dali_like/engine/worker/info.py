@@ -52,6 +52,12 @@ def become_worker_thread() -> None:
     _thread.is_worker = True
 
 
+def join_worker(info: WorkerInfo | None) -> None:
+    """Let this thread belong to a worker that is a thread, too."""
+    become_worker_thread()
+    set_worker_info(info)
+
+
 def is_worker_thread() -> bool:
     """Whether this thread is a worker by itself. If so, it must not change the state of the process."""
     return _thread.is_worker

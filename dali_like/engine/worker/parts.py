@@ -60,6 +60,9 @@ class Part(Protocol):
     places: Sequence[int]
     packed_places: bytes
 
+    def begin(self, first: int, stride: int) -> None:
+        """Begin work for the samples, given the ``idx_in_epoch`` of the first place of the batch and of the next ones."""
+
     def at(self, position: int) -> Any:
         """Return the sample with an ``idx_in_epoch``.
 
@@ -190,6 +193,7 @@ def make_part(runner: TaskRunner, task: Any, cell: memoryview, watch: Stopwatch 
     part: Part = source.callback.begin_part(task.epoch, part_of(bytes(task.request), task.number))
     at = part.at if watch is None else watch.timed(part.at)
     first, stride = task.first, source.stride
+    part.begin(first, stride)
     # Samples of one output that fit their rows, by the fewest steps.
     ndarray, generic, (_, dtype, shape), rows = np.ndarray, np.generic, task.targets[0], task.view.rows[0]
     if source.num_outputs is not None:

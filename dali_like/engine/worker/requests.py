@@ -9,10 +9,12 @@ knows neither schemas nor the contents of requests and messages: they are betwee
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.worker.coroutines import ReadGroup
 from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers, write_message
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError, Task
@@ -32,6 +34,10 @@ class Schema(Protocol):
         """The schema as workers get it."""
 
 
+def _call(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
+
+
 class Request:
     """The part of a request that one task answers.
 
@@ -43,9 +49,18 @@ class Request:
         rows: for each output of the schema, an array of the rows of all samples. A task writes its own.
         cell: where the handler writes the index of the sample that it computes, and counts replaced samples.
         watch: measures the time of samples; None: they are not measured.
+        group: the reads of the task, which have ended; None without.
+        call: calls a function of the user's, and awaits a coroutine that it returns.
     """
 
-    def __init__(self, task: Task, cell: memoryview, watch: Stopwatch | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        cell: memoryview,
+        watch: Stopwatch | None = None,
+        group: ReadGroup | None = None,
+        call: Callable[..., Any] = _call,
+    ) -> None:
         text = bytes(task.request)
         (schema_bytes,) = SCHEMA_BYTES.unpack_from(text)
         begin = SCHEMA_BYTES.size + schema_bytes
@@ -57,6 +72,8 @@ class Request:
         self.rows = [rows for rows in task.view.rows if rows is not None]
         self.cell = cell
         self.watch = watch
+        self.group = group
+        self.call = call
 
 
 class RequestHandler(Protocol):
@@ -67,6 +84,10 @@ class RequestHandler(Protocol):
     @property
     def reducers(self) -> Reducers:
         """How objects in messages are pickled."""
+
+    @property
+    def on_error(self) -> str | Callable[[Any, Exception], Any]:
+        """The reaction to an exception of the dataset, as that of a `Source`."""
 
     @property
     def once(self) -> bool:
@@ -84,6 +105,9 @@ class RequestHandler(Protocol):
 
     def make(self, request: Request) -> Any:
         """Answer a request: fill the rows. Return a message for `learn` and for the consumer of the batch, or None."""
+
+    def reads(self, request: Request) -> tuple[range, Callable[[int], Any]] | None:
+        """Return the reads that `make` needs: their indices, and a function that begins one. None: it needs no reads."""
 
     def put_back(self, request: Request, message: Any) -> None:
         """Keep a message of `make` that found no room. The same request will come again."""
@@ -107,15 +131,15 @@ class RequestHandler(Protocol):
         """Return the name of a sample for messages."""
 
 
-def answer(task: Task, cell: memoryview, watch: Stopwatch | None) -> None:
-    """Let the handler of a request source compute a task.
+def answer(task: Task, cell: memoryview, watch: Stopwatch | None, group: ReadGroup | None, call: Callable[..., Any]) -> None:
+    """Let the handler of a request source compute a task; for the arguments, see `Request`.
 
     Raises:
         SampleTypeError: the message cannot be pickled.
         RegionFullError, NoMemoryError: there is no room for the message.
     """
     handler: RequestHandler = task.source.callback  # `Source.handler`, without the call
-    request = Request(task, cell, watch)
+    request = Request(task, cell, watch, group, call)
     message = handler.make(request)
     if message is None:
         return

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.worker.coroutines import EventLoop
+from dali_like.engine.worker.coroutines import EventLoop, ReadGroup, Reads, ReadThreads
 from dali_like.engine.worker.hints import add_hint
 from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
-from dali_like.engine.worker.requests import answer
+from dali_like.engine.worker.requests import Request, answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
 from dali_like.engine.worker.staging import STACK_BYTES, MisfitError, StackOperators, StagedTask, Staging, are_alike
 from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
@@ -48,6 +48,22 @@ _NOT_CONTIGUOUS = (ValueError, BufferError)
 _CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHE = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHE))
 _REQUEST, _PARTS = SourceType.REQUEST, SourceType.PARTS
 _DENSE = Status.DENSE, 0
+_SKIPPED = Status.SKIPPED, 0
+
+
+class BegunTask:
+    """A task that has been taken, with its reads.
+
+    Attributes:
+        task: None if its batch has been cancelled.
+        watch: measures the reads.
+        group: the reads; None without.
+    """
+
+    __slots__ = ("group", "task", "watch")
+
+    def __init__(self, task: Task | None, watch: Stopwatch | None, group: ReadGroup | None) -> None:
+        self.task, self.watch, self.group = task, watch, group
 
 
 class TaskRunner:
@@ -79,6 +95,7 @@ class TaskRunner:
         self._staging: defaultdict[int, Staging] = defaultdict(Staging)  # by the number of the source
         self._tensors: dict[int, type] = {}  # by the identity of a source: the class of tensors that it returns
         self._loop = EventLoop()
+        self._read_threads: ReadThreads | None = None
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
         self.unplaced: Any = None
@@ -94,43 +111,142 @@ class TaskRunner:
         Args:
             made: the first samples of the task, or its batch, if there are any already. They are removed from it.
         """
-        header = self._headers.get(page)
-        if header is None:
-            header = self._headers[page] = self._space.array(page * PAGE_BYTES, (HEADER_WORDS,), np.dtype(np.int64))
-        words = header.tolist()
+        task = self._task_of(page, number)
+        return _SKIPPED if task is None else self._compute(task, made)
+
+    def _task_of(self, page: int, number: int) -> Task | None:
+        """Return a task, or None if its batch has been cancelled."""
+        words = self._header(page).tolist()
         if words[_CANCELLED]:
             self.meters[words[_SOURCE]].skip(words, number)
-            return Status.SKIPPED, 0
+            return None
         view = self._views.get(page)
         if view is None or view.slot_layout != words[_SLOT_LAYOUT]:
             if len(self._views) >= _MAX_VIEWS or sum(view.num_keys for view in self._views.values()) > _MAX_KEYS:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
-        number_of_source = words[_SOURCE]
-        source = self._sources[number_of_source]
-        task = (Task if source.type is not _PARTS else _parts().PartTask)(self._space, view, source, words, number)
+        source = self._sources[words[_SOURCE]]
+        return (Task if source.type is not _PARTS else _parts().PartTask)(self._space, view, source, words, number)
+
+    def _header(self, page: int) -> NDArray[np.int64]:
+        header = self._headers.get(page)
+        if header is None:
+            header = self._headers[page] = self._space.array(page * PAGE_BYTES, (HEADER_WORDS,), np.dtype(np.int64))
+        return header
+
+    def _compute(self, task: Task, made: deque[Any] | None, begun: BegunTask | None = None) -> tuple[Status, int]:
+        words = task.words
         if words[_CACHE]:
             from dali_like.engine.memory.sample_cache import shares_of_task  # most sources have none
 
-            with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], number):
-                return self.compute(task, self.meters[number_of_source], made)
-        return self.compute(task, self.meters[number_of_source], made)
+            with shares_of_task(words[_CACHE], words[Header.JOURNAL_PAGE], task.number):
+                return self.compute(task, self.meters[words[_SOURCE]], made, begun)
+        return self.compute(task, self.meters[words[_SOURCE]], made, begun)
 
-    def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
-        """Compute a task, wherever its samples go; see `run`."""
+    def compute(
+        self, task: Any, meter: Meter, made: deque[Any] | None = None, begun: BegunTask | None = None
+    ) -> tuple[Status, int]:
+        """Compute a task, wherever its samples go; see `run`.
+
+        Args:
+            begun: the task, if its reads have been carried out.
+        """
         before = current_call.get()
-        watch = meter.begin()
+        watch = meter.begin() if begun is None else begun.watch
         outcome = None
         try:
             current_call.set(CallContext(task.source.seeds, task.empty, watch))
-            outcome = self._run(task, made, watch)
+            outcome = self._run(task, made, watch, None if begun is None else begun.group)
             return outcome
         finally:
             current_call.set(before)  # a callback may run a pipeline
             task.end()
             if meter.end(watch, task, outcome):
                 self.unnoted = meter
+
+    # Several tasks at a time
+
+    def begin(self, page: int, number: int) -> BegunTask:
+        """Begin one task of the batch in the slot that starts on `page`. `Reads` of this runner carry out its reads."""
+        task = self._task_of(page, number)
+        if task is None:
+            return BegunTask(None, None, None)
+        # Caches have room for one task at a time: its reads then run within `finish`.
+        watch = None if task.source.concurrency is None or task.words[_CACHE] else Stopwatch()
+        is_cancelled = functools.partial(self._is_cancelled, task)
+        return BegunTask(task, watch, None if watch is None else self._reads_of(task, watch, is_cancelled))
+
+    def begin_first(self, begun: BegunTask) -> None:
+        """Begin to measure a task: those before it have ended."""
+        if begun.task is not None:
+            begun.watch = self.meters[begun.task.words[_SOURCE]].begin(begun.watch)
+
+    def finish(self, begun: BegunTask) -> tuple[Status, int]:
+        """End a task whose reads have ended. Return the status and its value."""
+        task = begun.task
+        if task is None:
+            return _SKIPPED
+        if self.is_cancelled(begun):
+            self.meters[task.words[_SOURCE]].skip(task.words, task.number)
+            task.end()
+            return _SKIPPED
+        return self._compute(task, None, begun)
+
+    def new_reads(self, limit: int, max_bytes: int | None) -> Reads:
+        """Return what carries out the reads of tasks that have begun."""
+        return Reads(self._loop, limit, max_bytes, self._note_lowest)
+
+    def _note_lowest(self, index: int) -> None:
+        self._cell[0] = index
+
+    def is_cancelled(self, begun: BegunTask) -> bool:
+        """Return whether the batch of a task has been cancelled."""
+        return begun.task is None or self._is_cancelled(begun.task)
+
+    def _is_cancelled(self, task: Task) -> bool:
+        return bool(self._header(task.view.offset // PAGE_BYTES)[_CANCELLED])
+
+    def _reads_of(
+        self, task: Task, watch: Stopwatch | None, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> ReadGroup | None:
+        """Return the reads of a task; None if it has none."""
+        source = task.source
+        before = current_call.get()
+        current_call.set(CallContext(source.seeds, task.empty, watch))  # the reads get the context
+        try:
+            read: Callable[[int], Any]
+            if source.type is _REQUEST:
+                found = source.handler.reads(Request(task, self._cell, watch))
+                if found is None:
+                    return None
+                indices, read = found
+                source = source._replace(on_error=source.handler.on_error)
+            else:
+                indices, read = range(task.start, task.stop), self._reading(task, watch)
+            if source.reads_in_threads:
+                read = self._threads(source.concurrency or 1).in_thread(read)
+            return ReadGroup(indices, read, functools.partial(_is_last, source=source), is_cancelled)
+        finally:
+            current_call.set(before)
+
+    def _reading(self, task: Task, watch: Stopwatch | None) -> Callable[[int], Any]:
+        """Return a function that reads and writes a sample. At once: the source may use the memory for the next one."""
+        source = task.source
+        if source.reads_in_threads:
+            get = source.callback if watch is None else watch.timed(source.callback)
+            return lambda i: self.put(task, i, get(sample_info(task, i)), source)
+        callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
+
+        async def read(i: int) -> None:
+            self.put(task, i, await callback(sample_info(task, i)), source)
+
+        return read
+
+    def _threads(self, count: int) -> ReadThreads:
+        if self._read_threads is None:
+            self._read_threads = ReadThreads(count)
+        return self._read_threads
 
     def note(self) -> None:
         """Write the rest of the measurements of the last task, after its report and before the next task."""
@@ -149,27 +265,35 @@ class TaskRunner:
     def close(self) -> None:
         """Close the event loop, if there is one."""
         self._loop.close()
+        if self._read_threads is not None:
+            self._read_threads.close()
 
-    def _run(self, task: Task, made: deque[Any] | None, watch: Stopwatch | None) -> tuple[Status, int]:
+    def _run(
+        self, task: Task, made: deque[Any] | None, watch: Stopwatch | None, group: ReadGroup | None
+    ) -> tuple[Status, int]:
         source = task.source
         self.unplaced = None
-        if source.concurrency is not None:
-            task.callback = self._awaiting(source.callback)
-        else:
+        if source.concurrency is None:
             task.callback = self._importing(source)
-        if watch is not None and source.type is not _PARTS:
+        elif source.type is not _REQUEST:
+            task.callback = self._awaiting(source.callback)
+        if watch is not None and source.type is not _PARTS and (source.concurrency is None or source.batch):
             task.callback = watch.timed(task.callback)
         if made:
             task.callback = _Resumed(made, task.callback)
         try:
+            if group is None and source.concurrency is not None and not source.batch:
+                group = self._reads_of(task, watch)
+                if group is not None:
+                    self._loop.read_all(group, source.concurrency, self._note_lowest)
             if source.type is _REQUEST:
-                answer(task, self._cell, watch)
+                answer(task, self._cell, watch, group, self.call)
             elif source.batch:
                 self._make_batch(task)
             elif source.type is _PARTS:
                 _parts().make_part(self, task, self._cell, watch)
-            elif source.concurrency is not None:
-                self._make_concurrently(task, source.concurrency, watch)
+            elif group is not None:
+                self._replace_failed(task, group)
             elif source.stacks:
                 self._make_stacks(task, source.stack_operators, watch)
             else:
@@ -529,25 +653,11 @@ class TaskRunner:
                 raise
             self.replace_sample(task, i, error)
 
-    def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
-        """Compute all samples in an event loop. Of several exceptions, the one of the lowest index is raised."""
-        source = task.source
-        callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
-
-        async def make(i: int) -> None:
-            self.put(task, i, await callback(sample_info(task, i)), source)
-
-        def is_last(error: BaseException) -> bool:
-            return _is_last(error, source)
-
-        def progress(i: int) -> None:
+    def _replace_failed(self, task: Task, group: ReadGroup) -> None:
+        """Replace the samples whose reads have failed. Of several exceptions, the one of the lowest index is raised."""
+        for i, error in group.errors():
             self._cell[0] = i
-
-        indices = range(task.start, task.stop)
-        errors = self._loop.make_concurrently(make, indices, concurrency, is_last, progress)
-        for i, error in sorted(errors.items()):
-            self._cell[0] = i
-            if is_last(error):
+            if _is_last(error, task.source):
                 raise error
             self.replace_sample(task, i, error)
 

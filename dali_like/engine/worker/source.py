@@ -87,7 +87,10 @@ class Source(NamedTuple):
             together; see `dali_like.engine.pool.sharing`.
         stride: the difference between the ``idx_in_epoch`` of one sample of a batch and the next.
         in_order: whether one worker must compute all batches, in their order. True for streams in workers.
-        concurrency: how many samples a worker computes at once, if the callback is a coroutine function; else None.
+        concurrency: how many samples a worker reads at once, if the callback is a coroutine function, or `reads_in_threads`;
+            else None.
+        reads_in_threads: whether reads block, so that each one has a thread.
+        max_read_bytes: a worker begins no read of a further task while it holds so many bytes of results; None: no limit.
         last_batch: treatment of an incomplete batch.
         objects: for each output, whether it holds Python objects, which travel pickled. Empty: no output does.
         on_error: the reaction if the callback raises, or returns a value that cannot be delivered. "raise": raise the
@@ -118,6 +121,8 @@ class Source(NamedTuple):
     stride: int = 1
     in_order: bool = False
     concurrency: int | None = None
+    reads_in_threads: bool = False
+    max_read_bytes: int | None = None
     last_batch: LastBatch = LastBatch.DROP
     objects: tuple[bool, ...] = ()
     on_error: str | Callable[[Any, Exception], Any] = "raise"
@@ -132,6 +137,15 @@ class Source(NamedTuple):
     operators: tuple[str, ...] = ()
     stacks: bool = False
     caches: tuple[CacheMemory, ...] = ()
+
+    def reads_ahead(self, *, in_threads: bool) -> bool:
+        """Return whether a worker takes further tasks while it reads.
+
+        Args:
+            in_threads: whether workers are threads. Reads of one that is given up go on, and must not write to a batch that
+                another worker computes again: those of request sources do not write.
+        """
+        return self.concurrency is not None and not self.batch and (self.type is SourceType.REQUEST or not in_threads)
 
     @property
     def stream(self) -> Stream:

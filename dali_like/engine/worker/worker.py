@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import os
 import select
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -34,10 +36,11 @@ from dali_like.engine.memory.protocol import (
     start_message_offset,
 )
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.worker.coroutines import NO_READS
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception, read_message, write_message
-from dali_like.engine.worker.info import WorkerInfo, set_worker_info
+from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import worker_meters
-from dali_like.engine.worker.runner import TaskRunner
+from dali_like.engine.worker.runner import BegunTask, TaskRunner
 from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
 
@@ -74,21 +77,20 @@ class Channels(NamedTuple):
     measures: bool = False
 
 
-#: Takes the next task into a worker's cell. Returns 0 if there are no more tasks.
+#: Takes the next task into a worker's cell. Returns 0 if there are no more tasks, and NOTHING if it does not wait for one.
 Take = Callable[[], int]
+NOTHING = -1
+#: Wraps a function that takes tasks, to end the worker from elsewhere; and is told whether the function waits.
+Guard = Callable[[Take, bool], Take]
 
 
 def run_worker(
     index: int,
     channels: Channels,
     make_sources: Callable[[], Sequence[Source]],
-    guard: Callable[[Take], Take] = lambda take: take,
+    guard: Guard = lambda take, _: take,
 ) -> int:
-    """Compute tasks until there are no more. Return the exit status of the worker.
-
-    Args:
-        guard: wraps the function that takes tasks, to end the worker from elsewhere.
-    """
+    """Compute tasks until there are no more. Return the exit status of the worker."""
     space = channels.space
     cell = cell_offset(index)
     try:
@@ -115,8 +117,23 @@ def run_worker(
         return START_FAILED
     # The main thread of a process has the id of the process.
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = threading.get_native_id().to_bytes(WORD_BYTES, "little")
-    take = guard(_make_take(index, channels, cell))
-    write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done.fileno(), space.map
+    several = [source for source in sources if source.reads_ahead(in_threads=is_worker_thread())]
+    if several and channels.own_tasks:
+        _work_on_several(index, channels, runner, guard, several)
+    else:
+        _work(index, channels, runner, guard)
+    for source in sources:
+        if source.worker_teardown is not None:
+            runner.call(source.worker_teardown)
+    runner.close()
+    return 0
+
+
+def _work(index: int, channels: Channels, runner: TaskRunner, guard: Guard) -> None:
+    """Compute one task after another."""
+    cell = cell_offset(index)
+    take = guard(_make_take(index, channels, cell), True)
+    write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done.fileno(), channels.space.map
     run = runner.run
     while take():
         ticket, page, task = unpack(buffer, cell)
@@ -131,11 +148,58 @@ def run_worker(
             break
         if runner.unnoted is not None:
             runner.note()
-    for source in sources:
-        if source.worker_teardown is not None:
-            runner.call(source.worker_teardown)
-    runner.close()
-    return 0
+
+
+def _work_on_several(index: int, channels: Channels, runner: TaskRunner, guard: Guard, sources: Sequence[Source]) -> None:
+    """Take further tasks while the reads of others run. Tasks end in the order in which they were taken.
+
+    The main process keeps account of the tasks that a worker has taken. The cell belongs to the first of them.
+    """
+    cell, buffer, done = cell_offset(index), channels.space.map, channels.done.fileno()
+    files = channels.own_tasks[index].fileno(), channels.tasks.fileno()
+    take = _make_take(index, channels, cell)
+    take_first, take_more = guard(take, True), guard(functools.partial(take, False), False)
+    go_on = guard(lambda: 1, False)
+    sizes = [source.max_read_bytes for source in sources if source.max_read_bytes is not None]
+    reads = runner.new_reads(max(source.concurrency or 1 for source in sources), min(sizes, default=None))
+    taken: deque[tuple[int, int, int, BegunTask]] = deque()
+    is_stopped = False
+    while True:
+        while not (is_stopped or (taken and (reads.is_first_done or not reads.has_room))):
+            found = take_more() if taken else take_first()
+            if found == NOTHING:
+                break
+            ticket, page, task = TASK.unpack_from(buffer, cell) if found else (NO_TICKET, 0, 0)
+            if ticket == NO_TICKET:
+                is_stopped = True
+                break
+            begun = runner.begin(page, task)
+            taken.append((ticket, page, task, begun))
+            if len(taken) == 1:
+                runner.begin_first(begun)
+            reads.add(begun.group or NO_READS)
+        if not taken or (is_stopped and not go_on()):
+            break
+        if is_stopped and all(runner.is_cancelled(begun) for *_, begun in taken):
+            os.write(done, b"".join(DONE.pack(ticket, task, index, Status.SKIPPED, 0) for ticket, _, task, _ in taken))
+            break
+        reads.wait(() if is_stopped else files)
+        while taken and reads.is_first_done:
+            if not go_on():
+                return
+            ticket, page, task, begun = taken.popleft()
+            status, value = runner.finish(begun)
+            reads.remove_first()
+            if status is Status.FAILED:
+                status, value = report_error(runner, page, task, value)
+            try:
+                os.write(done, DONE.pack(ticket, task, index, status, value))
+            except BrokenPipeError:  # see `_work`
+                return
+            runner.note()
+            if taken:
+                runner.begin_first(taken[0][3])
+    reads.close()
 
 
 def _start_message_of(channels: Channels) -> bytes:
@@ -147,7 +211,7 @@ def _read_only(*_: object, **__: object) -> NoReturn:
     raise NotImplementedError
 
 
-def _make_take(index: int, channels: Channels, cell: int) -> Take:
+def _make_take(index: int, channels: Channels, cell: int) -> Callable[..., int]:
     tasks, fd, size = channels.tasks.fileno(), channels.space.fd.fileno(), TASK.size
     splice: Callable[..., int] = getattr(os, "splice", _read_only)
     if not channels.own_tasks:
@@ -168,12 +232,12 @@ def _make_take(index: int, channels: Channels, cell: int) -> Take:
 
     take_from = move if os.get_blocking(own) else read
 
-    def take() -> int:
-        while True:
-            poll.poll()
+    def take(waits: bool = True) -> int:
+        while poll.poll(None if waits else 0):
             for pipe in (own, tasks):
                 with contextlib.suppress(BlockingIOError):  # the pipe is empty, or another worker was faster
                     return take_from(pipe)
+        return NOTHING
 
     return take
 

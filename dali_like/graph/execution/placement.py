@@ -516,7 +516,7 @@ def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> t
     bare = source._replace(on_error="raise", worker_setup=None, worker_teardown=None)
     outputs = [declared[i] if producer is node else OutputSchema(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
-    kind = _FusedCallback if source.concurrency is None else _AsyncFusedCallback
+    kind = _FusedCallback if source.concurrency is None or source.reads_in_threads else _AsyncFusedCallback
     on_error = source.on_error
     if callable(on_error):
         on_error = _FusedOnError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from dali_like.common.extras import optional
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.loader_arguments import LoaderArguments
-from dali_like.data.options import RANK_NAMES, check_composed, own_context, resolve_auto
+from dali_like.data.options import RANK_NAMES, check_composed, default_prefetch, own_context, resolve_auto
 from dali_like.errors import ArgumentClashError, ArgumentError
 
 if TYPE_CHECKING:
@@ -55,11 +55,13 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
     def _dali_like_construct(self, own: Mapping[str, Any], *, dataset: Any, batch_size: int | None, **given: Any) -> None:
         order = {name: given[name] for name in ("shuffle", "sampler", "batch_sampler", "in_order")}
         is_composed = check_composed(dataset, own, **order)
-        self._dali_like_set_own(own, in_order=given["in_order"], is_composed=is_composed)
+        self._dali_like_set_own(own, dataset, in_order=given["in_order"], is_composed=is_composed)
         if own["device"] is not None:
             check_device(own["device"])
         workers, factor, self._dali_like_auto = resolve_auto(given.pop("num_workers"), given.pop("prefetch_factor"))
         self._dali_like_checked_num_workers = workers  # PyTorch's constructor would warn with a line of its own
+        if factor is None and isinstance(workers, int) and workers > 0:
+            factor = default_prefetch(own, dataset, batch_size if given["batch_sampler"] is None else None)
         constructor = super(LoaderArguments, self).__init__
         constructor(dataset, batch_size, num_workers=workers, prefetch_factor=factor, **given)
         if is_composed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import threading
 import weakref
@@ -26,7 +27,8 @@ class BackgroundReads:
 
     def __init__(self) -> None:
         self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._loop = asyncio.new_event_loop()
+        # In a context of its own: the loop keeps the one of its beginning, and with it the sample of the first read.
+        self._loop = contextvars.Context().run(asyncio.new_event_loop)
         thread = threading.Thread(target=_serve, args=(self._loop,), name="dali_like_reads", daemon=True)
         weakref.finalize(self, _stop, self._loop, thread, os.getpid())
         thread.start()

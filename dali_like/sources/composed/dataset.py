@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import os
@@ -20,7 +21,7 @@ from dali_like.sources.collate import default_collate
 from dali_like.sources.composed import cache_stage, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.chunked_files import CHUNK_BYTES
-from dali_like.sources.composed.elementwise import Enumerate, Map
+from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function, name_of, num_reads
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
@@ -32,6 +33,7 @@ from dali_like.sources.state_format import ShardState
 if TYPE_CHECKING:
     from dali_like.sources.composed.draws import MixtureReport
     from dali_like.sources.composed.from_files import Paths
+    from dali_like.sources.composed.reads import ElementsAhead
 
 __all__ = ["ComposedDataset", "ComposedIterator"]
 
@@ -291,8 +293,13 @@ class ComposedDataset:
 
     @property
     def ends_in_map(self) -> bool:
-        """Whether the last stage is a `map`. Several workers can then share a logical shard."""
-        return isinstance(self._stage, Map)
+        """Whether the last stage is a `map` that reads nothing ahead. Several workers can then share a logical shard."""
+        return isinstance(self._stage, Map) and self._stage.num_reads == 1
+
+    @cached_property
+    def num_reads(self) -> int:
+        """The number of elements that a process should compute at a time, for the stages that read; or 1."""
+        return num_reads(self._stage)
 
     @property
     def description(self) -> list[str]:
@@ -302,15 +309,45 @@ class ComposedDataset:
     # Stages
 
     @suggest_arguments
-    def map(self, function: Callable[..., Any], *, rng: bool = False) -> Self:
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        rng: bool = False,
+        concurrency: int | None = None,
+        read_threads: int | None = None,
+    ) -> Self:
         """Call a function with each element.
 
         Args:
-            function: returns the new element.
+            function: returns the new element. The result of a coroutine function (``async def``) is awaited.
             rng: whether to call ``function(element, generator)`` with a `numpy.random.Generator` that depends on the seed
                 and the position of the element.
+            concurrency: number of calls of a coroutine function that run at a time in each worker, also for the next
+                batches; default: one. The stream does not depend on it.
+            read_threads: the same for a function that blocks, such as one that reads from a slow disk: it runs in so many
+                threads. Other functions of the dataset are called by one thread at a time.
+
+        Raises:
+            ArgumentError: `concurrency` is given for a function that blocks, or `read_threads` for a coroutine function.
+            ArgumentClashError: both are given.
         """
-        return self._then(Map(self._stage, _callable(function), flag("rng", rng)))
+        _callable(function)
+        given = [("concurrency", concurrency, True), ("read_threads", read_threads, False)]
+        reads = [(name, positive(name, count), is_async) for name, count, is_async in given if count is not None]
+        if len(reads) > 1:
+            raise ArgumentClashError(
+                "concurrency is for a coroutine function, and read_threads for a function that blocks: pass one of them"
+            )
+        for name, _, is_async in reads:
+            if is_coroutine_function(function) != is_async:
+                kind, other = (
+                    ("a coroutine function (async def)", "read_threads")
+                    if is_async
+                    else ("a function that blocks", "concurrency")
+                )
+                raise ArgumentError(f"{name} is for {kind}, and {name_of(function)} is not one: pass {other}=")
+        return self._then(Map(self._stage, function, flag("rng", rng), reads[0][1] if reads else 1))
 
     @suggest_arguments
     def cache(
@@ -856,6 +893,8 @@ class ComposedIterator(Iterator[Any]):
         self._states: Mapping[int, ShardState] = {}
         self._ahead: Mapping[int, int] = {}
         self._ended: set[int] = set()
+        self._reads: ElementsAhead | None = None
+        self._has_begun = False
 
     def __next__(self) -> Any:
         shards, length = self._dataset.shards, self._dataset.length
@@ -869,7 +908,7 @@ class ComposedIterator(Iterator[Any]):
                 self._position += 1
                 continue
             try:
-                element = self._elements.at(self._epoch, position, self._states)
+                element = self._take(position)
             except ShardEndedError:
                 assert shards is not None
                 self._ended.add(position % shards)
@@ -880,6 +919,23 @@ class ComposedIterator(Iterator[Any]):
                 raise
             self._position += 1
             return element
+
+    def _take(self, position: int) -> Any:
+        elements, epoch, states = self._elements, self._epoch, self._states
+        if not elements.reads:
+            return elements.at(epoch, position, states)
+        shards, length = self._dataset.shards, self._dataset.length
+        if shards is None:
+            if self._reads is None:
+                from dali_like.sources.composed.reads import ElementsAhead  # it imports asyncio
+
+                at = functools.partial(elements.at, epoch)
+                self._reads = ElementsAhead(at, length, self._dataset.num_reads)
+            return self._reads.take(position)
+        if not self._has_begun:
+            self._has_begun = True
+            elements.begin(epoch, range(position, position + shards), states)
+        return elements.at(epoch, position, states)
 
     @property
     def position(self) -> int:
@@ -906,6 +962,7 @@ class ComposedIterator(Iterator[Any]):
         self._states = shard_states(state)
         self._elements = self._dataset.elements()
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
+        self._reads, self._has_begun = None, False
         self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from dali_like.sources.composed.stage import (
     Sharded,
     ShardWalk,
     SingleInputStage,
+    Stage,
     generator_at,
     is_anything,
     is_count,
@@ -21,7 +23,7 @@ from dali_like.sources.composed.stage import (
     state_parts,
 )
 
-__all__ = ["Enumerate", "Map", "name_of"]
+__all__ = ["Enumerate", "Map", "is_coroutine_function", "name_of", "num_reads"]
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,17 @@ class Elementwise(SingleInputStage):
     def apply(self, element: Any, place: Place, epoch: int, position: int) -> Any:
         """Return the output for an element at a position of an epoch."""
 
+    def for_process(self) -> Elementwise:
+        """Return the stage that evaluators use."""
+        return self
+
+    def walk(self, place: Place, source: ShardWalk, epoch: int, shard: int, taken: int) -> ShardWalk:
+        """Return a walk behind so many outputs of a shard."""
+        return CountingWalk(self, place, source, epoch, shard, taken)
+
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
-        source = self.input.evaluator(place.input(0))
-        return _RandomAccess(self, place, source) if isinstance(source, RandomAccess) else _Sharded(self, place, source)
+        source, stage = self.input.evaluator(place.input(0)), self.for_process()
+        return _RandomAccess(stage, place, source) if isinstance(source, RandomAccess) else _Sharded(stage, place, source)
 
 
 class _RandomAccess(RandomAccess):
@@ -64,15 +74,18 @@ class _Sharded(Sharded):
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         source_state, taken = state_parts(state, (None, 0), is_anything, is_count)
-        return _CountingWalk(self._stage, self._place, self._source.open(shard, epoch, source_state), epoch, shard, taken)
+        return self._stage.walk(self._place, self._source.open(shard, epoch, source_state), epoch, shard, taken)
 
 
-class _CountingWalk(ShardWalk):
+class CountingWalk(ShardWalk):
     """The state is that of the input, and the number of outputs so far."""
 
     def __init__(self, stage: Elementwise, place: Place, source: ShardWalk, epoch: int, shard: int, taken: int) -> None:
         self._stage, self._place, self._source = stage, place, source
         self._epoch, self._shard, self._taken = epoch, shard, taken
+
+    def begin(self) -> None:
+        self._source.begin()
 
     def __next__(self) -> Any:
         position = self._taken * self._place.num_shards + self._shard
@@ -96,10 +109,21 @@ class _CountingWalk(ShardWalk):
 
 @dataclass(frozen=True)
 class Map(Elementwise):
-    """Calls a function with each element; with `rng`, also with a generator."""
+    """Calls a function with each element; with `rng`, also with a generator.
+
+    `num_reads` calls run at a time, as coroutines or in threads. The outputs do not depend on it.
+    """
 
     function: Callable[..., Any]
     rng: bool = False
+    num_reads: int = 1
+
+    def for_process(self) -> Elementwise:
+        if self.num_reads == 1 and not is_coroutine_function(self.function):
+            return self
+        from dali_like.sources.composed.reads import ReadingMap  # it imports asyncio
+
+        return ReadingMap(self.input, self.function, self.rng, self.num_reads)
 
     @property
     def varies(self) -> bool:
@@ -119,8 +143,12 @@ class Map(Elementwise):
                 return self.function(element, generator_at(place, epoch, position))
             return self.function(element)
         except Exception as error:  # a user's function may raise anything
-            note_place(error, self, f"position {position} of epoch {epoch}")
+            self.note(error, epoch, position)
             raise
+
+    def note(self, error: Exception, epoch: int, position: int) -> None:
+        """Add the place of an element to the exception of its call."""
+        note_place(error, self, f"position {position} of epoch {epoch}")
 
 
 @dataclass(frozen=True)
@@ -135,6 +163,19 @@ class Enumerate(Elementwise):
 
     def apply(self, element: Any, place: Place, epoch: int, position: int) -> Any:
         return self.start + position, element
+
+
+def num_reads(stage: Stage) -> int:
+    """Return how many elements must be computed at a time, so that each stage that reads has its number of calls; or 1."""
+    mine = stage.num_reads if isinstance(stage, Map) and stage.num_reads > 1 else 0
+    inputs = [count for count in map(num_reads, stage.inputs) if count > 1]
+    return max(mine + sum(inputs), 1)
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Return whether the results of a function are coroutines."""
+    inner = getattr(function, "func", function)  # of functools.partial
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
 
 
 def name_of(function: Any) -> str:

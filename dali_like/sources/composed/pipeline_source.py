@@ -9,6 +9,7 @@ In logical shards, a dataset is the callback of a source in parts. Each shard ha
 
 from __future__ import annotations
 
+import os
 import pickle
 import struct
 import threading
@@ -26,6 +27,10 @@ from dali_like.types import SampleInfo
 __all__ = ["ElementCallback", "ShardElements", "pack_part", "unpack_message"]
 
 
+#: Held while a thread looks for the elements that it shares with others.
+_sharing = threading.Lock()
+
+
 class ElementCallback:
     """Returns the element at a position, in any thread.
 
@@ -38,18 +43,26 @@ class ElementCallback:
         self.dataset = dataset
         self.takes_dicts = takes_dicts
         self._local = threading.local()
+        self._shared: dict[int, Elements] = {}
 
     def __call__(self, info: SampleInfo) -> Any:
         try:
             elements: Elements = self._local.elements
         except AttributeError:
-            elements = self._local.elements = self.dataset.elements()
+            elements = self._local.elements = self._new_elements()
         length = self.dataset.length
         position = info.idx_in_epoch if length is None else info.idx_in_epoch % length  # beyond the end is padding
         element = elements.at(info.epoch_idx, position)
         if element.__class__ is dict and not self.takes_dicts:
             refuse_dict(element)
         return element
+
+    def _new_elements(self) -> Elements:
+        """Return what evaluates the dataset in this thread. If the dataset reads, all threads of a process share it."""
+        if self.dataset.num_reads == 1:
+            return self.dataset.elements()
+        with _sharing:
+            return self._shared.setdefault(os.getpid(), self.dataset.elements())
 
     def __reduce__(self) -> Any:
         return _element_callback, (self.dataset, self.takes_dicts)
@@ -143,6 +156,10 @@ class _PositionsPart(PartWalk):
         self.wants_states = False
         self.packed_places = packed_places
         self.places = struct.unpack(f"={len(packed_places) // 8}q", packed_places)
+
+    def begin(self, first: int, stride: int) -> None:
+        if self._elements.reads:
+            self._elements.begin(self._epoch, [first + place * stride for place in self.places], self._states)
 
     def at(self, position: int) -> Any:
         self._positions.append(position)

@@ -191,6 +191,9 @@ class ShardWalk(Iterator[Any]):
     def state(self) -> Any:
         """Return the state before the next output, for `Sharded.open`: numbers, and lists and mappings of them."""
 
+    def begin(self) -> None:  # most walks do all their work when it is wanted
+        """Begin reads for the next outputs, without waiting for them."""
+
     def skip(self) -> None:
         """Go past the next output without computing more than needed.
 

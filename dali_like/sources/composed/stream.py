@@ -6,12 +6,14 @@ gone past the wanted position, or is missing, it opens another one from a state 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dali_like.errors import CheckpointError
+from dali_like.sources.composed.elementwise import num_reads
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage
 from dali_like.sources.state_format import ENDED, ShardState
@@ -68,11 +70,19 @@ class Elements:
     Args:
         stage: the last stage of the description.
         seed, num_shards: of the dataset.
+
+    Attributes:
+        reads: whether several elements should be computed at a time. With random access, several threads may do so.
     """
 
     def __init__(self, stage: Stage, seed: int, num_shards: int) -> None:
         self._evaluator = evaluator = stage.evaluator(Place(seed, num_shards))
         self._access = evaluator if isinstance(evaluator, RandomAccess) else None
+        self.reads = num_reads(stage) > 1
+        if self.reads and self._access is not None:
+            from dali_like.sources.composed.reads import InTurns  # it imports asyncio
+
+            self._access = InTurns(self._access)
         self._num_shards = num_shards
         self._walks: dict[tuple[int, int], _OpenWalk] = {}
 
@@ -107,6 +117,17 @@ class Elements:
             raise
         walk.taken += 1
         return element
+
+    def begin(self, epoch: int, positions: Iterable[int], states: Mapping[int, ShardState]) -> None:
+        """Begin reads for elements of logical shards, which will be asked for in this order."""
+        walks: dict[int, _OpenWalk] = {}
+        for position in positions:
+            number, shard = divmod(position, self._num_shards)
+            if shard not in walks:
+                with contextlib.suppress(Exception):  # `at` raises it at its position
+                    walks[shard] = self._walk_to(epoch, shard, number, states)
+        for walk in walks.values():
+            walk.walk.begin()
 
     def state(self, epoch: int, shard: int, position: int, states: Mapping[int, ShardState] | None = None) -> ShardState:
         """Return the state of a shard before its first output from a position on."""

@@ -72,6 +72,9 @@ class _FilterWalk(ShardWalk):
     def __init__(self, stage: Filter, source: ShardWalk, shard: int) -> None:
         self._stage, self._source, self._shard = stage, source, shard
 
+    def begin(self) -> None:
+        self._source.begin()
+
     def __next__(self) -> Any:
         stage = self._stage
         for _ in range(stage.most_rejected):

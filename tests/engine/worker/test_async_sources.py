@@ -70,18 +70,40 @@ class Meeting:
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "workers", "concurrency", "expected"),
-    [(16, 2, 4, 4), (16, 2, 1, 1), (16, 2, None, 8), (16, 1, None, 16), (64, 2, 32, 32), (16, 2, 100, 8), (6, 3, 2, 2)],
+    ("batch_size", "workers", "concurrency", "together", "most"),
+    [
+        *[(16, 2, 4, 4, 4), (16, 2, 1, 1, 1), (16, 2, None, 8, 16), (16, 1, None, 16, 16), (64, 2, 32, 32, 32)],
+        *[(16, 2, 100, 8, 100), (6, 3, 2, 2, 2)],
+    ],
 )
 @pytest.mark.parametrize("start_method", ["fork"])
 def test_samples_in_the_making_at_once_in_each_worker(
-    batch_size: int, workers: int, concurrency: int | None, expected: int, start_method: str, make_pipeline: MakePipeline
+    batch_size: int,
+    workers: int,
+    concurrency: int | None,
+    together: int,
+    most: int,
+    start_method: str,
+    make_pipeline: MakePipeline,
 ) -> None:
     options = {"concurrency": concurrency}
-    pipe = make_pipeline(Meeting(expected), start_method, batch_size=batch_size, workers=workers, source_options=options)
+    pipe = make_pipeline(Meeting(together), start_method, batch_size=batch_size, workers=workers, source_options=options)
 
     for _ in range(3):
-        assert run(pipe) == [expected] * batch_size
+        assert all(together <= number <= most for number in run(pipe))
+
+
+def test_workers_begin_the_next_batches_before_the_end_of_a_batch(make_pipeline: MakePipeline) -> None:
+    class Source(Meeting):
+        async def __call__(self, info: SampleInfo) -> Any:
+            # The first batch shows the schema: the others begin behind it.
+            return await super().__call__(info) if info.iteration else np.int64(12)
+
+    options = {"batch_size": 4, "workers": 1, "prefetch_queue_depth": 4, "source_options": {"concurrency": 12}}
+    pipe = make_pipeline(Source(12), "fork", **options)
+
+    for _ in range(7):
+        assert run(pipe) == [12] * 4
 
 
 @pytest.mark.parametrize(("concurrency", "expected"), [(4, 4), (1, 1), (None, 16), (100, 16)])
@@ -114,7 +136,7 @@ def test_a_sample_begins_as_soon_as_another_one_is_done(make_pipeline: MakePipel
 def test_spawned_workers_make_several_at_once(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(Meeting(8), "spawn", batch_size=16)
 
-    assert run(pipe) == [8] * 16
+    assert all(8 <= number <= 16 for number in run(pipe))
 
 
 # Accepted coroutine functions
