@@ -462,14 +462,7 @@ class Fetcher:
         """Return a batch of a map-style dataset, or one sample without batches."""
         seed, number, keys, _ = batch_request
         if not self.batched:
-            if request.group is not None:
-                return self.collate_fn(self._take_read([keys], 0, request))
-            if draws := self._draws([keys]):
-                self._seed(seed, number, 0)
-            sample = self._get(self._dataset_for(request), [keys], 0, request)
-            if not draws and not (self._converts_by_default and type(sample) in _PLAIN):
-                self._seed(seed, number, 0)
-            return self.collate_fn(sample)
+            return self.collate_fn(self._fetch_one(batch_request, request))
         if self.is_columnar and (batch := self._gather(keys, request)) is not None:
             return batch
         if (getitems := self.getitems) is not None:
@@ -636,6 +629,18 @@ class Fetcher:
             if self.on_error == "raise":
                 raise
             return self._replace_sample(keys, i, error, request)
+
+    def _fetch_one(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
+        """Return the only sample of a request of a loader without batches."""
+        seed, number, key, _ = batch_request
+        if request.group is not None:
+            return self._take_read([key], 0, request)
+        if draws := self._draws([key]):
+            self._seed(seed, number, 0)
+        sample = self._get(self._dataset_for(request), [key], 0, request)
+        if not draws and not (self._converts_by_default and type(sample) in _PLAIN):
+            self._seed(seed, number, 0)
+        return sample
 
     def _replace_sample(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
         if is_composed(self.dataset):  # its elements depend on their positions, and never on the batch

@@ -32,6 +32,8 @@ OWN = {
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims"]
 #: Only for loaders of tensors; see tests/parity/test_loader_device.py.
 OF_DEVICES = {"device": None, "prefetch_to_device": 2, "static_buffers": False, "sharding": None}
+#: Of datasets that are read many samples at a time; see test_loader_reads.py.
+OF_READS = ["concurrency", "read_threads", "max_read_bytes"]
 LOCKED = [
     "dataset",
     "batch_size",
@@ -41,6 +43,7 @@ LOCKED = [
     "persistent_workers",
     *OWN,
     *OF_COMPOSED,
+    *OF_READS,
     *OF_DEVICES,
 ]
 
@@ -78,7 +81,7 @@ def test_own_arguments_have_defaults() -> None:
 def test_an_argument_of_the_constructor_becomes_an_option_of_iterators() -> None:
     options = LoaderOptions.of(DataLoader("abc", **OWN))
 
-    assert options.own == {**OWN, **dict.fromkeys(OF_COMPOSED), **OF_DEVICES}
+    assert options.own == {**OWN, **dict.fromkeys([*OF_COMPOSED, *OF_READS]), **OF_DEVICES}
     assert [*options.own] == [*inspect.signature(DataLoader).parameters][-len(options.own) :]
 
 
