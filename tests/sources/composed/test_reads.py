@@ -305,6 +305,6 @@ def test_wrong_arguments(function: Any, options: dict[str, Any], error: type[Exc
         ({"worker_seeding": "torch"}, "random generators"),
     ],
 )
-def test_loaders_refuse_what_belongs_to_stages(options: dict[str, Any], text: str) -> None:
+def test_loaders_refuse_arguments_of_stages(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentClashError, match=text):
         DataLoader(described("random access", "read_threads", 4, slow_call), **options)
