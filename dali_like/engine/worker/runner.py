@@ -353,7 +353,11 @@ class TaskRunner:
                 if isinstance(column, np.ndarray) or is_on_gpu(column):
                     task.put_all(output, column, source)
                 else:
-                    self._put_column(task, output, column, source, is_only=len(columns) == 1)
+                    is_plain = len(columns) == 1 and not task.lent and not source.is_object(output)
+                    for i, value in enumerate(column):
+                        self._cell[0] = i
+                        if not (is_plain and task.region is not None and task.put_arrays(i, (value,))):
+                            task.put(i, output, value, source)
         except BaseException as error:
             if type(error) is NoMemoryError:
                 error.needed = max(error.needed, sum(map(_bytes_of, columns)))
@@ -361,21 +365,6 @@ class TaskRunner:
                 self._keep(batch, source)  # it is not wrong: it found no room, or an interrupt came
             raise
         task.end_at(len(columns[0]))
-
-    def _put_column(self, task: Task, output: int, column: Sequence[Any], source: Source, *, is_only: bool) -> None:
-        """Write one output of a batch that is a sequence of samples."""
-        is_plain = is_only and not task.lent and not source.is_object(output)
-        write, finish = None, _nothing
-        try:
-            for i, value in enumerate(column):
-                self._cell[0] = i
-                if write is None and is_plain and task.region is not None:
-                    write, finish = task.array_writer()
-                if write is None or not write(i, (value,)):
-                    finish()
-                    task.put(i, output, value, source)
-        finally:
-            finish()
 
     def _keep(self, batch: Any, source: Source) -> None:
         """Keep a batch that will be requested again."""
@@ -413,8 +402,7 @@ class TaskRunner:
         """Compute samples as long as all fit their rows. Return the index after the last."""
         callback, iteration, epoch = task.callback, task.iteration, task.epoch
         single, count = task.source.num_outputs is None, task.source.output_count
-        cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
-        memories, dtypes, shapes = zip(*task.targets, strict=True)
+        cell, lent, new, ndarray, targets = self._cell, task.lent, tuple.__new__, np.ndarray, task.targets
         all_keys = zip(*(keys[begin - task.start :] for keys in task.keys), strict=True)
         for i, position, keys in zip(range(begin, task.stop), _positions(task, begin), all_keys, strict=False):
             cell[0] = i
@@ -424,7 +412,7 @@ class TaskRunner:
                 if lent and not single:
                     outputs = sample = task.disentangle(i, sample, task.source)
                 try:
-                    for array, key, memory, dtype, shape in zip(outputs, keys, memories, dtypes, shapes):  # noqa: B905
+                    for array, key, (memory, dtype, shape) in zip(outputs, keys, targets):  # noqa: B905
                         if array.__class__ is not ndarray or array.shape != shape:
                             break
                         if array.dtype is not dtype and array.dtype != dtype:
@@ -481,25 +469,20 @@ class TaskRunner:
         """Compute samples, write them into the region, and describe them. Return the index after the last."""
         callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
         single, count, any_objects = source.num_outputs is None, source.output_count, any(source.objects)
-        cell, lent, new, (write, finish) = self._cell, task.lent, tuple.__new__, task.array_writer()
-        outputs = sample = None
-        try:
-            for i, position in zip(range(begin, task.stop), _positions(task, begin), strict=False):
-                cell[0] = i
-                outputs = sample = None  # see above
-                sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
-                outputs = (sample,) if single else sample
-                is_plain = outputs.__class__ is tuple and len(outputs) == count and not lent and not any_objects
-                try:
-                    is_put = is_plain and write(i, outputs)
-                except (RegionFullError, NoMemoryError):
-                    self.unplaced = sample
-                    raise
-                if not is_put:
-                    finish()
-                    self.put(task, i, sample, source)
-        finally:
-            finish()
+        cell, lent, new, put = self._cell, task.lent, tuple.__new__, task.put_arrays
+        for i, position in zip(range(begin, task.stop), _positions(task, begin), strict=False):
+            cell[0] = i
+            sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
+            outputs = (sample,) if single else sample
+            is_plain = outputs.__class__ is tuple and len(outputs) == count and not lent and not any_objects
+            try:
+                is_put = is_plain and put(i, outputs)
+            except (RegionFullError, NoMemoryError):
+                self.unplaced = sample
+                raise
+            if not is_put:
+                self.put(task, i, sample, source)
+            outputs = sample = None  # see above
         return task.stop
 
     # Operators over several samples at once
@@ -597,20 +580,16 @@ class TaskRunner:
             for i, outputs in enumerate(samples, begin):
                 self._operate_alone(task, operators, call, i, outputs)
             return
-        write, finish = task.array_writer()
+        task.describe_all()
         ends = [0] * len(results)
-        try:
-            for i, outputs in enumerate(samples, begin):
-                made = []
-                for k, (result, like) in enumerate(zip(results, operators.packs, strict=True)):
-                    start, ends[k] = ends[k], ends[k] + outputs[like].size
-                    made.append(result[start : ends[k]].reshape(outputs[like].shape))
-                self._cell[0] = i
-                if task.lent or not write(i, made):
-                    finish()
-                    self.put(task, i, tuple(made), task.source)
-        finally:
-            finish()
+        for i, outputs in enumerate(samples, begin):
+            made = []
+            for k, (result, like) in enumerate(zip(results, operators.packs, strict=True)):
+                start, ends[k] = ends[k], ends[k] + outputs[like].size
+                made.append(result[start : ends[k]].reshape(outputs[like].shape))
+            self._cell[0] = i
+            if task.lent or not task.put_arrays(i, made):
+                self.put(task, i, tuple(made), task.source)
 
     def _operate(
         self, task: Task, operators: StackOperators, call: CallContext, staging: Staging, begin: int, stop: int
@@ -732,10 +711,6 @@ class TaskRunner:
         """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
-
-
-def _nothing() -> None:
-    pass
 
 
 def _parts() -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
@@ -122,7 +122,7 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        plans: for each output, what `Task.array_writer` needs: dtype, its code, ndim, shape and begin of the rows, and the
+        plans: for each output, what `Task.put_arrays` needs: dtype, its code, ndim, shape and begin of the rows, and the
             function that writes a descriptor. Until a batch has shown dtype and ndim, no array agrees with the plan.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
@@ -342,61 +342,41 @@ class Task:
         place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
         _DESCRIPTORS[1](self._space.map, place, offset - self.view.offset, nbytes, *_OBJECT_KIND, nbytes)
 
-    def array_writer(self) -> tuple[Callable[[int, Sequence[Any]], bool], Callable[[], None]]:
-        """Return two functions for samples without rows.
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """Put all outputs of sample `i` if they are plain arrays of the expected kinds; else return False.
 
-        This is the hot path, so it calls few functions, looks up what it needs once, and takes the rest of the region's
-        memory at once.
+        This is the hot path for samples without rows, so it calls few functions.
 
-        Returns:
-            A function that puts all outputs of a sample, given its index, if they are plain arrays of the expected kinds;
-            otherwise it returns False. It raises RegionFullError and NoMemoryError as `put`. And a function to call after
-            the last sample, and before any other that uses the region.
+        Raises:
+            RegionFullError, NoMemoryError: as `put`.
         """
-        view, region = self.view, self.region or self.describe_all()
-        base, plans, ndarray = view.offset, view.plans, np.ndarray
-        memory: Any = self._space.map
-        first, sample_bytes = view.descriptors_offset, len(plans) * _DESCRIPTOR_BYTES
-        free = stop = 0
-
-        def finish() -> None:
-            nonlocal free, stop
-            region.give_back(free, stop)
-            free = stop = 0
-
-        def write(i: int, arrays: Sequence[Any]) -> bool:
-            nonlocal free, stop
-            before, place = free, first + i * sample_bytes
-            for array, (dtype, code, ndim, row_shape, rows_begin, describe) in zip(arrays, plans):  # noqa: B905  # `strict=` takes longer
-                if array.__class__ is not ndarray or (array.dtype is not dtype and array.dtype != dtype):
-                    free = before
+        ndarray = np.ndarray
+        for array in arrays:
+            if array.__class__ is not ndarray:
+                return False
+        view, memory, region = self.view, self._space.map, self.region or self.describe_all()
+        base, plans = view.offset, view.plans
+        place = view.descriptors_offset + i * len(plans) * _DESCRIPTOR_BYTES
+        for array, (dtype, code, ndim, row_shape, rows_begin, describe) in zip(arrays, plans):  # noqa: B905  # `strict=` takes longer
+            if array.dtype is not dtype and array.dtype != dtype:
+                return False
+            shape, nbytes = array.shape, array.nbytes
+            if shape == row_shape:
+                begin = rows_begin + i * nbytes  # it is described already: see `describe_all`
+            else:
+                if len(shape) != ndim:
                     return False
-                shape, nbytes = array.shape, array.nbytes
-                if shape == row_shape:
-                    begin = rows_begin + i * nbytes  # it is described already: see `describe_all`
-                else:
-                    if len(shape) != ndim:
-                        free = before
-                        return False
-                    begin = free
-                    free = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT  # `align`, without the call
-                    if free > stop:
-                        free = begin
-                        finish()
-                        begin, (free, stop) = region.take(nbytes), region.take_rest()
-                        before = free
-                    describe(memory, place, begin - base, nbytes, code, ndim, *shape)
-                place += _DESCRIPTOR_BYTES
-                try:
-                    if nbytes > MOST_PLAIN_BYTES:
-                        ndarray(shape, dtype, memory, begin)[...] = array
-                    else:
-                        memory[begin : begin + nbytes] = array
-                except (ValueError, BufferError):  # not contiguous
+                begin = region.take(nbytes)
+                describe(memory, place, begin - base, nbytes, code, ndim, *shape)
+            place += _DESCRIPTOR_BYTES
+            try:
+                if nbytes > MOST_PLAIN_BYTES:
                     ndarray(shape, dtype, memory, begin)[...] = array
-            return True
-
-        return write, finish
+                else:
+                    memory[begin : begin + nbytes] = array
+            except (ValueError, BufferError):  # not contiguous
+                ndarray(shape, dtype, memory, begin)[...] = array
+        return True
 
     def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
@@ -548,18 +528,6 @@ class Region:
                 self._grow(end)
             self.used = end
         return self.start + begin
-
-    def take_rest(self) -> tuple[int, int]:
-        """Use all memory that is behind the region. Return where it begins and ends in the shared space."""
-        with self._lock:
-            begin, self.used = self.used, max(self.used, self._committed)
-            return self.start + begin, self.start + self.used
-
-    def give_back(self, begin: int, end: int) -> None:
-        """Return the end of what `take_rest` has taken, unless other memory has been taken since then."""
-        with self._lock:
-            if end == self.start + self.used:
-                self.used = begin - self.start
 
     def _grow(self, end: int) -> None:
         if end > self._size:

