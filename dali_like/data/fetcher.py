@@ -151,12 +151,13 @@ class Fetcher:
         collates_by_default = array_backend.is_default(options.collate_fn)
         stacks = collates_by_default and options.batched and not options.is_iterable  # `LoaderOptions.stacks_samples`
         gathers = stacks and is_columnar(options.dataset, array_backend)
+        awaits = options.awaits
         by_sample = (
             stacks
             and options.batch_size is not None
             and options.batch_size > 1  # one sample is made by one worker in any case
             and options.seeds_by_task
-            and (gathers or getitems_of(options.dataset, awaits=options.awaits) is None)
+            and (gathers or getitems_of(options.dataset, awaits=awaits) is None)
         )
         return cls(
             dataset=options.dataset,
@@ -172,7 +173,7 @@ class Fetcher:
             collates_by_default=collates_by_default,
             num_reads=options.num_reads,
             reads_in_threads=options.own["read_threads"] is not None or is_composed(options.dataset),
-            awaits=options.awaits,
+            awaits=awaits,
         )
 
     @property

@@ -145,7 +145,9 @@ class LoaderOptions(NamedTuple):
         """Whether the dataset, or a dataset inside it such as that of a subset, returns coroutines."""
         dataset = self.dataset
         while self.own["concurrency"] is None and dataset is not None and not is_composed(dataset):
-            if any(inspect.iscoroutinefunction(method_of(dataset, name)) for name in ("__getitem__", "__getitems__")):
+            if inspect.iscoroutinefunction(method_of(dataset, "__getitem__")):
+                return True
+            if inspect.iscoroutinefunction(method_of(dataset, "__getitems__")):
                 return True
             dataset = vars(dataset).get("dataset") if hasattr(dataset, "__dict__") else None
         return self.own["concurrency"] is not None

@@ -181,7 +181,7 @@ def test_batches_are_copied_to_addresses() -> None:
     assert target.tolist() == [[1, 1, 1], [2, 2, 2]]
 
 
-def test_without_paddle_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_paddle_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "paddle", None)
 
     with (

@@ -123,8 +123,8 @@ def test_a_short_epoch_without_workers_makes_few_calls() -> None:
     loader = DataLoader(range(16), 4)
     list(loader)
 
-    assert min(len(calls_of(lambda: iter(loader))) for _ in range(3)) <= 92
-    assert min(len(calls_of(lambda: list(loader))) for _ in range(3)) <= 285
+    assert min(len(calls_of(lambda: iter(loader))) for _ in range(3)) <= 104
+    assert min(len(calls_of(lambda: list(loader))) for _ in range(3)) <= 305
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
