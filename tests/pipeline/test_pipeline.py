@@ -105,7 +105,7 @@ def test_decorated_function_keeps_its_name_and_text() -> None:
         return numbers()
 
     assert pipeline.__name__ == "pipeline"
-    assert inspect.getdoc(pipeline) == "What it is for."
+    assert inspect.getdoc(pipeline) == "The purpose of the pipeline."
 
 
 def test_unknown_arguments_are_refused() -> None:

@@ -533,10 +533,10 @@ class Worker:
         self.set_up: Callable[[], Any] = int
         self.sources: list[Any] = []
 
-    def run(self, index: int, channels: Any, make_sources: Any, guard: Callable[[Any], Any]) -> int:
+    def run(self, index: int, channels: Any, make_sources: Any, guard: Callable[[Any, bool], Any]) -> int:
         self.sources.append(make_sources())
         self.set_up()
-        take = guard(self._take)
+        take = guard(self._take, True)
         while task := take():
             self.begun.append(task)
             self.gate.pass_through()

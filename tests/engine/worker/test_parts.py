@@ -27,6 +27,9 @@ class Places:
         self.packed_places = struct.pack(f"={len(text)}q", *(text if reported is None else reported))
         self._message = message
 
+    def begin(self, first: int, stride: int) -> None:
+        """Read nothing ahead."""
+
     def at(self, position: int) -> Any:
         if position > 4 and position % 2:
             raise AbsentSampleError
