@@ -1,7 +1,8 @@
 """Shows a batch of a loader or pipeline again: the one of a step, computed from a saved state.
 
-The state is any one that was saved in that epoch, as JSON of state_dict(), or a checkpoint. For example, after a loss
-spike at step 4711, shows the shapes and numbers of that batch and the samples that it was made of; --picture draws it.
+The state is any one that was saved in that epoch, as JSON of state_dict(), or a checkpoint. After a loss
+spike at step 4711, for example, the command shows the shapes and statistics of that batch and names its samples;
+--picture draws it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _is_alike(code: types.CodeType, template: types.CodeType) -> bool:
 
 @functools.cache
 def _templates(num_names: int) -> tuple[types.CodeType, ...]:
-    """Return the code of methods that look up items of that many attributes."""
+    """Return the code of each method that looks up one item in each of ``num_names`` attributes."""
     items = [f"self.a{number}[index]" for number in range(num_names)]
     results = [f"({', '.join(items)},)", items[0]] if num_names == 1 else [", ".join(items) or "()"]
     return tuple(eval(f"lambda self, index: ({result})").__code__ for result in results)  # the text is of this module

@@ -97,7 +97,7 @@ class CudaCopies:
             return CudaStamp(self._driver, self._driver.record(self.stream, BLOCKING), self._origin, self._origin_ns)
 
     def _time(self) -> tuple[int, int, Event]:
-        """Return an event that has passed and its time, preceded by the uncertainty of that time, in nanoseconds."""
+        """Return the uncertainty of a measured time, the time, both in nanoseconds, and the event that was recorded then."""
         self._driver.synchronize(self._driver.record(self.stream, BLOCKING | NO_TIMING))
         begin_ns = time.monotonic_ns()
         event = self._driver.record(self.stream, 0)

@@ -740,8 +740,8 @@ class Pipeline:
         """Return the batch of an iteration again, bit for bit, with its random augmentation. For debuggers: a second
         pipeline computes it in this process, without workers, and this one is not disturbed.
 
-        Callables are asked for the samples of that batch only. With other sources, the iterations from the state to that
-        batch are computed, or those from the beginning of the epoch if the state is behind it.
+        If all sources are callables, only the samples of that batch are computed. Otherwise the pipeline computes all
+        iterations from the state to that batch; if the state lies behind the batch, from the beginning of the epoch.
 
         Args:
             epoch, iteration: numbers of the batch, from 0 on.

@@ -1,7 +1,7 @@
 """One batch of a pipeline again: `Pipeline.batch_at`. A second pipeline without workers resumes before it.
 
-Where it resumes follows from a checkpoint of that epoch; or for callables, whose samples depend on their positions alone,
-from the position. Its graph is a copy, with sources that the main process calls.
+It resumes from a checkpoint of that epoch. Callables need none, because their samples depend on their positions alone.
+Its graph is a copy, with sources that the main process calls.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def test_a_pytorch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_tensor_keeps_the_owner_of_its_memory_and_needs_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch takes the CUDA Array Interface, of which it keeps the object."""
+    """PyTorch reads the CUDA Array Interface of an object, and keeps that object."""
     given: list[Any] = []
     monkeypatch.setattr(torch, "as_tensor", lambda value, device: given.append((value, device)))
     owner = object()

@@ -80,7 +80,8 @@ class Channels(NamedTuple):
 #: Takes the next task into a worker's cell. Returns 0 if there are no more tasks, and NOTHING if it does not wait for one.
 Take = Callable[[], int]
 NOTHING = -1
-#: Wraps a function that takes tasks, to end the worker from elsewhere; and is told whether the function waits.
+#: Wraps a function that takes tasks, so that another thread can end the worker. The second argument: whether the function
+#: waits for a task.
 Guard = Callable[[Take, bool], Take]
 
 

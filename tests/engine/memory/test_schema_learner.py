@@ -8,7 +8,7 @@ from dali_like.engine.memory.schema_learner import SchemaLearner
 
 
 def expectations(learner: SchemaLearner[str], batches: str) -> str:
-    """Return what is expected after each batch. "?" stands for a batch whose samples differ, "-" for no expectation."""
+    """Return the expectation after each batch. "?": the samples of a batch differ. "-": the learner expects nothing."""
     return "".join(learner.note(None if batch == "?" else batch) or "-" for batch in batches)
 
 
