@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import io
 import itertools
 import logging
@@ -32,6 +33,7 @@ from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
+from dali_like.sources.travel.hazards import announce_local_classes_of
 from dali_like.types import SampleInfo
 from tests.conftest import children, is_running, time_limit, wait_until
 from tests.faults.programs import Program
@@ -701,9 +703,15 @@ HARMLESS: dict[str, Callable[[], Callable[[SampleInfo], Any]]] = {
 }
 
 
+def test_local_classes_of_an_object_that_raises_for_its_class_are_searched_without_an_error() -> None:
+    announce_local_classes_of(Source(_SaysNoMore()))
+
+
 @pytest.mark.parametrize("what", HARMLESS)
 def test_source_that_forks_well_is_no_warning(what: str, make_pipeline: MakePipeline) -> None:
     """Warnings are errors here."""
+    importlib.import_module("multiprocessing.queues")  # so that objects are compared with its classes
+
     pipe = make_pipeline(HARMLESS[what](), "fork")
 
     assert run(pipe) == iteration(0)

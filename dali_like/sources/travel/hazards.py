@@ -126,10 +126,10 @@ def _local_classes(value: Any, depth: int, seen: set[int]) -> Iterator[type]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    kind = value if isinstance(value, type) else type(value)
+    kind = value if issubclass(type(value), type) else type(value)  # isinstance() would ask the object for its class
     if "<locals>" in kind.__qualname__:
         yield kind
-    if depth and not isinstance(value, (type, types.ModuleType)):
+    if depth and not issubclass(type(value), (type, types.ModuleType)):
         parts: list[tuple[str, Any]] = []
         with contextlib.suppress(Exception):  # attributes of user objects may raise anything
             parts = list(itertools.islice(parts_of(value), _PARTS))
@@ -188,7 +188,7 @@ def _problem(value: Any, place: UseInWorkers) -> str | None:
 def _is_queue(value: Any) -> bool:
     """Return whether an object is a queue of multiprocessing. It makes its thread and its locks anew in a forked process."""
     queues = sys.modules.get("multiprocessing.queues")
-    return queues is not None and isinstance(value, queues.Queue)
+    return queues is not None and issubclass(type(value), queues.Queue)  # isinstance() would ask the object for its class
 
 
 def _sharing(value: Any) -> str | None:
