@@ -20,7 +20,6 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
 from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader, is_original, reason_of, replaced_part, warn_of_part  # noqa: E402
-from dali_like.plugin.pytorch.torch_device import check_device  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -57,6 +56,8 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         is_composed = check_composed(dataset, own, **order)
         self._dali_like_set_own(own, dataset, in_order=given["in_order"], is_composed=is_composed)
         if own["device"] is not None:
+            from dali_like.plugin.pytorch.torch_device import check_device  # most loaders need no GPU
+
             check_device(own["device"])
         workers, factor, self._dali_like_auto = resolve_auto(given.pop("num_workers"), given.pop("prefetch_factor"))
         self._dali_like_checked_num_workers = workers  # PyTorch's constructor would warn with a line of its own
