@@ -93,6 +93,7 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
+    >>> from dali_like.plugin.pytorch import LastBatchPolicy
     >>> @pipeline_def(batch_size=4)
     ... def pipeline():
     ...     return fn.external_source(source=lambda info: np.array(info.idx_in_epoch), batch=False)
