@@ -1,4 +1,4 @@
-"""What iterators of a loader ask of the class that copies its batches to a device. Runs in the main process.
+"""The interface between iterators of a loader and the class that copies its batches to a device. Runs in the main process.
 
 There is one sender for all iterators of a loader. An iterator sends batches that are ready before the program takes them.
 They count as delivered only when it does: states of the loader do not depend on copies.
@@ -19,7 +19,7 @@ class SentBatch:
 
     Attributes:
         answers: of the workers; None if this process made the batch, or they could not be read.
-        batch: what `DeviceSender.send` has returned.
+        batch: the result of `DeviceSender.send`.
         error: raised in place of the batch.
         is_empty: whether there is no batch for the program, because its positions are empty.
     """
@@ -57,7 +57,7 @@ class DeviceSender(Protocol):
         """
 
     def send(self, batch: Any, turn: int) -> Any:
-        """Begin to copy a batch, and return what `deliver` takes. The copy keeps the memory of the batch.
+        """Begin to copy a batch, and return the argument of `deliver`. The copy keeps the memory of the batch.
 
         Raises:
             OutOfMemoryError: memory is short. The call can be repeated.

@@ -26,7 +26,7 @@ __all__ = ["looks_up"]
 #: The types of sequences that run no code of the program when an int selects an item.
 _SEQUENCES = (list, tuple, range, str, bytes, np.ndarray)
 
-#: What decides about the effect of a function without constants, except for its names.
+#: The attributes that decide about the effect of a function without constants, except for its names.
 _DECISIVE = ("co_code", "co_exceptiontable", "co_argcount", "co_kwonlyargcount", "co_nlocals", "co_freevars", "co_cellvars")
 
 

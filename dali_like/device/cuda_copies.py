@@ -47,7 +47,7 @@ class CudaCopies:
 
     #: The handle of the stream. Subclasses create it.
     stream: int
-    #: Errors of the library that allocates, besides those of CUDA's driver.
+    #: Errors of the library that allocates; CUDA's driver has its own.
     _failures: tuple[type[Exception], ...] = ()
 
     def __init__(self, device_id: int, driver: Driver) -> None:

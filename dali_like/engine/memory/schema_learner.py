@@ -2,8 +2,9 @@
 
 Samples of an expected schema go to rows, which a batch has from the start. Each change of the expectation costs new slots or
 new buffers, and samples that are written twice. So an expectation may outlive some batches that differ, and it returns when
-enough batches in a row agree. The numbers are arguments, because the costs differ: those of `ArrayAssembler` and
-`RequestAssembler` are in `dali_like.engine.pool.assembler`, those of operators in `dali_like.graph.execution.buffers`.
+enough batches in a row agree. The numbers are arguments, because the costs differ: see
+`ArrayAssembler` and `RequestAssembler` in `dali_like.engine.pool.assembler`, and for operators
+`dali_like.graph.execution.buffers`.
 
 The learner only decides. The loops that write rows are in `dali_like.engine.worker.task`, `dali_like.data.sample_schema` and
 `dali_like.graph.execution.buffers`: they are the hot paths, each with the steps that its samples need.

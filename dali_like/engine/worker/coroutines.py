@@ -115,7 +115,7 @@ class ReadGroup:
         indices: of the reads.
         read: begins a read, given its index.
         is_last: whether the reads of higher indices can be left out after an exception.
-        is_cancelled: whether those that have not begun can be left out.
+        is_cancelled: whether reads that have not begun can be left out.
 
     Attributes:
         lowest: the lowest index that is not finished.
@@ -167,7 +167,7 @@ class ReadGroup:
             self.lowest += 1
 
     def fail(self, index: int, error: Exception) -> _Failed:
-        """Return what `note` gets for an exception, and cancel the reads that it makes needless."""
+        """Return the value that `note` gets for an exception, and cancel the reads that it makes needless."""
         if index < self.stop and self.is_last(error):
             self.stop = index + 1
             for other, task in self.running.items():

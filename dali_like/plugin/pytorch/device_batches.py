@@ -202,7 +202,7 @@ class _Part:
         return made.set_(flat.untyped_storage(), 0, source.shape, source.stride())
 
     def result(self, place: torch.device) -> torch.Tensor:
-        """Return the tensor on the GPU. PyTorch copies those that have no bytes of their own, such as sparse ones."""
+        """Return the tensor on the GPU. PyTorch copies tensors without bytes of their own, such as sparse ones."""
         return self.source.to(place) if self.made is None else self.made
 
 

@@ -1,7 +1,7 @@
 """Evaluates parts of batches in logical shards: some positions, and the states of their shards before and behind them.
 
-A part carries the latest known states of its shards, so any process can evaluate it. The workers of loaders do so in
-`dali_like.feed.shards`, those of pipelines in `dali_like.sources.composed.pipeline_source`.
+A part carries the latest known states of its shards, so any process can evaluate it. Workers of loaders do so in
+`dali_like.feed.shards`, workers of pipelines in `dali_like.sources.composed.pipeline_source`.
 """
 
 from __future__ import annotations
