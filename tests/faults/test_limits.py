@@ -10,6 +10,7 @@ import functools
 import os
 import re
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -772,14 +773,18 @@ def test_batches_of_a_hundred_thousand_samples_of_different_lengths(way: str, ma
 
 
 def test_memory_of_batches_that_are_ready_goes_to_the_one_that_is_due(
-    make_pipeline: MakePipeline, start_method: str
+    make_pipeline: MakePipeline, start_method: str, tmp_path: Path
 ) -> None:
     """There is memory for one batch at a time, and the second is ready before the first."""
+    is_written = tmp_path / "7"
 
     def source(info: SampleInfo) -> NDArray[np.uint8]:
-        if info.idx_in_epoch == 3:
-            time.sleep(0.2)
-        return np.full(9 * MIB + info.idx_in_batch * 1000, info.idx_in_epoch, np.uint8)
+        while info.idx_in_epoch == 3 and not is_written.exists():
+            time.sleep(0.001)
+        sample = np.full(9 * MIB + info.idx_in_batch * 1000, info.idx_in_epoch, np.uint8)
+        if info.idx_in_epoch == 7:
+            weakref.finalize(sample, is_written.touch)
+        return sample
 
     options = {"dtype": np.uint8, "ndim": 1}
     pipe = make_pipeline(source, start_method, max_held_bytes=70 * MIB, prefetch_queue_depth=1, source_options=options)

@@ -429,7 +429,8 @@ class TestASampleThatKillsEveryWorker:
     def test_is_dealt_with_also_when_it_comes_to_light_between_two_runs(
         self, make_pipeline: MakePipeline, tmp_path: Path
     ) -> None:
-        pipe = make_pipeline(dies_twice_behind_a_slow_sample(tmp_path), "fork")
+        options = {"worker_setup": functools.partial(happens, tmp_path / "started", times=4)}
+        pipe = make_pipeline(dies_twice_behind_a_slow_sample(tmp_path), "fork", source_options=options)
         assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
         wait_until(lambda: len(times_made(tmp_path / "made")) >= 3 * BATCH_SIZE - 1, "all samples but that one")
 
@@ -577,7 +578,7 @@ def one_dies_and_then_the_other_raises(folder: Path) -> Source:
 
 
 def dies_twice_behind_a_slow_sample(folder: Path) -> Source:
-    """Sample 3 is not made before sample 9 has killed two workers."""
+    """Sample 3 is not made before sample 9 has killed two workers, and two others have started."""
     (folder / "made").mkdir()
 
     def source(info: SampleInfo) -> np.int64:
@@ -585,9 +586,8 @@ def dies_twice_behind_a_slow_sample(folder: Path) -> Source:
         if index == 9 and happens(folder / "dead", times=2):
             os.kill(os.getpid(), signal.SIGKILL)
         if index == 3:
-            while not (folder / "dead.1").exists():
+            while not (folder / "started.3").exists():  # the main process has replaced both
                 time.sleep(0.001)
-            time.sleep(0.05)  # until the main process has seen the end of the second
         happens(folder / "made" / str(index))
         return np.int64(index)
 

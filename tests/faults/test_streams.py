@@ -21,6 +21,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, get_worker_info
+from dali_like.engine.pool.hangs import HangWatch
 from dali_like.errors import OutOfMemoryError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import BatchInfo, SampleInfo
 from tests.batches import BATCH_SIZE, END, LENGTH, Batches, batch_of, batches_in, epoch_of, outcome, outcomes, pipeline_of
@@ -367,18 +368,33 @@ class TestAHang:
 
             assert seen + outcomes(pipe, LENGTH) == epoch_of()
 
-    def test_is_not_reported_for_a_replacement_that_skips_many_items(self, tmp_path: Path) -> None:
-        """The replacement of a worker iterates through all earlier items."""
-        count = 12
+    def test_is_not_reported_for_a_replacement_that_skips_many_items(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The replacement of a worker iterates through all earlier items, for longer than the timeout."""
+        count, looks, done = 12, tmp_path / "looks", tmp_path / "done"
+        looks.touch()
+        due = HangWatch.due
+
+        def counted(watch: HangWatch) -> bool:
+            if is_due := due(watch):
+                with looks.open("a") as file:
+                    file.write(".")
+            return is_due
 
         def slow(number: int) -> NDArray[Any]:
-            time.sleep(TIMEOUT_S / 8)
+            """Return when the main process has looked at the workers: eight times within the timeout."""
+            before = looks.stat().st_size
+            while looks.stat().st_size == before and not done.exists():
+                time.sleep(0.001)
             return batch_of(number)
 
+        monkeypatch.setattr(HangWatch, "due", counted)
         source = Batches(count, disturbed(tmp_path, {count - 2}, die_of_sigkill, make=slow))
 
         with pipeline_of((source, {}), py_timeout_s=TIMEOUT_S) as pipe:
             assert outcomes(pipe, count + 1) == epoch_of(count)
+            done.touch()
             assert pipe.statistics().worker_restarts == 1
 
 
