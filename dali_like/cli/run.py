@@ -4,8 +4,8 @@ dali-like run [options] train.py arguments...
 dali-like run [options] -m package.train arguments...
 dali-like run [options] torchrun --nproc-per-node 4 train.py arguments...
 
-Everything behind the script belongs to the program. Every Python process that it starts takes part, but not python -I, -E
-or -S. No file is changed. At its end, or on Ctrl-C, a summary appears on stderr.
+Arguments after the script belong to the program. Every Python process that it starts takes part, but not python -I, -E or
+-S. No file is changed. At its end, or on Ctrl-C, a summary appears on stderr.
 """
 
 from __future__ import annotations
@@ -66,7 +66,14 @@ def run(options: argparse.Namespace) -> int:
         status = run_program(command, settings)
         records = records_in(folder)
         print_summary(records, settings)
-        _write_files(options, records, settings)
+        from dali_like.cli.run_files import merged_trace, page
+
+        if options.json_file is not None:
+            options.json_file.write_text(json.dumps({"processes": records}, indent=1), encoding="utf-8")
+        if options.trace is not None:
+            options.trace.write_text(json.dumps(merged_trace(settings.folder, records)), encoding="utf-8")
+        if options.html is not None:
+            options.html.write_text(page(records, settings), encoding="utf-8")
     return status
 
 
@@ -155,14 +162,3 @@ def environment_of(settings: RunSettings) -> dict[str, str]:
 def records_in(folder: str) -> list[dict[str, Any]]:
     """Return the records that the processes of a program have written."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.json"))]
-
-
-def _write_files(options: argparse.Namespace, records: list[dict[str, Any]], settings: RunSettings) -> None:
-    from dali_like.cli.run_files import merged_trace, page
-
-    if options.json_file is not None:
-        options.json_file.write_text(json.dumps({"processes": records}, indent=1), encoding="utf-8")
-    if options.trace is not None:
-        options.trace.write_text(json.dumps(merged_trace(settings.folder, records)), encoding="utf-8")
-    if options.html is not None:
-        options.html.write_text(page(records, settings), encoding="utf-8")

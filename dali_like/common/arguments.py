@@ -159,7 +159,14 @@ class Argument:
 
         It raises ArgumentError with a message that continues after the name of the argument.
         """
-        return _check_of(self.annotation)
+        hint = self.annotation
+        if hint in _CHECKS:
+            return _CHECKS[hint]
+        if typing.get_origin(hint) is Literal:
+            return _one_of(typing.get_args(hint))
+        if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+            return _member_of(hint)
+        return lambda value: value
 
     @functools.cached_property
     def saved(self) -> bool:
@@ -242,16 +249,6 @@ def _is_harmless(hint: Any) -> bool:
     if hint in (int, float, bool, Ints, Floats, FloatArray, np.dtype[Any]) or typing.get_origin(hint) is Literal:
         return True
     return isinstance(hint, type) and issubclass(hint, enum.IntEnum)
-
-
-def _check_of(hint: Any) -> Callable[[Any], Any]:
-    if hint in _CHECKS:
-        return _CHECKS[hint]
-    if typing.get_origin(hint) is Literal:
-        return _one_of(typing.get_args(hint))
-    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
-        return _member_of(hint)
-    return lambda value: value
 
 
 def _integer(value: Any) -> int:

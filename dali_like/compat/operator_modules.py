@@ -70,7 +70,15 @@ def _operators(module_name: str, own: Sequence[str]) -> Members:
 
     def get(name: str) -> Any:
         if name == "__all__" or not name.startswith("_"):
-            _populate(module_name, own)
+            from dali_like.operators.machinery.functions import populate  # imports all operators
+            from dali_like.operators.machinery.reader_functions import add_older_names  # likewise
+
+            module = vars(sys.modules[module_name])
+            with _lock:
+                if "__all__" not in module:
+                    module["__all__"] = [*own, *populate(module_name)]
+                    if module_name in ("dali_like.fn", "dali_like.ops"):
+                        add_older_names(module_name)
         try:
             return vars(sys.modules[module_name])[name]
         except KeyError:
@@ -101,15 +109,3 @@ def _attribute_error(module_name: str, name: str) -> AttributeError:
     from dali_like.compat.missing_names import attribute_error  # only for this error
 
     return attribute_error(module_name, name)
-
-
-def _populate(module_name: str, own: Sequence[str]) -> None:
-    from dali_like.operators.machinery.functions import populate  # imports all operators
-    from dali_like.operators.machinery.reader_functions import add_older_names  # likewise
-
-    module = vars(sys.modules[module_name])
-    with _lock:
-        if "__all__" not in module:
-            module["__all__"] = [*own, *populate(module_name)]
-            if module_name in ("dali_like.fn", "dali_like.ops"):
-                add_older_names(module_name)

@@ -35,12 +35,12 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 
-class _Indexed(Protocol[T_co]):
+class _MapStyle(Protocol[T_co]):
     def __getitem__(self, index: Any, /) -> T_co: ...
 
 
 #: The type of datasets for loaders and subsets: indexed or iterable. They need not derive from `Dataset`.
-Samples = _Indexed[T_co] | Iterable[T_co]
+Samples = _MapStyle[T_co] | Iterable[T_co]
 
 
 class Dataset(Generic[T_co]):

@@ -77,7 +77,7 @@ def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Repe
     dataset = copy.copy(options.dataset) if options.worker_init_fn is not None else options.dataset
     worker = _Worker(options._replace(dataset=dataset), 0, state)
     request = SamplesRequest(worker.seed, step, keys, True)
-    here = _Request()
+    here = _RepeatedRequest()
     try:
         return Repeated(_computed(options, lambda: worker.fetcher.fetch_here(request, here)), keys)
     finally:
@@ -147,7 +147,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
     raise _no_batch(step)
 
 
-class _Request(LocalRequest):
+class _RepeatedRequest(LocalRequest):
     """A request in this process whose samples are seeded as in a worker; a loader without workers does not seed them."""
 
 
@@ -205,7 +205,7 @@ class _Worker:
                 state=None,
                 wants_state=False,
             )
-            batch = _computed(options, functools.partial(self.fetcher.step, walk, wanted, _Request()))
+            batch = _computed(options, functools.partial(self.fetcher.step, walk, wanted, _RepeatedRequest()))
             if walk.position > number:
                 return batch
 

@@ -223,20 +223,6 @@ class Resize:
         self.max_size = max_size
         self.interpolation = as_interpolation(interpolation)
         self.antialias = antialias
-        self._check_max_size()
-
-    def __call__(self, img: Any) -> NDArray[Any]:
-        image = as_image(img)
-        height, width = self._target(*image.shape[:2])
-        return _resized(image, height, width, self.interpolation, bool(self.antialias))
-
-    def __repr__(self) -> str:
-        return (
-            f"Resize(size={self.size}, interpolation={self.interpolation.value}, max_size={self.max_size}, "
-            f"antialias={self.antialias})"
-        )
-
-    def _check_max_size(self) -> None:
         if self.max_size is None:
             return
         short = self._short_edge()
@@ -250,6 +236,17 @@ class Resize:
                 f"max_size = {self.max_size} must be strictly greater than the requested size for the smaller edge "
                 f"size = {self.size}"
             )
+
+    def __call__(self, img: Any) -> NDArray[Any]:
+        image = as_image(img)
+        height, width = self._target(*image.shape[:2])
+        return _resized(image, height, width, self.interpolation, bool(self.antialias))
+
+    def __repr__(self) -> str:
+        return (
+            f"Resize(size={self.size}, interpolation={self.interpolation.value}, max_size={self.max_size}, "
+            f"antialias={self.antialias})"
+        )
 
     def _short_edge(self) -> int | None:
         if isinstance(self.size, Sequence):

@@ -79,7 +79,7 @@ class _BatchCopy(NamedTuple):
         return arrays[0] if self.is_dense else arrays
 
 
-class Pieces(list[NDArray[np.uint8]]):
+class PackedArrays(list[NDArray[np.uint8]]):
     """Arrays of bytes that are packed and copied together. Each becomes a device array of its own."""
 
 
@@ -174,7 +174,7 @@ class Uploader:
     def _begin(self, output: Any, kept: list[Any]) -> _BatchCopy:
         """Begin the copy of one output."""
         if not isinstance(output, np.ndarray):
-            return self._begin_packed(list(output), kept, apart=isinstance(output, Pieces))
+            return self._begin_packed(list(output), kept, apart=isinstance(output, PackedArrays))
         array = np.ascontiguousarray(output)
         target = self._place_one(output)
         kept.append(array)

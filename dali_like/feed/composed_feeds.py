@@ -255,34 +255,34 @@ class _ShardsEpoch(MergedEpoch):
     def submit_missing(self) -> None:
         wanted = len(self.requests) - max(self.num_dropped - max(len(self._workers), 1), 0)
         while len(self.made) < wanted and not self._progress.is_at_end:
-            self._submit(self.requests[len(self.made)].key)
+            key = self.requests[len(self.made)].key
+            state, workers = self._state, self._workers
+            positions = state.rank.stripe(self._submitted, state.batch_size)
+            places = self._packed_places(positions)
+            every = _STEPS_PER_STATE if workers else _STEPS_PER_LOCAL_STATE
+            wants_states = state.keeps or self._num_submitted % every == 0
+            parts = [
+                pack_part(mine, self._packed_states(worker), wants_states=wants_states) for worker, mine in places.items()
+            ]
+            # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
+            turn = max(key.turn, self.made[-1].key.turn) if self.made else key.turn
+            step = BatchKey(
+                key.source,
+                key.epoch,
+                key.iteration,
+                positions.start,
+                key.size,
+                key.worker,
+                turn,
+                pack_parts(parts),
+                parts=state.batch_size + 1,
+                owners=tuple([workers[number] for number in places]) if workers else (),
+            )
+            self.made.append(self.pool.submit(step))
+            self._submitted += self._step
+            self._num_submitted += 1
             if not self._workers and self.made[-1].outcome is not None:
                 return  # without workers, it has been computed, and may be the end
-
-    def _submit(self, key: BatchKey) -> None:
-        state, workers = self._state, self._workers
-        positions = state.rank.stripe(self._submitted, state.batch_size)
-        places = self._packed_places(positions)
-        every = _STEPS_PER_STATE if workers else _STEPS_PER_LOCAL_STATE
-        wants_states = state.keeps or self._num_submitted % every == 0
-        parts = [pack_part(mine, self._packed_states(worker), wants_states=wants_states) for worker, mine in places.items()]
-        # A step that is left out lets later ones answer earlier requests. Still, turns must not decrease.
-        turn = max(key.turn, self.made[-1].key.turn) if self.made else key.turn
-        step = BatchKey(
-            key.source,
-            key.epoch,
-            key.iteration,
-            positions.start,
-            key.size,
-            key.worker,
-            turn,
-            pack_parts(parts),
-            parts=state.batch_size + 1,
-            owners=tuple([workers[number] for number in places]) if workers else (),
-        )
-        self.made.append(self.pool.submit(step))
-        self._submitted += self._step
-        self._num_submitted += 1
 
     def _packed_places(self, positions: range) -> dict[int, bytes]:
         """Return the places of a batch that belong to each worker, as 64-bit integers. They repeat."""

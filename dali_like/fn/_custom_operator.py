@@ -133,7 +133,8 @@ def _with_call(function: Callable[..., Any]) -> Callable[..., Any]:
 def _add(root: str, path: str, member: Any) -> None:
     """Add a function or class to ``fn`` or ``ops``, or to a submodule of it."""
     *modules, name = path.split(".")
-    parent = _module(root)
+    __import__(root)
+    parent = sys.modules[root]
     for part in modules:
         full = f"{parent.__name__}.{part}"
         if full not in sys.modules and not hasattr(parent, part):
@@ -147,8 +148,3 @@ def _add(root: str, path: str, member: Any) -> None:
         names.append(name)
     member.__module__ = parent.__name__
     setattr(parent, name, member)
-
-
-def _module(name: str) -> Any:
-    __import__(name)
-    return sys.modules[name]

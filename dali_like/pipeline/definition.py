@@ -134,7 +134,12 @@ def _make_factory(
         converts = kwargs.get("enable_conditionals", enable_conditionals)
 
         def define() -> tuple[Any, ...]:
-            return _as_tuple(_call_converted(function, args, own) if converts else function(*args, **own))
+            outputs = _call_converted(function, args, own) if converts else function(*args, **own)
+            if outputs is None:
+                return ()
+            if isinstance(outputs, tuple) or contains_node(outputs):
+                return tuple(outputs)
+            return (outputs,)
 
         if kwargs.get("debug", debug):
             from dali_like.pipeline.debugging import DebugPipeline  # few programs need it
@@ -179,11 +184,3 @@ def _warn_of_shadows(parameters: Any, name: str) -> None:
     for parameter in parameters:
         if parameter.name in _PIPELINE_ARGUMENTS:
             warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)
-
-
-def _as_tuple(outputs: Any) -> tuple[Any, ...]:
-    if outputs is None:
-        return ()
-    if isinstance(outputs, tuple) or contains_node(outputs):
-        return tuple(outputs)
-    return (outputs,)

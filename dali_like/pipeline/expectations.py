@@ -29,7 +29,12 @@ class Expectation(NamedTuple):
         if not len(batch):
             return  # a batch without samples has neither dtype nor ndim
         if isinstance(batch, list):
-            self._check_objects()
+            if self.ndim is not None:
+                raise NdimMismatchError(self._text("Number of dimensions", self.ndim, _OBJECTS))
+            if self.dtype not in (None, OBJECT):
+                raise DtypeMismatchError(self._text("Data type", numpy_dtype(self.dtype), _OBJECTS))
+            if self.layout:
+                raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
             return
         if self.ndim is not None and batch.ndim() != self.ndim:
             raise NdimMismatchError(self._text("Number of dimensions", self.ndim, batch.ndim()))
@@ -37,14 +42,6 @@ class Expectation(NamedTuple):
             raise DtypeMismatchError(self._text("Data type", numpy_dtype(self.dtype), numpy_dtype(batch.dtype)))
         if self.layout and batch.layout() != self.layout:
             raise LayoutMismatchError(self._text("Layout", self.layout, batch.layout()))
-
-    def _check_objects(self) -> None:
-        if self.ndim is not None:
-            raise NdimMismatchError(self._text("Number of dimensions", self.ndim, _OBJECTS))
-        if self.dtype not in (None, OBJECT):
-            raise DtypeMismatchError(self._text("Data type", numpy_dtype(self.dtype), _OBJECTS))
-        if self.layout:
-            raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 
     def _text(self, attribute: str, expected: Any, received: Any) -> str:
         none = " The output has no layout." if received == "" else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.hooks import GraphHooks, InlineHooks, LoopHooks
@@ -18,7 +17,6 @@ from dali_like.monitor.trace.tracer import track_of_thread
 
 if TYPE_CHECKING:
     from dali_like.pipeline.pipeline import Pipeline
-    from dali_like.pipeline.runtime import Runtime
 
 
 class PipelineTrace(Trace):
@@ -39,14 +37,6 @@ class PipelineTrace(Trace):
         pipe._monitor.begin_trace(self, "pipeline")
         runtime = pipe._runtime
         assert runtime is not None
-        count = self._follow(runtime)
-        self.tracer.hook(pipe._monitor, LoopHooks(take=functools.partial(self.calls.call, count)))
-
-    def end(self) -> None:
-        self._pipe._monitor.end_trace(self.records)
-
-    def _follow(self, runtime: Runtime) -> Callable[[], None]:
-        """Record a runtime. Return a function that counts its batches."""
         tracer, executor = self.tracer, runtime.executor
         assert executor is not None
         assert runtime.inline_pool is not None
@@ -61,9 +51,11 @@ class PipelineTrace(Trace):
             tracer.hook(runtime.gpu_pool, InlineHooks(compute=tracer.span("GPU source", details_of_key)))
         if runtime.device is not None:
             tracer.watch_copies(runtime.device)
-        if runtime.process_pool is None:
-            return count_nothing
-        return self.follow_pool(runtime.process_pool)
+        count = count_nothing if runtime.process_pool is None else self.follow_pool(runtime.process_pool)
+        self.tracer.hook(pipe._monitor, LoopHooks(take=functools.partial(self.calls.call, count)))
+
+    def end(self) -> None:
+        self._pipe._monitor.end_trace(self.records)
 
 
 def _details_of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str, Any]:

@@ -465,7 +465,13 @@ class Runtime:
             pool = self.inputs[node] if kind is PoolKind.INPUT else pools[kind]
             assert pool is not None
             if node.external.in_shards:
-                feed: Feed = self._shards_feed(node, plan, pool)
+                from dali_like.feed.composed_feeds import ShardsFeed, ShardsState  # few pipelines have such sources
+
+                assert isinstance(plan.state, ShardsState)
+                # Workers on other machines return their part of a slot as a range of samples.
+                num_workers = 1 if self.arguments.backend.is_remote else self._num_workers
+                workers = range(num_workers if node.external.parallel else 0)
+                feed: Feed = ShardsFeed(plan, pool, self.ahead_of(node), state=plan.state, workers=workers)
             elif node.external.sharded:
                 feed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
             else:
@@ -473,16 +479,6 @@ class Runtime:
             feeds.append(feed)
         self._merging_feeds = [feed for feed in feeds if isinstance(feed, MergingFeed)]
         return feeds
-
-    def _shards_feed(self, node: SourceNode, plan: SourcePlan, pool: Pool) -> Feed:
-        """Return the feed of a composed dataset in logical shards."""
-        from dali_like.feed.composed_feeds import ShardsFeed, ShardsState  # few pipelines have such sources
-
-        assert isinstance(plan.state, ShardsState)
-        # Workers on other machines return their part of a slot as a range of samples.
-        num_workers = 1 if self.arguments.backend.is_remote else self._num_workers
-        workers = range(num_workers if node.external.parallel else 0)
-        return ShardsFeed(plan, pool, self.ahead_of(node), state=plan.state, workers=workers)
 
 
 class PoolKind(enum.Enum):

@@ -304,7 +304,13 @@ def _make(node: Any, before: Sequence[list[DataNode]], where: str, *, trusted: b
     check(node, _NODES[kind], where, SerializationError)
     fields = {name: value for name, value in node.items() if name != "kind"}
     if kind == "source":
-        return _read_source(InputSpec(**fields), where)
+        spec = InputSpec(**fields)
+        if {len(spec.layouts), len(spec.dtypes), len(spec.ndims)} != {1 if spec.num_outputs is None else spec.num_outputs}:
+            raise SerializationError(f"{where}: layouts, dtypes and ndims must have an entry for each output")
+        try:
+            return make_input(spec)
+        except DaliLikeError as error:
+            raise SerializationError(f"{where} is not a valid source: {error}") from error
     if kind.startswith("reader"):
         infos = fields.pop("source_info", [])
         outputs = _read_operator(**fields, inputs=[], argument_inputs={}, before=before, where=where, trusted=trusted)
@@ -322,15 +328,6 @@ def _read_scope(pairs: Sequence[Any], before: Sequence[list[DataNode]], where: s
         raise SerializationError(f"{where}: scope should be a list of nodes with the values true or false")
     nodes = _read_pairs([node for node, _ in pairs], before, f"{where}: scope")
     return tuple((node, value) for node, (_, value) in zip(nodes, pairs, strict=True))
-
-
-def _read_source(spec: InputSpec, where: str) -> list[DataNode]:
-    if {len(spec.layouts), len(spec.dtypes), len(spec.ndims)} != {1 if spec.num_outputs is None else spec.num_outputs}:
-        raise SerializationError(f"{where}: layouts, dtypes and ndims must have an entry for each output")
-    try:
-        return make_input(spec)
-    except DaliLikeError as error:
-        raise SerializationError(f"{where} is not a valid source: {error}") from error
 
 
 def _read_constant(*, dtype: str, shape: list[int], layout: str, data: str, where: str) -> DataNode:

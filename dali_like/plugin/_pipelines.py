@@ -31,7 +31,16 @@ class Pipelines:
     """
 
     def __init__(self, given: Any, names: Sequence[str]) -> None:
-        self._pipelines = _checked_pipelines(given)
+        pipelines = list(given) if isinstance(given, (list, tuple)) else [given]
+        if given is None or not pipelines:
+            raise IteratorArgumentError("pipelines must be a pipeline, or a list of at least one")
+        for pipe in pipelines:
+            if not isinstance(pipe, Pipeline):
+                raise ArgumentTypeError(uncalled_text(pipe) or f"pipelines must be Pipeline objects, not {pipe!r}")
+        sizes = {pipe.max_batch_size for pipe in pipelines}
+        if len(sizes) > 1:
+            raise IteratorArgumentError(f"pipelines must have the same batch size; these have {sorted(sizes)}")
+        self._pipelines = pipelines
         self._names = names
         self.are_checkpointed = _checked_checkpointing(self._pipelines)
         self._gathered: list[Sequence[Any]] = []  # outputs for the next step
@@ -128,19 +137,6 @@ class Pipelines:
 
     def _current_checkpoints(self) -> list[Checkpoint]:
         return [pipe._take_checkpoint() for pipe in self._pipelines]
-
-
-def _checked_pipelines(given: Any) -> list[Pipeline]:
-    pipelines = list(given) if isinstance(given, (list, tuple)) else [given]
-    if given is None or not pipelines:
-        raise IteratorArgumentError("pipelines must be a pipeline, or a list of at least one")
-    for pipe in pipelines:
-        if not isinstance(pipe, Pipeline):
-            raise ArgumentTypeError(uncalled_text(pipe) or f"pipelines must be Pipeline objects, not {pipe!r}")
-    sizes = {pipe.max_batch_size for pipe in pipelines}
-    if len(sizes) > 1:
-        raise IteratorArgumentError(f"pipelines must have the same batch size; these have {sorted(sizes)}")
-    return pipelines
 
 
 def _checked_checkpointing(pipelines: list[Pipeline]) -> bool:

@@ -31,7 +31,13 @@ def install() -> None:
     sys.meta_path.append(_MissingDALI())
     if _DATA in sys.modules:
         _replace_loader(sys.modules[_DATA])
-        _replace_elsewhere()
+        # Modules of the program that have imported the class before.
+        original = vars(sys.modules[_DATA])["_dali_like_original"]
+        for name, module in list(sys.modules.items()):
+            if not _is_within(name, "torch") and not _is_within(name, "dali_like"):
+                attributes = getattr(module, "__dict__", {})
+                for key in [key for key, value in list(attributes.items()) if value is original]:
+                    attributes[key] = sys.modules[_DATA].DataLoader
 
 
 class _Finder:
@@ -126,16 +132,6 @@ def _replace_loader(data: ModuleType) -> None:
         del vars(module)["DataLoader"]
         vars(module)["__getattr__"] = get
         vars(module)["_dali_like_original"] = original
-
-
-def _replace_elsewhere() -> None:
-    """Replace the class in modules of the program that have imported it before."""
-    original = vars(sys.modules[_DATA])["_dali_like_original"]
-    for name, module in list(sys.modules.items()):
-        if not _is_within(name, "torch") and not _is_within(name, "dali_like"):
-            attributes = getattr(module, "__dict__", {})
-            for key in [key for key, value in list(attributes.items()) if value is original]:
-                attributes[key] = sys.modules[_DATA].DataLoader
 
 
 # DALI

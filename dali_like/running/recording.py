@@ -92,7 +92,12 @@ def note(loader: Any) -> None:
         if not _process.is_registered:
             _write_at_end()
         if settings().trace:
-            _begin_trace(loader, kept)
+            from dali_like.data.loader_trace import LoaderTrace
+
+            number = sum(len(place.loaders) for place in _process.places.values())
+            if settings().folder:
+                kept.trace = LoaderTrace(loader, Path(settings().folder) / f"{os.getpid()}-{number}.trace")
+                kept.trace.__enter__()
         if len(place.loaders) > _MOST_LOADERS:
             oldest = place.loaders.pop(0)
             _add(place.sums, _sums_of(_statistics(oldest)))
@@ -149,15 +154,6 @@ def _finish() -> None:
             trace, loader.trace = loader.trace, None
             trace.__exit__(None, None, None)
     write()
-
-
-def _begin_trace(loader: Any, kept: _Loader) -> None:
-    from dali_like.data.loader_trace import LoaderTrace
-
-    number = sum(len(place.loaders) for place in _process.places.values())
-    if settings().folder:
-        kept.trace = LoaderTrace(loader, Path(settings().folder) / f"{os.getpid()}-{number}.trace")
-        kept.trace.__enter__()
 
 
 def _light_options(loader: Any) -> Any:

@@ -39,7 +39,19 @@ def summary_lines(records: Sequence[Record], settings: RunSettings) -> Iterator[
         return
     yield f"{'rank':<6}{'loader':<{_PLACE_WIDTH}}{'batches':>9}{'samples/s':>11}{'batches/s':>11}{'waiting':>9}{'first':>9}"
     for record, loader in rows:
-        yield from _row(record, loader)
+        samples, batches, waiting = rates_of(loader)
+        place = str(loader["place"])
+        if len(place) >= _PLACE_WIDTH:
+            place = f"...{place[4 - _PLACE_WIDTH :]}"
+        yield (
+            f"{record['rank'] or '-':<6}{place:<{_PLACE_WIDTH}}{loader['batches']:>9,}{samples:>11,.0f}{batches:>11,.1f}"
+            f"{waiting:>9.0%}{seconds_text(loader['first_batch_s']):>9}"
+        )
+        texts = [f"Bottleneck: {loader['bottleneck']}. {loader['sentence']} {loader['advice']} {loader['expected']}".strip()]
+        if loader["foreign"]:
+            texts.insert(0, f"PyTorch's iterator: {loader['foreign']}")
+        for text in texts:
+            yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
 
 
 def mode_of(settings: RunSettings) -> str:
@@ -62,19 +74,3 @@ def rates_of(loader: Mapping[str, Any]) -> tuple[float, float, float]:
 
 def _order(record: Record) -> tuple[int, int]:
     return int(record["rank"]) if str(record["rank"]).isdigit() else -1, record["pid"]
-
-
-def _row(record: Record, loader: Mapping[str, Any]) -> Iterator[str]:
-    samples, batches, waiting = rates_of(loader)
-    place = str(loader["place"])
-    if len(place) >= _PLACE_WIDTH:
-        place = f"...{place[4 - _PLACE_WIDTH :]}"
-    yield (
-        f"{record['rank'] or '-':<6}{place:<{_PLACE_WIDTH}}{loader['batches']:>9,}{samples:>11,.0f}{batches:>11,.1f}"
-        f"{waiting:>9.0%}{seconds_text(loader['first_batch_s']):>9}"
-    )
-    texts = [f"Bottleneck: {loader['bottleneck']}. {loader['sentence']} {loader['advice']} {loader['expected']}".strip()]
-    if loader["foreign"]:
-        texts.insert(0, f"PyTorch's iterator: {loader['foreign']}")
-    for text in texts:
-        yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")

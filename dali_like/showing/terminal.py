@@ -32,21 +32,6 @@ def in_terminal(image: Image, variables: Mapping[str, str]) -> str:
     if variables.get("TERM_PROGRAM") in _ITERM:
         data = _png(image)
         return f"\x1b]1337;File=inline=1;size={len(data)}:{base64.b64encode(data).decode()}\a\n"
-    return _half_blocks(image)
-
-
-def _kitty(image: Image) -> str:
-    data = base64.b64encode(_png(image)).decode()
-    chunks = [data[begin : begin + _CHUNK] for begin in range(0, len(data), _CHUNK)]
-    parts = []
-    for number, chunk in enumerate(chunks):
-        keys = "a=T,f=100," if number == 0 else ""
-        parts.append(f"\x1b_G{keys}m={int(number < len(chunks) - 1)};{chunk}\x1b\\")
-    return "".join(parts) + "\n"
-
-
-def _half_blocks(image: Image) -> str:
-    """Draw two rows of pixels in a line: the upper one as the color of a half block, the lower one as its ground."""
     width = min(shutil.get_terminal_size().columns, image.width)
     height = max(round(image.height * width / image.width / 2), 1) * 2
     pixels = np.asarray(image.convert("RGB").resize((width, height)))
@@ -58,6 +43,16 @@ def _half_blocks(image: Image) -> str:
         ]
         lines.append("".join(cells) + "\x1b[0m\n")
     return "".join(lines)
+
+
+def _kitty(image: Image) -> str:
+    data = base64.b64encode(_png(image)).decode()
+    chunks = [data[begin : begin + _CHUNK] for begin in range(0, len(data), _CHUNK)]
+    parts = []
+    for number, chunk in enumerate(chunks):
+        keys = "a=T,f=100," if number == 0 else ""
+        parts.append(f"\x1b_G{keys}m={int(number < len(chunks) - 1)};{chunk}\x1b\\")
+    return "".join(parts) + "\n"
 
 
 def _png(image: Image) -> bytes:

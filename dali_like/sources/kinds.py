@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dali_like.common.user_objects import is_stateful
 from dali_like.engine.worker.streams import Restart, StatefulCallable
@@ -18,9 +18,6 @@ from dali_like.sources.composed import is_composed
 from dali_like.sources.external_source import Called, Composed, Fed, Iterated, Read
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE
-
-if TYPE_CHECKING:
-    from dali_like.sources.composed.dataset import ComposedDataset
 
 
 def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) -> Called | Iterated | Read | Composed | Fed:
@@ -37,7 +34,13 @@ def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) 
     if source is None:
         return Fed(**said)
     if is_composed(source):
-        return _composed(source, said, takes_dicts=takes_dicts)
+        from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # rare
+        from dali_like.sources.composed.positions import check_ranks
+
+        if source.shards is None:
+            return Composed(source, ElementCallback(source, takes_dicts=takes_dicts), **said)
+        check_ranks(source.shards, (said["shard"] or ALONE).count)
+        return Composed(source, ShardElements(source, said["num_outputs"], takes_dicts=takes_dicts), **said)
     if isinstance(source, ReaderStream):
         return Read(source, **said)
     if _is_generator_function(source) or is_iterable(source):
@@ -63,21 +66,6 @@ def is_iterable(source: Any) -> bool:
     """Return whether a source is iterated rather than called."""
     kind = type(source)
     return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
-
-
-def _composed(dataset: ComposedDataset, said: dict[str, Any], *, takes_dicts: bool) -> Composed:
-    """Return the external source: a callable, which computes parts of batches if the dataset has logical shards.
-
-    Raises:
-        ArgumentError: the number of ranks does not divide that of logical shards.
-    """
-    from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # rare
-    from dali_like.sources.composed.positions import check_ranks
-
-    if dataset.shards is None:
-        return Composed(dataset, ElementCallback(dataset, takes_dicts=takes_dicts), **said)
-    check_ranks(dataset.shards, (said["shard"] or ALONE).count)
-    return Composed(dataset, ShardElements(dataset, said["num_outputs"], takes_dicts=takes_dicts), **said)
 
 
 def is_async(function: Any) -> bool:
@@ -128,7 +116,8 @@ def _called(source: Callable[..., Any], said: dict[str, Any]) -> Called:
     label, options, parallel, batch = said["name"], said["options"], said["parallel"], said["batch"]
     if inspect.isasyncgenfunction(source):
         raise DefinitionError(f"{label} is an async generator function; an async source returns one sample a call")
-    owner = None if parallel else _knower(source)
+    # The object with the state is the callable itself, or the object of the method.
+    owner = None if parallel else next(filter(is_stateful, (source, getattr(source, "__self__", None))), None)
 
     def called(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Called:
         callback = callback if owner is None else StatefulCallable(callback, owner)
@@ -181,11 +170,6 @@ class _WithIteration:
 
     def __call__(self, info: Any) -> Any:
         return self.source(info.iteration)
-
-
-def _knower(source: Any) -> Any:
-    """Return the object with the state of a callable: itself, or the object of the method, or None."""
-    return next(filter(is_stateful, (source, getattr(source, "__self__", None))), None)
 
 
 def _is_generator_function(source: Any) -> bool:

@@ -99,7 +99,12 @@ def check_dataset(
     ]
     for case in cases:
         if flag("kill_workers", kill_workers):
-            case = _with_deaths(case)  # noqa: PLW2901
+            # A worker dies in the middle of each part.
+            parts = (
+                replace(part, kill_before=part.num_steps // 2) if part.num_workers and part.num_steps else part
+                for part in case.parts
+            )
+            case = replace(case, parts=tuple(parts))  # noqa: PLW2901
         mismatch = _mismatch(dataset, case, reference, seed)
         if mismatch is not None:
             case, mismatch = _shrink(case, mismatch, lambda smaller: _mismatch(dataset, smaller, reference, seed))  # noqa: PLW2901
@@ -163,15 +168,6 @@ def _with_loaders(
     for method in start_methods:
         for count in filter(None, workers):
             yield _Case(tuple(Part(each, batch_size, number, count) for number in ranks), method)
-
-
-def _with_deaths(case: _Case) -> _Case:
-    """Return the case with a killed worker in the middle of each part."""
-    parts = (
-        replace(part, kill_before=part.num_steps // 2) if part.num_workers and part.num_steps else part
-        for part in case.parts
-    )
-    return replace(case, parts=tuple(parts))
 
 
 def _mismatch(dataset: ComposedDataset, case: _Case, reference: Reference, seed: int) -> Mismatch | None:

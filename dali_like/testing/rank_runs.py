@@ -171,7 +171,8 @@ class SimulatedRank(Rank):
             worker = self._worker()
             carried = {shard: self._random.choice((self._states, self._older))[shard]}
             of_shard = [position for position in needed if position % num_shards == shard]
-            for position in self._some_twice(of_shard):
+            # Sometimes twice, as if the first answer had been lost.
+            for position in of_shard * self._random.choice((1, 1, 1, 2)):
                 try:
                     batch[position] = _element(worker, self._epoch, position, carried)
                 except ShardEndedError:
@@ -192,10 +193,6 @@ class SimulatedRank(Rank):
     def close(self) -> None:
         for worker in filter(None, self._workers):
             worker.close()
-
-    def _some_twice(self, positions: list[int]) -> list[int]:
-        """Return the positions; sometimes twice, as if the first answer had been lost."""
-        return positions * self._random.choice((1, 1, 1, 2))
 
     def _worker(self) -> Elements:
         number = self._random.randrange(len(self._workers))

@@ -141,7 +141,7 @@ class _Context:
 def _map(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     if context.raising and context.choice((False, True)):
         return dataset.map(Fail(context.number(2, 7)))
-    return dataset.map(Noise(), rng=True) if context.choice((False, True)) else dataset.map(Count(context.number(1, 3)))
+    return dataset.map(Noise(), rng=True) if context.choice((False, True)) else dataset.map(CountUp(context.number(1, 3)))
 
 
 def _filter(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
@@ -312,7 +312,7 @@ def value_of(element: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Count:
+class CountUp:
     """Replaces an element by an array whose length and content depend on it."""
 
     most: int

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from dali_like.device.copier import Pieces, Uploader
+from dali_like.device.copier import PackedArrays, Uploader
 from dali_like.errors import DeviceError, OutOfMemoryError
 from dali_like.plugin.pytorch import DataLoader, torch_device
 from dali_like.plugin.pytorch.torch_device import TorchBlock, TorchDevice, flat_tensor, number_of_gpu
@@ -82,7 +82,7 @@ def test_memory_belongs_to_the_stream_of_the_copies_and_that_stream_does_not_wai
 def test_pieces_of_several_dtypes_are_one_copy_each_at_its_alignment(cuda: Cuda) -> None:
     device = TorchDevice(0)
     parts = [np.float64([1.5]).view(np.uint8), np.uint8([1, 2, 3]), np.float64([2.5]).view(np.uint8)]
-    _, (arrays,) = upload(device, [Pieces(parts)])
+    _, (arrays,) = upload(device, [PackedArrays(parts)])
     device.record().wait()
 
     assert len(cuda.memory) == 1

@@ -43,7 +43,14 @@ class Policy:
                 _check_step(step, name, num_magnitude_bins)
         self.name = name
         self.num_magnitude_bins = num_magnitude_bins
-        self.sub_policies: tuple[tuple[Step, ...], ...] = _with_unique_names(sub_policies)
+        found = list(dict.fromkeys(augmentation for steps in sub_policies for augmentation, _, _ in steps))
+        renamed = {augmentation: augmentation for augmentation in found}
+        if len({augmentation.name for augmentation in found}) < len(found):
+            digits = len(str(len(found) - 1))
+            renamed = {each: each.augmentation(name=f"{i:0{digits}}__{each.name}") for i, each in enumerate(found)}
+        self.sub_policies: tuple[tuple[Step, ...], ...] = tuple(
+            tuple((renamed[augmentation], p, bin) for augmentation, p, bin in steps) for steps in sub_policies
+        )
 
     @property
     def augmentations(self) -> Mapping[str, Augmentation]:
@@ -91,12 +98,3 @@ def _check_step(step: Any, policy: str, num_magnitude_bins: int) -> None:
         )
     if not isinstance(magnitude_bin, int) or not 0 <= magnitude_bin < num_magnitude_bins:
         raise ArgumentError(f"{place}: the magnitude bin {magnitude_bin!r} must be from 0 to {num_magnitude_bins - 1}")
-
-
-def _with_unique_names(sub_policies: Sequence[Sequence[Step]]) -> tuple[tuple[Step, ...], ...]:
-    found = list(dict.fromkeys(augmentation for steps in sub_policies for augmentation, _, _ in steps))
-    renamed = {augmentation: augmentation for augmentation in found}
-    if len({augmentation.name for augmentation in found}) < len(found):
-        digits = len(str(len(found) - 1))
-        renamed = {each: each.augmentation(name=f"{i:0{digits}}__{each.name}") for i, each in enumerate(found)}
-    return tuple(tuple((renamed[augmentation], p, bin) for augmentation, p, bin in steps) for steps in sub_policies)

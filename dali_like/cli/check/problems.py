@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.cli.check.examining import Examined, SampleItem
+from dali_like.cli.check.examining import Examined
 
 #: A shape or dtype is odd if this share of the samples, or more, has another one.
 _ALIKE = 0.99
@@ -79,19 +79,17 @@ class Findings:
         self._digests.append(sample.digest)
         self._durations.append(sample.duration_s)
         self._values["", "items"][tuple(item.path for item in sample.items)].add(sample.index)
+        index = sample.index
         for item in sample.items:
-            self._add_item(sample.index, item)
-
-    def _add_item(self, index: int, item: SampleItem) -> None:
-        name = f"{item.path}: " if item.path else ""
-        if item.is_empty:
-            self._groups["empty", f"{name}empty"].add(index)
-        if not item.is_finite:
-            self._groups["not finite", f"{name}NaN or infinite"].add(index)
-        self._values[item.path, "dtype"][item.dtype].add(index)
-        if item.shape is not None:
-            self._values[item.path, "dimensions"][len(item.shape)].add(index)
-            self._values[item.path, "shape"][item.shape].add(index)
+            name = f"{item.path}: " if item.path else ""
+            if item.is_empty:
+                self._groups["empty", f"{name}empty"].add(index)
+            if not item.is_finite:
+                self._groups["not finite", f"{name}NaN or infinite"].add(index)
+            self._values[item.path, "dtype"][item.dtype].add(index)
+            if item.shape is not None:
+                self._values[item.path, "dimensions"][len(item.shape)].add(index)
+                self._values[item.path, "shape"][item.shape].add(index)
 
     def problems(self) -> list[Problem]:
         """Return all problems, the worst kinds first."""

@@ -141,7 +141,8 @@ def pipes(root: Path = _ROOT) -> Finding:
     capacity = pipe_bytes(ends[0])
     for end in ends:
         end.close()
-    pages = _number(root / "proc/sys/fs/pipe-user-pages-soft")
+    text = _text(root / "proc/sys/fs/pipe-user-pages-soft").strip()
+    pages = int(text) if text.isdigit() else None
     found = (
         f"{capacity >> 10} KiB each, while the pipes of this user have fewer than {pages} pages"
         if pages
@@ -185,11 +186,6 @@ def _gib(nbytes: int) -> str:
 
 def _count(limit: int) -> str:
     return "any number" if limit == resource.RLIM_INFINITY else str(limit)
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:

@@ -301,7 +301,14 @@ class Forkserver:
         elif kind == Message.RENEW:
             self._arrived += arrived
             if not value:
-                self._renew(SourceBundle(*self._arrived))
+                bundle = SourceBundle(*self._arrived)
+                bundle.import_modules()
+                if self._channels.num_workers > 1:
+                    bundle.load_plain_parts()
+                gc.freeze()
+                if isinstance(self._sources, SourceBundle):
+                    self._sources.close()
+                self._sources = bundle
                 self._arrived = []
 
     def _start(self, index: int) -> None:
@@ -310,7 +317,8 @@ class Forkserver:
         try:
             pid = _fork()
         except OSError as error:
-            self._report_failure(index, error)
+            leave_message(index, self._channels, pack_exception(error))
+            self._send(MESSAGE.pack(Message.ENDED, index, 0, START_FAILED << 8))
             return
         if pid == 0:
             self._become_worker(index, forkserver)
@@ -347,19 +355,6 @@ class Forkserver:
         for child in self._children.values():
             child.pidfd.close()
 
-    def _report_failure(self, index: int, error: OSError) -> None:
-        leave_message(index, self._channels, pack_exception(error))
-        self._send(MESSAGE.pack(Message.ENDED, index, 0, START_FAILED << 8))
-
-    def _renew(self, bundle: SourceBundle) -> None:
-        bundle.import_modules()
-        if self._channels.num_workers > 1:
-            bundle.load_plain_parts()
-        gc.freeze()
-        if isinstance(self._sources, SourceBundle):
-            self._sources.close()
-        self._sources = bundle
-
     def _make_sources(self) -> Sequence[Source]:
         if not isinstance(self._sources, SourceBundle):
             return self._sources
@@ -373,18 +368,16 @@ class Forkserver:
         pidfd.close()
         _, status, usage = os.wait4(pid, 0)
         if index != FORKSERVER:  # the main process sees the end of the reserve
-            self._note_peak(index, usage.ru_maxrss)
+            word = cell_offset(index) + CELL_PEAK  # for messages about memory
+            self._channels.space.map[word : word + WORD_BYTES] = usage.ru_maxrss.to_bytes(WORD_BYTES, "little")
             self._send(MESSAGE.pack(Message.ENDED, index, pid, status))
-
-    def _note_peak(self, index: int, peak_kib: int) -> None:
-        """Write the largest resident memory of a dead worker into its cell, for messages about memory."""
-        word = cell_offset(index) + CELL_PEAK
-        self._channels.space.map[word : word + WORD_BYTES] = peak_kib.to_bytes(WORD_BYTES, "little")
 
     def _become_worker(self, index: int, forkserver: int) -> NoReturn:
         status = 1
         try:
-            _die_with_parent(forkserver)
+            prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+            if os.getppid() != forkserver:
+                os._exit(0)
             _name_process(f"dali_like:{index}")
             self._close_pidfds()
             with contextlib.suppress(ConnectionError):  # the main process has ended
@@ -488,12 +481,6 @@ def _close_stdin() -> None:
     if null != 0:
         os.dup2(null, 0)
         os.close(null)
-
-
-def _die_with_parent(parent: int) -> None:
-    prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != parent:
-        os._exit(0)
 
 
 def _name_process(name: str) -> None:

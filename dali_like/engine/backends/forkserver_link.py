@@ -125,7 +125,10 @@ class ForkserverLink:
                 kind, worker, pid, status = MESSAGE.unpack(message)
                 pidfd = Descriptor(fds[0]) if fds else None
                 if worker == FORKSERVER:
-                    self._note_announcement(pid, pidfd)
+                    self.pids[:] = [pid]
+                    self._pidfd = pidfd
+                    if pidfd is not None:
+                        self._events.add(pidfd)
                 else:
                     yield News(Message(kind), worker, pid, status, pidfd)
 
@@ -139,12 +142,6 @@ class ForkserverLink:
         except ConnectionResetError:
             return b"", ()
         return message, fds
-
-    def _note_announcement(self, pid: int, pidfd: Descriptor | None) -> None:
-        self.pids[:] = [pid]
-        self._pidfd = pidfd
-        if pidfd is not None:
-            self._events.add(pidfd)
 
     def kill(self) -> None:
         """Kill the forkserver, if it still runs."""

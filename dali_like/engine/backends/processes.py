@@ -132,7 +132,16 @@ class ProcessWorkers:
 
     def describe_exit(self, end: End) -> str:
         """Describe the end of a worker."""
-        return _describe_exit(end.exitcode)
+        exitcode = end.exitcode
+        if exitcode is None:
+            return "ended with an unknown exit status"
+        if exitcode >= 0:
+            return f"ended with exit code {exitcode}"
+        try:
+            name = signal.Signals(-exitcode).name
+        except ValueError:
+            name = f"signal {-exitcode}"
+        return f"was killed by {name}"
 
     def stop(self) -> None:
         """Stop all workers and the forkserver, and wait for their ends; in loaders, for the ends of the workers only."""
@@ -368,7 +377,14 @@ class ProcessGroup:
                 for pidfd in list(self._pidfds.values()):
                     kill(pidfd)
                     pidfd.wait(_FORKSERVER_GRACE_S)
-            self._close()
+            for link in self._links:
+                link.close()
+            for worker in list(self._pidfds):
+                self._forget(worker)
+            self._room.close()
+            self.events.close()
+            for descriptor in (*self._tasks[:1], self._done):
+                descriptor.close()
 
     def _stop_forkservers(self) -> None:
         """Stop the forkserver and its reserve, and record the exit codes of workers."""
@@ -387,28 +403,6 @@ class ProcessGroup:
     def _is_awaited(self) -> bool:
         """Whether the end of a process is to be waited for."""
         return bool(self._started if self._is_short_lived else self._links or self._lost)
-
-    def _close(self) -> None:
-        for link in self._links:
-            link.close()
-        for worker in list(self._pidfds):
-            self._forget(worker)
-        self._room.close()
-        self.events.close()
-        for descriptor in (*self._tasks[:1], self._done):
-            descriptor.close()
-
-
-def _describe_exit(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "ended with an unknown exit status"
-    if exitcode >= 0:
-        return f"ended with exit code {exitcode}"
-    try:
-        name = signal.Signals(-exitcode).name
-    except ValueError:
-        name = f"signal {-exitcode}"
-    return f"was killed by {name}"
 
 
 def to_the_end(stop: Callable[..., T], *args: Any) -> T:

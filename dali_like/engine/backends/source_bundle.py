@@ -77,7 +77,13 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> tuple[D
     buffers = [buffer.raw() for source in pickled for buffer in source.buffers]
     nbytes = sum(align(buffer.nbytes, PAGE_BYTES) for buffer in buffers)
     nbytes += sum(len(data) for source in pickled for data in (source.data, *source.plain))
-    _check_memory(nbytes)
+    available = available_bytes()
+    if nbytes > available:
+        raise OutOfMemoryError(
+            f"workers need {mib(nbytes)} for sources or a dataset with their arrays, and {mib(available)} are available: "
+            f"{mib(nbytes - available)} are missing. Read large data from files in the workers, start workers by fork "
+            "instead of spawn, to share the memory of the main process, or give the process more memory"
+        )
     bundle = Descriptor(anonymous_file("dali_like_sources"))
     try:
         _write_file(bundle.fileno(), sources, pickled)
@@ -195,16 +201,6 @@ class _Index(NamedTuple):
     modules: tuple[str, ...]
     main: MainModule | None
     sources: tuple[_PackedSource, ...]
-
-
-def _check_memory(nbytes: int) -> None:
-    available = available_bytes()
-    if nbytes > available:
-        raise OutOfMemoryError(
-            f"workers need {mib(nbytes)} for sources or a dataset with their arrays, and {mib(available)} are available: "
-            f"{mib(nbytes - available)} are missing. Read large data from files in the workers, start workers by fork "
-            "instead of spawn, to share the memory of the main process, or give the process more memory"
-        )
 
 
 def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSource]) -> None:

@@ -4,10 +4,9 @@ Threads run the loop of worker processes (`dali_like.engine.worker.worker.run_wo
 The differences to processes:
 
 - Nothing is copied or pickled: all threads share the user's sources.
-- A thread cannot be killed. A hanging thread is abandoned: it counts as ended, and another thread takes its place. Its slot
-is
-  not reused before it has really ended. It gets a SystemExit, which Python raises when the thread next runs Python code.
-  Code that blocks outside of Python does not see it.
+- A thread cannot be killed. A hanging thread is abandoned: it counts as ended, and another thread takes its place. Its
+  slot is not reused before it has really ended. It gets a SystemExit, which Python raises when the thread next runs Python
+  code. Code that blocks outside of Python does not see it.
 - The cells hold the threads' native ids in place of process ids.
 
 Race: a thread may finish its task at the moment when it is abandoned. Then it must not take another task: its report would

@@ -399,7 +399,13 @@ class CacheMemory:
             free = self._journals.setdefault(align(grant.journal_bytes), [])
             grant.offset = free.pop() if free else self.space.allocate(grant.journal_bytes)
             if share:
-                self._allocate_shares(grant)
+                nbytes = grant.num_tasks * grant.share_bytes
+                try:
+                    grant.share_offset = self.space.allocate(nbytes)
+                except OutOfMemoryError:  # little address space, in many parts: the batch is computed all the same
+                    grant.share_bytes = 0
+                else:
+                    self._used += nbytes
             words = self.space.array(grant.offset, (GrantWord.NUM_WORDS,), _WORD)
             words[:] = grant.share_offset, grant.share_bytes, records, 0, 0
             for task in range(num_tasks):
@@ -407,15 +413,6 @@ class CacheMemory:
             self._next_grant += 1
             self._grants[grant.number] = grant
             return grant
-
-    def _allocate_shares(self, grant: Grant) -> None:
-        nbytes = grant.num_tasks * grant.share_bytes
-        try:
-            grant.share_offset = self.space.allocate(nbytes)
-        except OutOfMemoryError:  # little address space, in many parts: the batch is computed all the same
-            grant.share_bytes = 0
-        else:
-            self._used += nbytes
 
     def end_grant(self, grant: Grant, reported: int) -> None:
         """See `Grant.end`. A second call does nothing."""

@@ -196,7 +196,8 @@ class SharedFile:
         """
         nbytes = align(nbytes)
         with self._lock:
-            self._take_returned()
+            while self.returned:
+                self._insert(*self.returned.popleft())
             for i, (offset, free_bytes) in enumerate(self._free):
                 if free_bytes >= nbytes:
                     if free_bytes == nbytes:
@@ -214,10 +215,6 @@ class SharedFile:
         """Free the address space of an extent, whose pages have been freed. Thread-safe."""
         with self._lock:
             self._insert(offset, align(nbytes))
-
-    def _take_returned(self) -> None:
-        while self.returned:
-            self._insert(*self.returned.popleft())
 
     def _insert(self, offset: int, nbytes: int) -> None:
         self.free_bytes += nbytes

@@ -439,7 +439,18 @@ class Dispatcher:
         if key.owners or key.worker == ANY_WORKER:
             self.post_again(unfinished)
         else:
-            self._take_back(unfinished.batch)
+            # The task is in no worker, so the whole batch goes back.
+            batch = unfinished.batch
+            slot, batch.slot = batch.slot, None
+            assert slot is not None
+            batch.end_grants()
+            del self._in_flight[batch.ticket]
+            self._open_tasks -= 1
+            if batch is self._scarce:
+                self._scarce = None
+            self._assemblers[batch.key.source].ring.release(slot)
+            if not batch.cancelled:
+                self._queue_again(batch)
 
     def take_back(self, worker: int) -> None:
         """Post or queue the tasks again that a worker that has ended took behind its first one, or left in its pipe."""
@@ -451,19 +462,6 @@ class Dispatcher:
             batch = self.batch_of(ticket, task)
             if batch is not None:
                 self.post_in_turn(UnfinishedTask(batch, task, 0))
-
-    def _take_back(self, batch: Batch) -> None:
-        """Queue a batch again that has one task, and that task is in no worker."""
-        slot, batch.slot = batch.slot, None
-        assert slot is not None
-        batch.end_grants()
-        del self._in_flight[batch.ticket]
-        self._open_tasks -= 1
-        if batch is self._scarce:
-            self._scarce = None
-        self._assemblers[batch.key.source].ring.release(slot)
-        if not batch.cancelled:
-            self._queue_again(batch)
 
     def give_up(self, unfinished: UnfinishedTask, error: WorkerError) -> None:
         """Fail a batch because of a sample that cannot be computed."""

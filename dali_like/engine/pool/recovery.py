@@ -276,7 +276,24 @@ class Recovery:
             self._isolate()
         self._dispatcher.share_out()
         if self._watch is not None and self._watch.due():
-            self._look_for_hangs(self._watch)
+            watch = self._watch
+            waiting = self._dispatcher.has_waiting_tasks()
+            for worker, unfinished in enumerate(self._unfinished_tasks()):
+                if self._states[worker] is not WorkerState.RUNNING or not self._workers.pids[worker]:
+                    continue
+                activity = self._activity_of(worker, unfinished, waiting, watch)
+                starting = activity is _STARTS
+                if watch.is_overdue(worker, activity, starting=starting):
+                    doing = _START_TEXT if starting else "although there was work"
+                    if unfinished is not None:
+                        doing = f"while {self._dispatcher.describe(unfinished)}"
+                    stays = "" if self._can_kill else _STAYS_TEXT
+                    self._hang_errors[worker] = WorkerTimeoutError(
+                        f"worker {worker} ({self._unit} {self._workers.pids[worker]}) has shown no progress for "
+                        f"{watch.limit_s(starting=starting)} s {doing}{stays}:\n{watch.stack_of(worker)}"
+                    )
+                    self._move(worker, WorkerState.HUNG_AT_START if starting else WorkerState.HUNG)
+                    self._workers.signal(worker, signal.SIGKILL)
 
     def check_for_lost_tasks(self) -> None:
         """Fail if an open task is nowhere, because something has overwritten the cell that named it.
@@ -557,26 +574,6 @@ class Recovery:
         return self._dispatcher.has_waiting_tasks() or self._workers.has_waiting_tasks
 
     # Hangs
-
-    def _look_for_hangs(self, watch: HangWatch) -> None:
-        """Kill the workers without progress. `_handle` does the rest when they end."""
-        waiting = self._dispatcher.has_waiting_tasks()
-        for worker, unfinished in enumerate(self._unfinished_tasks()):
-            if self._states[worker] is not WorkerState.RUNNING or not self._workers.pids[worker]:
-                continue
-            activity = self._activity_of(worker, unfinished, waiting, watch)
-            starting = activity is _STARTS
-            if watch.is_overdue(worker, activity, starting=starting):
-                doing = _START_TEXT if starting else "although there was work"
-                if unfinished is not None:
-                    doing = f"while {self._dispatcher.describe(unfinished)}"
-                stays = "" if self._can_kill else _STAYS_TEXT
-                self._hang_errors[worker] = WorkerTimeoutError(
-                    f"worker {worker} ({self._unit} {self._workers.pids[worker]}) has shown no progress for "
-                    f"{watch.limit_s(starting=starting)} s {doing}{stays}:\n{watch.stack_of(worker)}"
-                )
-                self._move(worker, WorkerState.HUNG_AT_START if starting else WorkerState.HUNG)
-                self._workers.signal(worker, signal.SIGKILL)
 
     def _activity_of(self, worker: int, unfinished: UnfinishedTask | None, waiting: bool, watch: HangWatch) -> Hashable:
         """Return a value that changes as the worker makes progress; None if it may be idle."""

@@ -126,26 +126,24 @@ class Staging:
             return
         before, self._latest = self._latest, [(array.dtype, array.shape) for array in outputs]
         if before == self._latest and before != self._kinds:
-            self._make_rows(most)
+            self._kinds = self._latest
+            sizes = [math.prod(shape) * dtype.itemsize for dtype, shape in self._kinds]
+            count = min(STACK_BYTES // max(sum(sizes), 1), most)
+            self.count = count if count >= _LEAST_ROWS else 0
+            begins = [0, *itertools.accumulate(align(self.count * nbytes) for nbytes in sizes)]
+            memory = mmap.mmap(-1, max(begins[-1], 1))
+            places = [*zip(begins, sizes, self._kinds, strict=False)]
+            self.rows = [np.ndarray((self.count, *shape), dtype, memory, begin) for begin, _, (dtype, shape) in places]
+            self.targets = [Target(memory, dtype, shape) for dtype, shape in self._kinds]
+            self.keys = [
+                [slice(begin + i * nbytes, begin + (i + 1) * nbytes) for i in range(self.count)]
+                for begin, nbytes, _ in places
+            ]
 
     def expect_gaps(self) -> None:
         """From now on, let NumPy copy the samples, since some are not contiguous."""
         self.targets = [Target(rows, rows.dtype, rows.shape[1:]) for rows in self.rows]
         self.keys = [range(self.count)] * len(self.rows)
-
-    def _make_rows(self, most: int) -> None:
-        self._kinds = self._latest
-        sizes = [math.prod(shape) * dtype.itemsize for dtype, shape in self._kinds]
-        count = min(STACK_BYTES // max(sum(sizes), 1), most)
-        self.count = count if count >= _LEAST_ROWS else 0
-        begins = [0, *itertools.accumulate(align(self.count * nbytes) for nbytes in sizes)]
-        memory = mmap.mmap(-1, max(begins[-1], 1))
-        places = [*zip(begins, sizes, self._kinds, strict=False)]
-        self.rows = [np.ndarray((self.count, *shape), dtype, memory, begin) for begin, _, (dtype, shape) in places]
-        self.targets = [Target(memory, dtype, shape) for dtype, shape in self._kinds]
-        self.keys = [
-            [slice(begin + i * nbytes, begin + (i + 1) * nbytes) for i in range(self.count)] for begin, nbytes, _ in places
-        ]
 
 
 class MisfitError(Exception):

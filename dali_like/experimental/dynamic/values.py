@@ -249,7 +249,7 @@ class Tensor(_Operand):
     __repr__ = __str__
 
 
-class _SampleList:
+class _BatchSamples:
     """The tensors of a batch, made on access."""
 
     def __init__(self, batch: Batch, indices: Sequence[int]) -> None:
@@ -268,9 +268,9 @@ class _SampleList:
     def select(self, selection: Any) -> Any:
         """Return one tensor for a number, and a part of the list for a slice or a list of numbers."""
         if isinstance(selection, slice):
-            return _SampleList(self._batch, self._indices[selection])
+            return _BatchSamples(self._batch, self._indices[selection])
         if isinstance(selection, list):
-            return _SampleList(self._batch, [self._indices[i] for i in selection])
+            return _BatchSamples(self._batch, [self._indices[i] for i in selection])
         return self._batch.sample(self._indices[selection])
 
     def tolist(self) -> list[Tensor]:
@@ -370,9 +370,9 @@ class Batch(_Operand):
         return _CPU if self._remote is None else Device("gpu", self._remote.device_id())
 
     @property
-    def tensors(self) -> _SampleList:
+    def tensors(self) -> _BatchSamples:
         """The samples as tensors."""
-        return _SampleList(self, range(self.batch_size))
+        return _BatchSamples(self, range(self.batch_size))
 
     @property
     def slice(self) -> _BatchSlice:
@@ -429,7 +429,9 @@ class Batch(_Operand):
 
     def __getitem__(self, subscripts: Any) -> Batch:
         parts = subscripts if isinstance(subscripts, tuple) else (subscripts,)
-        bounds = [bound for part in parts for bound in ((part.start, part.stop, part.step) if _is_slice(part) else (part,))]
+        bounds = [
+            bound for part in parts for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))
+        ]
         if any(isinstance(bound, (Batch, TensorListCPU)) for bound in bounds):
             raise ArgumentError("Cannot use a batch as an index in brackets: use batch.slice[...] for one index per sample")
         return self.slice[subscripts]
@@ -473,10 +475,6 @@ class _BatchSlice:
         parts = tuple([_plain_part(part, bounds) for part in subscripts])
         program = _subscription(self._batch._list.layout(), parts)
         return apply_to_batch(program, (self._batch, *bounds), self._batch.batch_size)[0]
-
-
-def _is_slice(part: Any) -> bool:
-    return isinstance(part, slice)
 
 
 class _SliceKey(NamedTuple):
@@ -583,7 +581,7 @@ def _is_plain_number(value: Any) -> bool:
 def _list_of(tensors: Any, dtype: Any, layout: str | None) -> TensorListCPU:
     if isinstance(tensors, Batch):
         tensors = tensors._list
-    if isinstance(tensors, _SampleList):
+    if isinstance(tensors, _BatchSamples):
         tensors = tensors.tolist()
     if hasattr(tensors, "as_cpu"):
         tensors = tensors.as_cpu()

@@ -26,7 +26,7 @@ from dali_like.graph.language.operator_interface import Array, SampleShape
 _IDLE_REQUESTS = 64
 
 
-class _Buffer(NamedTuple):
+class _StackBuffer(NamedTuple):
     offset: int
     nbytes: int
 
@@ -39,7 +39,7 @@ class _FreeBuffer(NamedTuple):
         fence: passes when copies from the buffer have ended; None without copies.
     """
 
-    buffer: _Buffer
+    buffer: _StackBuffer
     request: int
     fence: Fence | None
 
@@ -157,7 +157,7 @@ class BufferPool:
         buffer = self._take(max(nbytes, 1))
         return PackedBuffer(Lease(self, buffer), self._space.address + buffer.offset, buffer.nbytes)
 
-    def release(self, buffer: _Buffer) -> None:
+    def release(self, buffer: _StackBuffer) -> None:
         """Take a buffer back. Its lease calls this, in any thread."""
         fence = self._space.fence()
         if self._closed:
@@ -183,7 +183,7 @@ class BufferPool:
         self._closed = True
         self.drop_free()
 
-    def _take(self, nbytes: int) -> _Buffer:
+    def _take(self, nbytes: int) -> _StackBuffer:
         self._requests += 1
         # Rounding up wastes at most an eighth, and mostly address space, not memory.
         granule = max(1 << max(nbytes.bit_length() - 4, 0), mmap.PAGESIZE)
@@ -192,9 +192,9 @@ class BufferPool:
         if buffer is not None:
             return buffer
         self._trim(self._requests - _IDLE_REQUESTS)
-        return _Buffer(self._space.take(nbytes, nbytes), nbytes)
+        return _StackBuffer(self._space.take(nbytes, nbytes), nbytes)
 
-    def _take_free(self, free: deque[_FreeBuffer]) -> _Buffer | None:
+    def _take_free(self, free: deque[_FreeBuffer]) -> _StackBuffer | None:
         """Return the buffer released last among those whose fences have passed."""
         for _ in range(len(free)):
             try:
@@ -222,7 +222,7 @@ class BufferPool:
 class PackedBuffer:
     """A buffer that is filled with arrays, one after another."""
 
-    def __init__(self, lease: Lease[_Buffer], address: int, nbytes: int) -> None:
+    def __init__(self, lease: Lease[_StackBuffer], address: int, nbytes: int) -> None:
         self._memory = leased_array(lease, address, (nbytes,), np.dtype(np.uint8))
         self._nbytes = nbytes
         self._used = 0

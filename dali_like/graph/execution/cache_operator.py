@@ -7,7 +7,7 @@ everything before a cache must be a function of the sample alone. `cached` check
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,7 +143,7 @@ def check_positions(graph: Graph, nodes: Sequence[OperatorNode]) -> None:
     Raises:
         ArgumentError: they do not, because another source may end epochs.
     """
-    kinds = {(external.reader is not None, external.composed is not None) for external in _externals(graph)}
+    kinds = {(node.external.reader is not None, node.external.composed is not None) for node in graph.sources}
     for node in nodes:
         if isinstance(node.operator, CacheOperator) and len(kinds) > 1:
             raise ArgumentError(
@@ -161,10 +161,6 @@ def caches_of(graph: Graph, operators: Mapping[OperatorNode, Operator], source: 
         if isinstance(operator, CacheOperator) and operator.cache is not None and _only_source(node.inputs) is source
     ]
     return [*source.external.caches(), *behind]
-
-
-def _externals(graph: Graph) -> Iterator[Any]:
-    return (source.external for source in graph.sources)
 
 
 def _producers_before(inputs: Sequence[DataNode]) -> list[Producer]:

@@ -32,7 +32,7 @@ from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import ArgumentClashError, BatchSizeError
 from dali_like.graph.execution.batch_runs import BatchId, run_program
 from dali_like.graph.execution.buffers import BatchMemory, BufferPool, PreviousSamples
-from dali_like.graph.execution.placement import Placement, Stage
+from dali_like.graph.execution.placement import Placement, ThreadStage
 from dali_like.graph.execution.program import Key, key, note_origins
 from dali_like.graph.language.conditions import label_of
 from dali_like.graph.language.nodes import DataNode, Graph, OperatorNode, SourceNode, origin_of
@@ -216,7 +216,7 @@ class Computation:
     def _size(self, outputs: list[Sequence[Output]]) -> int:
         return _length(outputs[0][0]) if outputs else self._capacity
 
-    def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
+    def _run(self, stage: ThreadStage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
         try:
             self._run_stage(stage, data, size, batch_id)
         except Exception as error:
@@ -224,7 +224,7 @@ class Computation:
                 add_note(error, _uncovered(stage))
             raise
 
-    def _run_stage(self, stage: Stage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
+    def _run_stage(self, stage: ThreadStage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
         if not size:
             data |= {output: [] for output in stage.outputs}
             return
@@ -262,7 +262,7 @@ class Computation:
 
     def _replace_rows(
         self,
-        stage: Stage,
+        stage: ThreadStage,
         data: dict[Key, _Samples],
         memory: Sequence[BatchMemory],
         size: int,
@@ -289,7 +289,7 @@ class Computation:
         with self._adding:
             self.num_replaced += num_replaced
 
-    def _run_on_gpu(self, stage: Stage, samples: Any, batch_id: BatchId) -> DeviceSamples:
+    def _run_on_gpu(self, stage: ThreadStage, samples: Any, batch_id: BatchId) -> DeviceSamples:
         operator: Any = stage.batch_operator
         assert self._copier is not None
 
@@ -453,7 +453,7 @@ def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
         return load_objects(samples, name, output)
 
 
-def _uncovered(stage: Stage) -> str:
+def _uncovered(stage: ThreadStage) -> str:
     """Return why an error of a stage is raised although sources have an `on_error`."""
     names = ", ".join(dict.fromkeys(stage.names))
     if hasattr(stage.batch_operator, "compute_on_gpu"):

@@ -64,7 +64,7 @@ from dali_like.sources.external_source import ExternalSource
 from dali_like.types import CallContext, SampleInfo, current_call
 
 
-class Stage(NamedTuple):
+class ThreadStage(NamedTuple):
     """A program that runs over a batch in threads, with its inputs and outputs.
 
     Attributes:
@@ -114,7 +114,7 @@ class Placement(NamedTuple):
     """
 
     fusions: Mapping[SourceNode, Fusion]
-    stages: tuple[Stage, ...]
+    stages: tuple[ThreadStage, ...]
     operators: Mapping[OperatorNode, Operator]
 
     @property
@@ -285,7 +285,7 @@ def _with_dependencies(data: Iterable[DataNode], there: Container[Key] = ()) -> 
     return list(found)
 
 
-def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: ProgramContext) -> Iterable[Stage]:
+def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: ProgramContext) -> Iterable[ThreadStage]:
     there: set[Key] = {output for fusion in fusions.values() for output in fusion.outputs}
     wanted = set(map(key, (*graph.outputs, *graph.sinks)))
     missing = [node for node in (*graph.outputs, *graph.sinks) if key(node) not in there]
@@ -351,7 +351,7 @@ def _stage(
     context: ProgramContext,
     behind: SourceNode | None = None,
     uncovered: tuple[str, ...] = (),
-) -> Stage:
+) -> ThreadStage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
         key(data)
@@ -361,7 +361,7 @@ def _stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return Stage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind, uncovered)
+    return ThreadStage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs), behind, uncovered)
 
 
 def sample_program(graph: Graph, entropy: int) -> tuple[Program, tuple[str, ...]]:
@@ -459,16 +459,12 @@ class _FusedCallback:
         try:
             return self._program.run(samples, info, place, recalled.results, times_ns)
         except Exception as error:
-            self._name_files(error, info)
+            callback = self.source.callback
+            if (origin := getattr(callback, "origin", None)) is not None:
+                note_origins(error, [origin], info)
+            elif self.source.concurrency is None:
+                note_files(error, files_read_by(callback, info))
             raise
-
-    def _name_files(self, error: Exception, info: SampleInfo) -> None:
-        """Add the files that the sample is from to an error of an operator."""
-        callback = self.source.callback
-        if (origin := getattr(callback, "origin", None)) is not None:
-            note_origins(error, [origin], info)
-        elif self.source.concurrency is None:
-            note_files(error, files_read_by(callback, info))
 
     def _checked(self, output: int, value: Any) -> Any:
         source, declared = self.source, self._declared[output]

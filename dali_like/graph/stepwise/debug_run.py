@@ -205,7 +205,14 @@ class DebugRun:
         self._sources.append(external)
         with stepping(None):
             computed = self._fetch(number, external)
-        self._check_size(external.name, len(computed.columns[0]))
+        name = external.name
+        size = len(computed.columns[0])
+        if self._size not in (None, size):
+            raise BatchSizeError(
+                f"Batch size must be uniform across an iteration. External Source operator returned batch size: {size}, "
+                f"expected: {self._size}. Call sources of batches that vary in size, such as {name}, before other operators"
+            )
+        self._size = size
         node = SourceNode(external.replaced(layouts=computed.layouts))
         record(node, computed)
         return node
@@ -251,14 +258,6 @@ class DebugRun:
 
     def _column(self, data: DataNode) -> Sequence[Any]:
         return column_of(data.producer, data.output, self.size)
-
-    def _check_size(self, name: str, size: int) -> None:
-        if self._size not in (None, size):
-            raise BatchSizeError(
-                f"Batch size must be uniform across an iteration. External Source operator returned batch size: {size}, "
-                f"expected: {self._size}. Call sources of batches that vary in size, such as {name}, before other operators"
-            )
-        self._size = size
 
     def _call(self, node: OperatorNode) -> Call:
         given = {name: self._kind(data) for name, data in node.argument_inputs.items()}

@@ -11,7 +11,7 @@ from dali_like.common.extras import optional
 from dali_like.common.hooks import Around, DeviceHooks, Hooked
 from dali_like.device.interface import Device, Stamp
 from dali_like.engine.memory.protocol import Status
-from dali_like.engine.worker.meters import CALLBACK_PART, FIRST_OPERATOR_PART, WHOLE_TASK, TaskLogs, TaskRecord
+from dali_like.engine.worker.meters import CALLBACK_PART, FIRST_OPERATOR_PART, WHOLE_TASK, TaskLogs
 from dali_like.monitor.trace.trace_records import (
     CALLBACK,
     GPU,
@@ -151,7 +151,19 @@ class Tracer:
         try:
             for logs, sources in self._logs:
                 for worker, record in logs.read():
-                    self._add_task(worker, record, sources)
+                    source = sources[record.source]
+                    details = {
+                        "epoch": record.epoch,
+                        "iteration": record.iteration,
+                        "samples": f"{record.first_sample} to {record.first_sample + record.num_samples - 1}",
+                        "pid": record.pid,
+                    }
+                    if record.status not in (Status.DENSE, Status.DESCRIBED):
+                        details["ended"] = Status(record.status).name
+                    if record.part != WHOLE_TASK:
+                        details[PART_OF] = source.name
+                    track, name = Track(WORKERS, f"worker {worker}"), source.name_of(record.part)
+                    self.add(track, name, record.begin_ns, record.end_ns, details)
             waiting, self._copies = self._copies, []
             self._copies = [copy for copy in waiting if not self._add_copy(copy)] + self._copies
         finally:
@@ -163,21 +175,6 @@ class Tracer:
         logs.close()
         self.records.lost += logs.num_lost
         self._logs = [followed for followed in self._logs if followed.logs is not logs]
-
-    def _add_task(self, worker: int, record: TaskRecord, sources: list[TracedSource]) -> None:
-        source = sources[record.source]
-        details = {
-            "epoch": record.epoch,
-            "iteration": record.iteration,
-            "samples": f"{record.first_sample} to {record.first_sample + record.num_samples - 1}",
-            "pid": record.pid,
-        }
-        if record.status not in (Status.DENSE, Status.DESCRIBED):
-            details["ended"] = Status(record.status).name
-        if record.part != WHOLE_TASK:
-            details[PART_OF] = source.name
-        track, name = Track(WORKERS, f"worker {worker}"), source.name_of(record.part)
-        self.add(track, name, record.begin_ns, record.end_ns, details)
 
     # Operators in threads
 

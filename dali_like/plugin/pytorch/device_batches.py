@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from dali_like.data.batch_trees import map_arrays
-from dali_like.device.copier import CopyTotals, Pieces, Uploader
+from dali_like.device.copier import CopyTotals, PackedArrays, Uploader
 from dali_like.device.device_array import DeviceArray
 from dali_like.device.device_memory import StaticMemory
 from dali_like.device.interface import DeviceFence
@@ -83,7 +83,7 @@ class TorchSender:
     def send(self, batch: Any, turn: int) -> _Sent:
         sources: list[torch.Tensor] = []
         map_tensors(batch, _noted_in(sources), self._note_other)
-        parts = [_Part(source) for source in sources]
+        parts = [_TensorOnItsWay(source) for source in sources]
         alone = [part for part in parts if part.nbytes >= _LEAST_ALONE_BYTES]
         packed = [part for part in parts if 0 < part.nbytes < _LEAST_ALONE_BYTES]
         if self._static is not None:
@@ -107,17 +107,17 @@ class TorchSender:
                 raise sent.ready.error
         return sent.batch
 
-    def _upload(self, alone: list[_Part], packed: list[_Part]) -> list[DeviceArray]:
+    def _upload(self, alone: list[_TensorOnItsWay], packed: list[_TensorOnItsWay]) -> list[DeviceArray]:
         """Begin the copies of some parts, and return their places."""
         outputs: list[Any] = [self._locked(part) for part in alone]
         if packed:
-            outputs.append(Pieces(part.bytes for part in packed if part.bytes is not None))
+            outputs.append(PackedArrays(part.bytes for part in packed if part.bytes is not None))
         if not outputs:
             return []
         sent: list[Any] = self._uploader.send(outputs)
         return [*sent[: len(alone)], *(sent[-1] if packed else [])]
 
-    def _locked(self, part: _Part) -> NDArray[np.uint8]:
+    def _locked(self, part: _TensorOnItsWay) -> NDArray[np.uint8]:
         """Return the bytes of a part in page-locked memory. Without, the process would wait for the GPU."""
         assert part.bytes is not None
         if self._pinned.covers(part.address, part.nbytes):
@@ -126,7 +126,7 @@ class TorchSender:
         np.copyto(staged, part.bytes)
         return staged
 
-    def _begin_turn(self, parts: list[_Part], turn: int) -> None:
+    def _begin_turn(self, parts: list[_TensorOnItsWay], turn: int) -> None:
         """Let the next copies go to the addresses of a turn.
 
         Raises:
@@ -162,7 +162,7 @@ class TorchSender:
 _Form = tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]
 
 
-class _Part:
+class _TensorOnItsWay:
     """A tensor of a batch, on its way.
 
     Attributes:

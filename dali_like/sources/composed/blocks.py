@@ -111,12 +111,6 @@ class BlockWalk(ShardWalk):
 
     def _take(self) -> Any:
         """Return the next draft. The walk does not keep it: the inputs of a block leave memory one by one."""
-        drafts = self._open_block()
-        draft, drafts[self._taken] = drafts[self._taken], None
-        self._taken += 1
-        return draft
-
-    def _open_block(self) -> list[Any]:
         num_empty = 0
         while self._drafts is None or self._taken >= len(self._drafts):
             if num_empty == _MOST_EMPTY_BLOCKS:
@@ -136,7 +130,10 @@ class BlockWalk(ShardWalk):
             self._drafts = []  # should the stage raise an exception: it is the only output
             self._drafts = self._stage.drafts(elements, self._place, numbers)
             num_empty += 1
-        return self._drafts
+        drafts = self._drafts
+        draft, drafts[self._taken] = drafts[self._taken], None
+        self._taken += 1
+        return draft
 
     def _read(self, size: int) -> None:
         while len(self._elements) < size:
@@ -206,14 +203,14 @@ class BlockShuffle(BlockStage):
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source = self.input.evaluator(place.input(0))
-        return _BlockShuffle(self, place, source) if isinstance(source, RandomAccess) else self.sharded(place)
+        return _BlockShuffleAccess(self, place, source) if isinstance(source, RandomAccess) else self.sharded(place)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         needed = -(-end // self.block) * self.block
         return [(epoch, needed if self.length is None else min(needed, self.length))]
 
 
-class _BlockShuffle(RandomAccess):
+class _BlockShuffleAccess(RandomAccess):
     def __init__(self, stage: BlockShuffle, place: Place, source: RandomAccess) -> None:
         self._stage, self._place, self._source = stage, place, source
         self.length = source.length
@@ -254,14 +251,14 @@ class Shuffle(SingleInputStage):
     def evaluator(self, place: Place) -> RandomAccess:
         source = self.input.evaluator(place.input(0))
         assert isinstance(source, RandomAccess)
-        return _Shuffle(self, place, source)
+        return _ShuffleAccess(self, place, source)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         assert self.length is not None
         return [(epoch, self.length)]
 
 
-class _Shuffle(RandomAccess):
+class _ShuffleAccess(RandomAccess):
     def __init__(self, stage: Shuffle, place: Place, source: RandomAccess) -> None:
         assert source.length is not None
         self.length: int = source.length

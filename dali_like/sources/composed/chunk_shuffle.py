@@ -45,7 +45,7 @@ class ChunkShuffle(SingleInputStage):
         return f"shuffle(together={self.together}, seed={self.seed}) of {num_chunks} chunks"
 
     def evaluator(self, place: Place) -> RandomAccess:
-        return _ChunkShuffle(self, place)
+        return _ChunkShuffleAccess(self, place)
 
 
 class _Epoch(NamedTuple):
@@ -79,7 +79,7 @@ class _ChunkGroup(NamedTuple):
     shifts: list[int]
 
 
-class _ChunkShuffle(RandomAccess):
+class _ChunkShuffleAccess(RandomAccess):
     def __init__(self, stage: ChunkShuffle, place: Place) -> None:
         source: ChunkedFiles = stage.input.source
         self._stage, self._place = stage, place

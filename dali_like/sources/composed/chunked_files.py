@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from dali_like.sources.composed.background_reads import BackgroundReads
 
-__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "FilePart", "finished", "opened"]
+__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "FileRecords", "finished", "opened"]
 
 #: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
 CHUNK_BYTES = 1 << 20
@@ -78,7 +78,7 @@ class ChunkedFiles(abc.ABC):
 
 
 @dataclass(frozen=True)
-class FilePart:
+class FileRecords:
     """One of several files, which is read in order. A part of a source; see `dali_like.sources.composed.inputs.Part`.
 
     Attributes:

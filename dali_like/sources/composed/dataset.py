@@ -474,7 +474,7 @@ class ComposedDataset:
         if index >= count:
             raise ArgumentError(f"index should be below count, {count}, but got {index}")
         if self._stage.is_sharded:
-            return self._then(selection.Shard(self._stage, index, count))
+            return self._then(selection.ShardOut(self._stage, index, count))
         return self._then(selection.Slice(self._stage, index, None, count))
 
     @suggest_arguments

@@ -55,10 +55,14 @@ class Elementwise(SingleInputStage):
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         source, stage = self.input.evaluator(place.input(0)), self.for_process()
-        return _RandomAccess(stage, place, source) if isinstance(source, RandomAccess) else _Sharded(stage, place, source)
+        return (
+            _ElementwiseAccess(stage, place, source)
+            if isinstance(source, RandomAccess)
+            else _ElementwiseSharded(stage, place, source)
+        )
 
 
-class _RandomAccess(RandomAccess):
+class _ElementwiseAccess(RandomAccess):
     def __init__(self, stage: Elementwise, place: Place, source: RandomAccess) -> None:
         self._stage, self._place, self._source = stage, place, source
         self.length = source.length
@@ -68,7 +72,7 @@ class _RandomAccess(RandomAccess):
         return self._stage.apply(self._source.at(position), self._place, epoch, index)
 
 
-class _Sharded(Sharded):
+class _ElementwiseSharded(Sharded):
     def __init__(self, stage: Elementwise, place: Place, source: Sharded) -> None:
         self._stage, self._place, self._source = stage, place, source
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
-from dali_like.sources.composed.chunked_files import ChunkedFiles, FilePart
+from dali_like.sources.composed.chunked_files import ChunkedFiles, FileRecords
 from dali_like.sources.composed.decompression import is_compressed
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
@@ -166,7 +166,7 @@ def _indexed(name: str, paths: Sequence[str], source: SpanFiles | ParquetFiles, 
         return Indexed(source, _with_count(name, paths), tuple(paths))
     ends = source.file_ends.tolist()
     parts = [
-        FilePart(source, range(first, end), shown(path))
+        FileRecords(source, range(first, end), shown(path))
         for path, first, end in zip(paths, [0, *ends[:-1]], ends, strict=True)
     ]
     return Parts(tuple(parts), name, positive("interleave", interleave))

@@ -45,10 +45,10 @@ class Indexed(Stage):
         return f"{self.name}[{self.length}]"
 
     def evaluator(self, place: Place) -> RandomAccess:
-        return _Indexed(self)
+        return _IndexedAccess(self)
 
 
-class _Indexed(RandomAccess):
+class _IndexedAccess(RandomAccess):
     def __init__(self, stage: Indexed) -> None:
         self._stage = stage
         self._source = opened(stage.source)
@@ -114,10 +114,10 @@ class Parts(Stage):
                 f"{self.text} has fewer parts than the dataset has logical shards: {place.num_shards}. Parts that are read "
                 f"in order cannot be divided. Pass shards={len(self.parts)} or a divisor of it, or use more parts"
             )
-        return _Parts(self, place.num_shards)
+        return _PartsSharded(self, place.num_shards)
 
 
-class _Parts(Sharded):
+class _PartsSharded(Sharded):
     def __init__(self, stage: Parts, num_shards: int) -> None:
         self._stage = stage
         self._num_shards = num_shards

@@ -48,7 +48,17 @@ from dali_like.sources.composed.stage import (
 from dali_like.sources.permutation import Permutation
 from dali_like.sources.readers.stored_files import shown
 
-__all__ = ["MOST_IN_BLOCK", "STOPS", "Mix", "MixWalk", "Piece", "Schedule", "checked_mix", "checked_schedule", "quotas"]
+__all__ = [
+    "MOST_IN_BLOCK",
+    "STOPS",
+    "Mix",
+    "MixPiece",
+    "MixSchedule",
+    "MixWalk",
+    "checked_mix",
+    "checked_schedule",
+    "quotas",
+]
 
 #: Ways to end a mixture.
 STOPS = ("first", "all", "never")
@@ -109,20 +119,20 @@ class Mix(Stage):
         return f"mix({', '.join(self.names)})"
 
     @cached_property
-    def whole_schedule(self) -> Schedule:
+    def whole_schedule(self) -> MixSchedule:
         """The schedule over the positions of an epoch, with its end. All inputs have random access."""
         return _ended(self.schedule(), [stage.length for stage in self.inputs], self)
 
-    def schedule(self, num_shards: int = 1) -> Schedule:
+    def schedule(self, num_shards: int = 1) -> MixSchedule:
         """Return the schedule without an end: over positions, or over the outputs of each logical shard."""
         begins: dict[int, tuple[int, ...]] = {}
         for position, weights in self.weights:
             begins[-(-position // (num_shards * self.block))] = quotas(weights, self.block, self.names)
-        pieces: list[Piece] = []
+        pieces: list[MixPiece] = []
         for begin, numbers in begins.items():
             drawn = _drawn(pieces[-1], begin) if pieces else [0] * len(numbers)
             pieces.append(_piece(begin, numbers, drawn))
-        return Schedule(tuple(pieces), self.block, None)
+        return MixSchedule(tuple(pieces), self.block, None)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         """Whole blocks, so that the order inside them does not matter."""
@@ -142,7 +152,7 @@ class Mix(Stage):
         return _MixAccess(self, place, [source for source in sources if isinstance(source, RandomAccess)])
 
 
-class Piece(NamedTuple):
+class MixPiece(NamedTuple):
     """Blocks with the same quotas.
 
     Attributes:
@@ -165,18 +175,18 @@ class Piece(NamedTuple):
         return self.ends[-1]
 
 
-def _piece(begin: int, numbers: Sequence[int], drawn: Sequence[int]) -> Piece:
+def _piece(begin: int, numbers: Sequence[int], drawn: Sequence[int]) -> MixPiece:
     ends = np.cumsum(numbers).tolist()
     offsets = [before - begin * quota - (end - quota) for before, quota, end in zip(drawn, numbers, ends, strict=True)]
-    return Piece(begin, tuple(numbers), tuple(ends), tuple(drawn), tuple(offsets))
+    return MixPiece(begin, tuple(numbers), tuple(ends), tuple(drawn), tuple(offsets))
 
 
-def _drawn(piece: Piece, block: int) -> list[int]:
+def _drawn(piece: MixPiece, block: int) -> list[int]:
     """Return the draws from each input before a block of a piece."""
     return [drawn + (block - piece.begin) * quota for drawn, quota in zip(piece.drawn, piece.quotas, strict=True)]
 
 
-class Schedule(NamedTuple):
+class MixSchedule(NamedTuple):
     """Quotas from block to block.
 
     Attributes:
@@ -185,11 +195,11 @@ class Schedule(NamedTuple):
         length: number of positions; None if it is endless.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MixPiece, ...]
     block: int
     length: int | None
 
-    def piece(self, block: int) -> Piece:
+    def piece(self, block: int) -> MixPiece:
         """Return the piece of a block."""
         return self.pieces[bisect_right(self.pieces, block, key=lambda piece: piece.begin) - 1]
 
@@ -207,7 +217,7 @@ class Schedule(NamedTuple):
         counts = np.bincount(self.order(block, seed)[:offset], minlength=len(self.pieces[0].quotas)).tolist()
         return [before + count for before, count in zip(self.drawn(block), counts, strict=True)]
 
-    def first_difference(self, other: Schedule) -> int | None:
+    def first_difference(self, other: MixSchedule) -> int | None:
         """Return the first position from which two schedules differ; None if they are equal."""
         blocks = {piece.begin for schedule in (self, other) for piece in schedule.pieces}
         blocks |= {-(-schedule.length // self.block) for schedule in (self, other) if schedule.length is not None}
@@ -324,7 +334,7 @@ def _checked_weights(count: int, weights: Sequence[float]) -> tuple[float, ...]:
     return numbers
 
 
-def _ended(schedule: Schedule, lengths: Sequence[int | None], stage: Mix) -> Schedule:
+def _ended(schedule: MixSchedule, lengths: Sequence[int | None], stage: Mix) -> MixSchedule:
     """Return a schedule with its end.
 
     The last block has fewer positions, in the same proportion: so many that the first input to end, or the last one, ends
@@ -355,7 +365,7 @@ def _ended(schedule: Schedule, lengths: Sequence[int | None], stage: Mix) -> Sch
     part = min(parts) if is_first else max(parts)
     pieces = [each for each in schedule.pieces if each.begin < block]
     pieces.append(_piece(block, [int(quota * part) for quota in piece.quotas], drawn))
-    return Schedule(tuple(pieces), schedule.block, block * schedule.block + pieces[-1].size)
+    return MixSchedule(tuple(pieces), schedule.block, block * schedule.block + pieces[-1].size)
 
 
 def _never_ends(name: str) -> ArgumentError:
@@ -365,7 +375,7 @@ def _never_ends(name: str) -> ArgumentError:
     )
 
 
-def _last_block(schedule: Schedule, number: int, length: int, is_first: bool) -> int | None:
+def _last_block(schedule: MixSchedule, number: int, length: int, is_first: bool) -> int | None:
     """Return the block in which an input has no element left for its quota (`is_first`), or has its last element."""
     wanted = length + 1 if is_first else length
     for piece, after in zip(schedule.pieces, [*schedule.pieces[1:], None], strict=True):
@@ -448,7 +458,7 @@ class _OpenBlock:
 
     __slots__ = ("_block", "_calls", "_permutation", "_piece", "begin", "draws", "epoch", "inputs", "size")
 
-    def __init__(self, begin: int, epoch: int, block: int, piece: Piece, seed: int) -> None:
+    def __init__(self, begin: int, epoch: int, block: int, piece: MixPiece, seed: int) -> None:
         self.begin, self.size, self.epoch = begin, piece.size, epoch
         self._block, self._piece = block, piece
         self._permutation = Permutation.without_table(max(piece.size, 1), seed, block)
@@ -486,7 +496,7 @@ class _MixSharded(Sharded):
         schedule, seed = self._schedule, self._place.seed_of(epoch, shard)
         drawn = schedule.drawn_until(step, seed)
         states = {number: input_state for number, *input_state in saved}
-        inputs: list[_Input] = []
+        inputs: list[_MixInput] = []
         for number, source in enumerate(self._sources):
             if isinstance(source, RandomAccess):
                 inputs.append(_AccessInput(source, shard, self._place.num_shards, epoch, self._stage.stop, drawn[number]))
@@ -506,7 +516,7 @@ def _is_mix_state(num_inputs: int, state: Any) -> bool:
     return all(is_list_of(each, is_input, is_count, is_flag, is_anything, is_flag) for each in state[1])
 
 
-class _Input(abc.ABC):
+class _MixInput(abc.ABC):
     """An input of a mixture in a logical shard.
 
     Attributes:
@@ -526,7 +536,7 @@ class _Input(abc.ABC):
         """
 
 
-class _AccessInput(_Input):
+class _AccessInput(_MixInput):
     """An input with random access. Its state is the number of draws, which follows from that of the mixture."""
 
     def __init__(self, source: RandomAccess, shard: int, num_shards: int, epoch: int, stop: str, drawn: int) -> None:
@@ -552,7 +562,7 @@ class _AccessInput(_Input):
         self.is_complete = length is not None and self._drawn * self._num_shards + self._shard >= length
 
 
-class _WalkInput(_Input):
+class _WalkInput(_MixInput):
     """An input in logical shards. Its walk opens with the first draw."""
 
     def __init__(self, source: Sharded, shard: int, epoch: int, stop: str, state: Any) -> None:
@@ -578,22 +588,19 @@ class _WalkInput(_Input):
                 self._walk.skip()
         except StopIteration:
             if self._stop != "first":
-                self._end_epoch()
+                if self._has_elements:
+                    self._turn += 1
+                    self._has_elements = False
+                else:
+                    self.is_empty = True
+                self._walk = self._saved = None
+                self._note()
             raise
         except Exception:
             self._has_elements = True
             raise
         self._has_elements = True
         return element
-
-    def _end_epoch(self) -> None:
-        if self._has_elements:
-            self._turn += 1
-            self._has_elements = False
-        else:
-            self.is_empty = True
-        self._walk = self._saved = None
-        self._note()
 
     def _note(self) -> None:
         self.is_complete = self._turn > 0 or self.is_empty
@@ -612,7 +619,7 @@ class MixWalk(ShardWalk):
     A step is a position of the schedule. Steps of empty inputs have no output.
     """
 
-    def __init__(self, stage: Mix, schedule: Schedule, seed: int, step: int, inputs: list[_Input]) -> None:
+    def __init__(self, stage: Mix, schedule: MixSchedule, seed: int, step: int, inputs: list[_MixInput]) -> None:
         self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
         self._walk_inputs = [(number, each) for number, each in enumerate(inputs) if isinstance(each, _WalkInput)]
         self._step = step

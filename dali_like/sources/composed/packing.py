@@ -127,15 +127,12 @@ class PackLayout:
             np.subtract(np.arange(length, dtype=np.int32), positions, out=positions)
             positions[used:] = 0
             pack[f"{name}_positions"] = positions
-            boundaries = np.full(self._num_boundaries, length, np.int32)
+            # Boundaries are in front of each segment and of the padding, and at the end.
+            num_boundaries = (sum(self.lengths) if self.most_segments is None else self.most_segments) + 2
+            boundaries = np.full(num_boundaries, length, np.int32)
             boundaries[0], boundaries[1 : len(sizes)] = 0, ends[:-1]
             pack["cu_seqlens" if field == 0 else f"{name}_cu_seqlens"] = boundaries
         return pack
-
-    @property
-    def _num_boundaries(self) -> int:
-        """Boundaries in front of each segment and of the padding, and at the end."""
-        return (sum(self.lengths) if self.most_segments is None else self.most_segments) + 2
 
 
 def _joined(name: str, parts: list[NDArray[Any]], length: int, used: int, pad: Any) -> NDArray[Any]:
@@ -175,6 +172,7 @@ class Fits:
         return all(len(part) <= length for part, length in zip(parts, self.layout.lengths, strict=True))
 
 
+# The name is in the texts of states, which compare it: a loader refuses states of other names.
 @dataclass(frozen=True)
 class Pieces:
     """Splits an element into pieces that are short enough for a pack: a function for `flat_map`."""
@@ -287,10 +285,10 @@ class ConcatPack(ShardStage):
         return self.layout.parts(element) if self.may_split else self.layout.whole_parts(element)
 
     def evaluator(self, place: Place) -> Sharded:
-        return _ConcatSharded(self, self.source(place))
+        return _ConcatPackSharded(self, self.source(place))
 
 
-class _ConcatSharded(Sharded):
+class _ConcatPackSharded(Sharded):
     def __init__(self, stage: ConcatPack, source: Sharded) -> None:
         self._stage, self._source = stage, source
 
@@ -299,10 +297,10 @@ class _ConcatSharded(Sharded):
         source_state, offsets, raised = state_parts(
             state, (None, none, 0), is_anything, lambda value: is_list_of(value, *[is_count] * len(none)), is_count
         )
-        return _ConcatWalk(self._stage, self._source.open(shard, epoch, source_state), shard, offsets, raised)
+        return _ConcatPackWalk(self._stage, self._source.open(shard, epoch, source_state), shard, offsets, raised)
 
 
-class _ConcatWalk(ShardWalk):
+class _ConcatPackWalk(ShardWalk):
     """The state is that of the input before the first element of the next pack, the numbers of tokens of this element that
     earlier packs have, and the number of exceptions that the inputs of the next pack have raised.
     """

@@ -121,7 +121,7 @@ class ShardElements:
         self.num_shards = dataset.shards or 1
         self._local = threading.local()
 
-    def begin_part(self, epoch: int, text: bytes) -> _PositionsPart:
+    def begin_part(self, epoch: int, text: bytes) -> _PositionsWalk:
         wants_states, count = _PART.unpack_from(text)
         end = _PART.size + 8 * count
         local, packed_states = self._local, text[end:]
@@ -129,7 +129,7 @@ class ShardElements:
             local.elements, local.packed_states = self.dataset.elements(), b""
         if packed_states != local.packed_states:
             local.states, local.packed_states = pickle.loads(packed_states), packed_states
-        part = _PositionsPart(self, local.elements, epoch, local.states, text[_PART.size : end])
+        part = _PositionsWalk(self, local.elements, epoch, local.states, text[_PART.size : end])
         part.wants_states = bool(wants_states)
         return part
 
@@ -144,7 +144,7 @@ class ShardElements:
         return _shard_elements, (self.dataset, self.num_outputs, self.takes_dicts)
 
 
-class _PositionsPart(PartWalk):
+class _PositionsWalk(PartWalk):
     """See `dali_like.engine.worker.parts.Part`."""
 
     def __init__(

@@ -28,17 +28,17 @@ from dali_like.sources.composed.stage import Place, RandomAccess, ShardWalk, gen
 __all__ = ["Calls", "ElementsAhead", "InTurns", "ReadingMap"]
 
 
-class _Turns(threading.local):
+class _HeldLocks(threading.local):
     """The locks that this thread holds, the innermost one last."""
 
     def __init__(self) -> None:
         self.held: list[threading.Lock] = []
 
 
-_turns = _Turns()
+_held_locks = _HeldLocks()
 
 
-class Turn:
+class ReadTurn:
     """Lets one thread of a process at a time evaluate a dataset; the others wait, or are within `elsewhere`."""
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class Turn:
     def __enter__(self) -> Self:
         lock = self._locks.setdefault(os.getpid(), threading.Lock())
         lock.acquire()
-        _turns.held.append(lock)
+        _held_locks.held.append(lock)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _turns.held.pop().release()
+        _held_locks.held.pop().release()
 
 
 class InTurns(RandomAccess):
@@ -59,7 +59,7 @@ class InTurns(RandomAccess):
 
     def __init__(self, access: RandomAccess) -> None:
         self._access = access
-        self._turn = Turn()
+        self._turn = ReadTurn()
         self.length = access.length
 
     def at(self, position: int) -> Any:
@@ -70,10 +70,10 @@ class InTurns(RandomAccess):
 @contextlib.contextmanager
 def elsewhere() -> Iterator[None]:
     """Let other threads evaluate the dataset meanwhile."""
-    if not _turns.held:
+    if not _held_locks.held:
         yield
         return
-    lock = _turns.held[-1]
+    lock = _held_locks.held[-1]
     lock.release()
     try:
         yield

@@ -116,7 +116,7 @@ class SliceWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class Shard(SingleInputStage):
+class ShardOut(SingleInputStage):
     """Positions index, index + count, and so on, of an input in shards: the input's logical shards, shared out."""
 
     index: int
@@ -137,7 +137,7 @@ class Shard(SingleInputStage):
 
 
 class _SharedOut(Sharded):
-    def __init__(self, stage: Shard, source: Sharded) -> None:
+    def __init__(self, stage: ShardOut, source: Sharded) -> None:
         self._stage, self._source = stage, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:

@@ -55,10 +55,10 @@ class Filter(ShardStage):
         return f"filter({name_of(self.function)})"
 
     def evaluator(self, place: Place) -> Sharded:
-        return _Filter(self, self.source(place))
+        return _FilterSharded(self, self.source(place))
 
 
-class _Filter(Sharded):
+class _FilterSharded(Sharded):
     def __init__(self, stage: Filter, source: Sharded) -> None:
         self._stage, self._source = stage, source
 
@@ -106,10 +106,10 @@ class FlatMap(ShardStage):
         return f"flat_map({name_of(self.function)})"
 
     def evaluator(self, place: Place) -> Sharded:
-        return _FlatMap(self, self.source(place))
+        return _FlatMapSharded(self, self.source(place))
 
 
-class _FlatMap(Sharded):
+class _FlatMapSharded(Sharded):
     def __init__(self, stage: FlatMap, source: Sharded) -> None:
         self._stage, self._source = stage, source
 

@@ -442,7 +442,13 @@ def save_annotations(tables: CocoTables, folder: str, options: CocoOptions) -> N
             contents[stored.file] = stored.encoded(array)
     contents[_NAMES_FILE] = b"".join(os.fsencode(name) + b"\n" for name in tables.names)
     if options.pixels and len(tables.run_sizes):
-        contents[_RUNS_FILE] = _encoded_runs(tables)
+        parts = [np.uint32(len(tables.run_sizes)).tobytes()]
+        for (height, width), begin, end in zip(tables.run_sizes, tables.run_ends, tables.run_ends[1:], strict=False):
+            parts += [
+                np.array([height, width, end - begin], "<u8").tobytes(),
+                tables.runs[begin:end].astype("<u4").tobytes(),
+            ]
+        contents[_RUNS_FILE] = b"".join(parts)
     try:
         for name, content in contents.items():
             with open(os.path.join(folder, name), "wb") as file:
@@ -485,13 +491,6 @@ def load_annotations(folder: str, files: StoredFiles, options: CocoOptions) -> C
                     joined(folder, options.stored[counts].file),
                 )
     return CocoTables(names=FileNames(names), **arrays, **runs)
-
-
-def _encoded_runs(tables: CocoTables) -> bytes:
-    parts = [np.uint32(len(tables.run_sizes)).tobytes()]
-    for (height, width), begin, end in zip(tables.run_sizes, tables.run_ends, tables.run_ends[1:], strict=False):
-        parts += [np.array([height, width, end - begin], "<u8").tobytes(), tables.runs[begin:end].astype("<u4").tobytes()]
-    return b"".join(parts)
 
 
 def _decoded_runs(path: str, files: StoredFiles) -> dict[str, NDArray[Any]]:

@@ -117,7 +117,14 @@ class _Database:
             seen += 1
             if seen > self._tree.last_page:
                 raise self._damaged(number, "is part of a loop")
-            page = self._page(number)
+            if not 2 <= number <= self._tree.last_page:
+                raise self._damaged(number, f"is not one of the {self._tree.last_page + 1} pages")
+            self._file.seek(number * self._page_bytes)
+            page = self._file.read(self._page_bytes)
+            if len(page) < self._page_bytes:
+                raise self._damaged(number, "is missing")
+            if _PAGE.unpack_from(page)[0] != number:
+                raise self._damaged(number, "has another number")
             flags = _PAGE.unpack_from(page)[2]
             if flags & _LEAF:
                 yield number, page
@@ -127,17 +134,6 @@ class _Database:
                 pending += children[::-1].tolist()
             else:
                 raise self._damaged(number, "is neither a branch nor a leaf")
-
-    def _page(self, number: int) -> bytes:
-        if not 2 <= number <= self._tree.last_page:
-            raise self._damaged(number, f"is not one of the {self._tree.last_page + 1} pages")
-        self._file.seek(number * self._page_bytes)
-        page = self._file.read(self._page_bytes)
-        if len(page) < self._page_bytes:
-            raise self._damaged(number, "is missing")
-        if _PAGE.unpack_from(page)[0] != number:
-            raise self._damaged(number, "has another number")
-        return page
 
     def _nodes(self, number: int, page: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the positions of the nodes of a page in bytes, the page as 16-bit words, and the positions in words."""

@@ -50,14 +50,10 @@ def parse_npy_header(start: bytes) -> NpyHeader:
     Raises:
         ValueError: these are not the first bytes of a numeric array, or they end within the header.
     """
-    # All files of a dataset often have the same header, and parsing it takes longer than copying a small array.
-    size = _size_of_header(start)
+    # All files of a dataset often have the same header, and parsing it takes longer than copying a small array. Only version
+    # 1.0 tells the size here; other headers, and short ones, are parsed each time.
+    size = 10 + int.from_bytes(start[8:10], "little") if start[6:8] == b"\1\0" and len(start) >= 10 else len(start)
     return _parsed(start[:size]) if size <= _MOST_KEPT_BYTES else _parse(start)
-
-
-def _size_of_header(start: bytes) -> int:
-    """Return the size of a header of version 1.0; for others, and short ones, that of all bytes."""
-    return 10 + int.from_bytes(start[8:10], "little") if start[6:8] == b"\1\0" and len(start) >= 10 else len(start)
 
 
 def _parse(start: bytes) -> NpyHeader:

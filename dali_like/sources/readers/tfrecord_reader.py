@@ -192,25 +192,21 @@ def output_of(record: Record, name: str, feature: Feature, stored: tuple[int, An
     if feature.dtype == string:
         return np.asarray(values[0] if len(values) and kind == BYTES else values)
     if feature.shape is not None:
-        return _filled(record, name, feature, feature.shape, values)
+        shape = feature.shape
+        size = math.prod(shape)
+        if len(values) > size:
+            raise record.broken(f"has {len(values)} elements in {name!r}: Output tensor shape {shape} is too small")
+        if len(values) == size:
+            return np.asarray(values).reshape(shape)
+        filled = np.full(size, feature.default, feature.numpy_dtype)
+        filled[: len(values)] = values
+        return filled.reshape(shape)
     row = math.prod(feature.partial_shape)
     if len(values) % row:
         raise record.broken(
             f"has {len(values)} elements in {name!r}: Feature size not matching partial shape {feature.partial_shape}"
         )
     return np.asarray(values).reshape(-1, *feature.partial_shape)
-
-
-def _filled(record: Record, name: str, feature: Feature, shape: tuple[int, ...], values: Any) -> NDArray[Any]:
-    """Return values in a shape, with default values behind them."""
-    size = math.prod(shape)
-    if len(values) > size:
-        raise record.broken(f"has {len(values)} elements in {name!r}: Output tensor shape {shape} is too small")
-    if len(values) == size:
-        return np.asarray(values).reshape(shape)
-    filled = np.full(size, feature.default, feature.numpy_dtype)
-    filled[: len(values)] = values
-    return filled.reshape(shape)
 
 
 def _length_of(record: Record) -> int:

@@ -82,7 +82,17 @@ class WebdatasetReader(Reader):
         for output, alternatives in enumerate(outputs):
             for each in alternatives.split(";"):
                 self._outputs_of.setdefault(self._folded(each), []).append(output)
-        self._dtypes = _checked_dtypes(dtypes, len(outputs))
+        num_outputs = len(outputs)
+        if dtypes is None:
+            self._dtypes = (np.dtype(np.uint8),) * num_outputs
+        else:
+            given = list(dtypes) if isinstance(dtypes, (list, tuple)) else [dtypes]
+            if len(given) != num_outputs:
+                raise ArgumentError(
+                    f"Number of extensions does not match the number of provided types: ext has {num_outputs}, dtypes "
+                    f"has {len(given)}"
+                )
+            self._dtypes = tuple(map(_checked_dtype, given))
         self._first: list[Component] | None = None  # sample of any archive
         self._archives = np.empty(0, np.int32)
         self._begins = self._ends = np.empty((0, len(outputs)), np.int64)
@@ -212,18 +222,6 @@ class WebdatasetReader(Reader):
 
     def _folded(self, ext: str) -> str:
         return ext.lower() if self._ignores_case else ext
-
-
-def _checked_dtypes(dtypes: Any, num_outputs: int) -> tuple[np.dtype[Any], ...]:
-    if dtypes is None:
-        return (np.dtype(np.uint8),) * num_outputs
-    given = list(dtypes) if isinstance(dtypes, (list, tuple)) else [dtypes]
-    if len(given) != num_outputs:
-        raise ArgumentError(
-            f"Number of extensions does not match the number of provided types: ext has {num_outputs}, dtypes "
-            f"has {len(given)}"
-        )
-    return tuple(map(_checked_dtype, given))
 
 
 def _checked_dtype(given: Any) -> np.dtype[Any]:

@@ -91,7 +91,11 @@ class Slots:
         header = self.header_of(page)
         if header[Header.CANCELLED]:
             return Status.SKIPPED, 0
-        view = self._view_of(page, header)
+        view = self._views.get(page)
+        if view is None or view.slot_layout != header[Header.LAYOUT]:
+            if len(self._views) >= _MAX_VIEWS:
+                self._views.clear()
+            view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, header.tolist())
         samples = samples_of(header, task, report.num_samples)
         # A failed task has no rows, so the second list may be shorter.
         for rows, made in zip([rows[samples] for rows in view.rows if rows is not None], report.rows):  # noqa: B905
@@ -138,11 +142,3 @@ class Slots:
         """Write the reason why a worker could not start."""
         start = message_offset(worker, self._num_workers)
         write_message(self._space, start, MESSAGE_BYTES - WORD_BYTES, message)
-
-    def _view_of(self, page: int, header: NDArray[np.int64]) -> SlotView:
-        view = self._views.get(page)
-        if view is None or view.slot_layout != header[Header.LAYOUT]:
-            if len(self._views) >= _MAX_VIEWS:
-                self._views.clear()
-            view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, header.tolist())
-        return view
