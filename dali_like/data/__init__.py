@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     )
     from dali_like.data.folder import DatasetFolder, ImageFolder
     from dali_like.data.jagged import Jagged, jagged_collate
+    from dali_like.data.length_sampler import LengthBatchSampler
     from dali_like.data.loader import DataLoader
+    from dali_like.data.padding import Padded, pad_collate
     from dali_like.data.sampler_iterators import SamplerIterator, resumable
     from dali_like.data.samplers import (
         BatchSampler,
@@ -78,7 +80,9 @@ __all__ = [
     "InterpolationMode",
     "IterableDataset",
     "Jagged",
+    "LengthBatchSampler",
     "Normalize",
+    "Padded",
     "Permutation",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
@@ -102,6 +106,7 @@ __all__ = [
     "get_worker_info",
     "jagged_collate",
     "merge_states",
+    "pad_collate",
     "random_split",
     "resumable",
 ]
@@ -123,7 +128,9 @@ _PLACES = {
     "dali_like.images.array_images": ("InterpolationMode",),
     "dali_like.data.sampler_iterators": ("SamplerIterator", "resumable"),
     "dali_like.data.jagged": ("Jagged", "jagged_collate"),
+    "dali_like.data.length_sampler": ("LengthBatchSampler",),
     "dali_like.data.loader": ("DataLoader",),
+    "dali_like.data.padding": ("Padded", "pad_collate"),
     "dali_like.sources.composed.dataset": ("ComposedDataset", "ComposedIterator"),
     "dali_like.sources.composed.states": ("merge_states",),
     "dali_like.sources.permutation": ("BlockPermutation", "Permutation"),

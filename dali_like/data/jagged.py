@@ -43,7 +43,7 @@ def jagged_collate(batch: Sequence[Any], *, fields: Collection[Any] | None = Non
     {'tokens': Jagged(values=array([1, 2, 3]), offsets=array([0, 2, 3])), 'label': array([0, 1])}
     """
     samples = [default_convert(sample) for sample in batch]
-    return collate_fields(collate, samples, fields, default_collate_fn_map, {np.ndarray: _jagged})
+    return collate_fields(collate, samples, fields, default_collate_fn_map, lambda _: {np.ndarray: _jagged})
 
 
 def collate_fields(
@@ -51,7 +51,7 @@ def collate_fields(
     batch: Sequence[Any],
     fields: Collection[Any] | None,
     functions: CollateMap,
-    for_fields: CollateMap,
+    for_field: Callable[[Any], CollateMap],
 ) -> Any:
     """Return the batch of samples, some fields by other functions.
 
@@ -59,24 +59,27 @@ def collate_fields(
         function: ``collate`` of this library or of PyTorch.
         fields: None: all.
         functions: for the types of the samples' parts.
-        for_fields: replaces some of these in `fields`.
+        for_field: returns those that replace some of `functions` in one of `fields`; its argument is the key, or None where
+            `fields` is None.
 
     Raises:
         CollateError: the samples are not mappings with these fields.
     """
-    replaced = {**functions, **for_fields}
     if fields is None:
-        return function(batch, collate_fn_map=replaced)
+        return function(batch, collate_fn_map={**functions, **for_field(None)})
     if not len(batch):
-        raise SampleIndexError("jagged_collate: the batch is empty")
+        raise SampleIndexError("the batch is empty")
     first = batch[0]
     if not isinstance(first, Mapping) or not set(fields) <= set(first):
         found = f"the fields {', '.join(map(str, first))}" if isinstance(first, Mapping) else f"the type {type(first)}"
         raise CollateError(
-            f"jagged_collate: samples should be mappings with the fields {', '.join(map(str, fields))}, but the first one "
-            f"has {found}. Leave out fields=, or correct it"
+            f"fields=: samples should be mappings with the fields {', '.join(map(str, fields))}, but the first has {found}. "
+            "Leave out fields=, or correct it"
         )
-    return {key: function(values_of(batch, key), collate_fn_map=replaced if key in fields else functions) for key in first}
+    return {
+        key: function(values_of(batch, key), collate_fn_map={**functions, **for_field(key)} if key in fields else functions)
+        for key in first
+    }
 
 
 def offsets_of(arrays: Sequence[Any]) -> NDArray[np.int64]:

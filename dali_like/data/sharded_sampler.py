@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.checks import flag, not_negative, positive
 from dali_like.common.suggestions import suggest_arguments
@@ -16,7 +17,7 @@ from dali_like.sources.permutation import Permutation
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.sharding import Division
 
-__all__ = ["ShardedBatchSampler"]
+__all__ = ["ShardedBatchSampler", "ShardedBatches"]
 
 
 class ShardedBatchSampler(Sampler[list[int]]):
@@ -74,7 +75,7 @@ class ShardedBatchSampler(Sampler[list[int]]):
         self.epoch = not_negative("epoch", epoch)
 
     def __iter__(self) -> SamplerIterator[list[int]]:
-        return _Batches(self._division, self.shuffle, self.seed, self.epoch)
+        return ShardedBatches(self._division, self._order, self.seed, self.epoch)
 
     def __len__(self) -> int:
         """Return the number of batches of this rank."""
@@ -84,22 +85,39 @@ class ShardedBatchSampler(Sampler[list[int]]):
     def _division(self) -> Division:
         return Division(len(self.dataset), self.batch_size, self.shard, self.rest)
 
+    def _order(self, seed: int, epoch: int) -> Permutation | None:
+        return Permutation(len(self.dataset), seed, epoch) if self.shuffle else None
 
-class _Batches(SamplerIterator[list[int]]):
-    """An iterator over the batches of a rank."""
 
-    def __init__(self, division: Division, shuffle: bool, seed: int, epoch: int) -> None:
+class _Order(Protocol):
+    def __getitem__(self, position: NDArray[Any], /) -> NDArray[np.int64]: ...
+
+
+class ShardedBatches(SamplerIterator[list[int]]):
+    """An iterator over the batches of a rank.
+
+    Args:
+        division: the rank's part of an epoch.
+        order: returns the order of an epoch: the indices at an array of positions; None for the order of the dataset.
+        seed, epoch: the arguments of `order`.
+        options: other numbers that the order depends on. States with other ones are refused.
+    """
+
+    def __init__(
+        self, division: Division, order: Callable[[int, int], _Order | None], seed: int, epoch: int, **options: int
+    ) -> None:
         assert division.length is not None
+        self._options = options
         self._division = division
         self._length = division.length
         self._num_batches, self._last = division.sizes()
-        self._shuffles = shuffle
+        self._order_of = order
         self._taken = 0
         self._begin(seed, epoch)
 
     def _begin(self, seed: int, epoch: int) -> None:
         self._seed, self._epoch = seed, epoch
-        self._order = Permutation(self._length, seed, epoch) if self._shuffles else None
+        self._order = self._order_of(seed, epoch)
 
     def __next__(self) -> list[int]:
         if self._taken >= self._num_batches:
@@ -126,6 +144,7 @@ class _Batches(SamplerIterator[list[int]]):
             "seed": self._seed,
             "epoch": self._epoch,
             "taken": self._taken,
+            **self._options,
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -134,6 +153,11 @@ class _Batches(SamplerIterator[list[int]]):
             if (there := count_in(state_dict, name)) != here:
                 quantity = "samples in an epoch" if name == "total" else "samples per iteration of all ranks together"
                 raise CheckpointError(f"Invalid state_dict: it is of a sampler with {there} {quantity}, and this has {here}")
+        for name, here in self._options.items():
+            if (there := count_in(state_dict, name)) != here:
+                raise CheckpointError(
+                    f"Invalid state_dict: it is of a sampler with {name}={there}, and this has {name}={here}"
+                )
         taken = count_in(state_dict, "taken")
         self._begin(count_in(state_dict, "seed"), count_in(state_dict, "epoch"))
         self._taken = taken

@@ -95,6 +95,7 @@ PUBLIC = {
         *("CachedDataset", "ComposedDataset", "ComposedIterator", "merge_states"),
         *("SharedDict", "SharedList"),
         *("default_collate", "default_collate_fn_map", "default_convert", "Jagged", "jagged_collate"),
+        *("LengthBatchSampler", "Padded", "pad_collate"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
         *("Resize", "ToTensor"),
         *("WorkerInfo", "get_worker_info"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         feed_ndarray,
         to_torch_type,
     )
-    from dali_like.plugin.pytorch.nested import jagged_collate
+    from dali_like.plugin.pytorch.nested import jagged_collate, pad_collate
     from dali_like.plugin.pytorch.torch_loader import DataLoader
 
 __all__ = [
@@ -39,12 +39,13 @@ __all__ = [
     "feed_ndarray",
     "fn",
     "jagged_collate",
+    "pad_collate",
     "to_torch_type",
 ]
 
 _PLACES = {
     "dali_like.plugin.pytorch.fn": (),
-    "dali_like.plugin.pytorch.nested": ("jagged_collate",),
+    "dali_like.plugin.pytorch.nested": ("jagged_collate", "pad_collate"),
     "dali_like.plugin.pytorch.torch_loader": ("DataLoader",),
     "dali_like.ops": ("TorchPythonFunction",),
     "dali_like.plugin.pytorch.iterators": (
