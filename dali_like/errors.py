@@ -20,6 +20,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- TraceFileError(ValueError)
     |-- CheckpointError(ValueError, RuntimeError)
     |-- NotRepeatableError(RuntimeError)
+    |-- OriginError(LookupError)
     |-- PicklingError(TypeError)
     |-- IteratorPicklingError(NotImplementedError)
     |-- TrialError(RuntimeError)
@@ -120,6 +121,7 @@ __all__ = [
     "NoInputError",
     "NoOutputsError",
     "NotRepeatableError",
+    "OriginError",
     "NotRunningError",
     "OutOfMemoryError",
     "OutputCountError",
@@ -225,6 +227,10 @@ class CheckpointError(DaliLikeError, ValueError, RuntimeError):
 
 class NotRepeatableError(DaliLikeError, RuntimeError):
     """A batch cannot be computed again; the message says what it depends on."""
+
+
+class OriginError(DaliLikeError, LookupError):
+    """Where the samples of a batch come from is not known; the message says why."""
 
 
 class TraceFileError(DaliLikeError, ValueError):

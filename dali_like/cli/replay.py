@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.cli.check.subjects import file_of
 from dali_like.cli.factories import object_of, parse_argument
 from dali_like.cli.reports import table
-from dali_like.errors import ArgumentError, CheckpointError, NotRepeatableError, SampleIndexError
+from dali_like.errors import ArgumentError, CheckpointError, NotRepeatableError, OriginError, SampleIndexError
 from dali_like.pipeline.pipeline import Pipeline
-from dali_like.sources.composed import is_composed
+from dali_like.sources.origins import texts_of
 
 __all__ = ["add_arguments", "run"]
 
@@ -74,24 +73,21 @@ def _batch_of(found: Any, step: int, state: Any) -> tuple[Any, str]:
         if not isinstance(epoch, int):
             raise CheckpointError("the state is not one of a pipeline")
         with contextlib.closing(found):
-            outputs = found.batch_at(epoch, step, state)
-        if files := _files_of(outputs):
-            return outputs, files
-        first_position = step * (found.max_batch_size or len(outputs[0]))
-        return outputs, f"positions {first_position} to {first_position + len(outputs[0]) - 1} of epoch {epoch}"
+            return found._repeat(epoch, step, state, lambda other, outputs: (outputs, _text_of(epoch, other, outputs)))
     from dali_like.data.repeated_batches import repeat_batch
 
-    repeated = repeat_batch(found, step, state)
-    return repeated.batch, _origins(found.dataset, repeated.keys)
+    again = repeat_batch(found, step, state)
+    if again.origins is None:
+        return again.batch, "samples of an iterable dataset"
+    return again.batch, f"samples {texts_of(again.origins)}"
 
 
-def _files_of(outputs: Any) -> str:
-    """Return the names of the files that readers have read the samples from; "" if they are unknown."""
-    for output in outputs:
-        names = [tensor.source_info() for tensor in output.as_cpu()]
-        if all(names):
-            return f"samples {', '.join(names)}"
-    return ""
+def _text_of(epoch: int, pipe: Pipeline, outputs: Any) -> str:
+    """Describe where the samples of a pipeline's batch come from."""
+    try:
+        return f"epoch {epoch}, samples {texts_of(pipe.origins_of(outputs))}"
+    except OriginError as error:
+        return f"epoch {epoch}; {error}"
 
 
 def _object_of(options: argparse.Namespace) -> Any:
@@ -115,19 +111,6 @@ def _state_in(path: Path) -> Any:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise ArgumentError(f"{path} is not JSON: {error}") from error
-
-
-def _origins(dataset: Any, keys: Any) -> str:
-    """Describe where the samples come from: their indices or positions, and their files if the dataset lists them."""
-    if keys is None:
-        return "samples of an iterable dataset"
-    numbers = list(keys) if isinstance(keys, list | tuple | range) else [keys]
-    if is_composed(dataset):
-        return f"positions {', '.join(map(str, numbers))}"
-    files = [file_of(dataset, number) for number in numbers]
-    return "samples " + ", ".join(
-        f"{number} ({file})" if file else str(number) for number, file in zip(numbers, files, strict=True)
-    )
 
 
 def _cells(name: str, values: Any) -> Iterator[str]:

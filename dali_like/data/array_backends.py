@@ -67,6 +67,10 @@ class ArrayBackend:
         """
         raise UnfitError
 
+    def indices(self, numbers: Sequence[int]) -> Any:
+        """Return indices of samples as an array or tensor of int64."""
+        return np.array(numbers, np.int64)
+
     def leaf_of(self, value: Any) -> Leaf | None:
         """See `dali_like.data.sample_schema.SchemaBackend`."""
         return numpy_leaf(value)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dali_like.monitor.monitoring import Monitor
     from dali_like.monitor.show.report import Report
     from dali_like.serving.batch_server import Policy, Server
+    from dali_like.sources.origins import Origins
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -275,6 +276,28 @@ class BaseDataLoader(LoaderArguments[T_co]):
         return repeat_batch(
             self, not_negative("step", step), BaseDataLoader.state_dict(self) if state is None else state
         ).batch
+
+    @user_frames_first
+    def origins_of(self, batch: Any) -> list[Origins]:
+        """Return where the samples of one of the latest eight batches come from: for each row, the index in the dataset, the
+        file, and the input of a mixture.
+
+        With random access, the indices of the batch tell it. In logical shards, this process computes the elements again;
+        ``origins=True`` costs less there. That argument adds the origins to each batch.
+
+        Args:
+            batch: as the loader has yielded it, the object itself.
+
+        Returns:
+            A `dali_like.sources.origins.Origin` for each row, and a tuple of them for a pack or a window. A sample that
+            `on_error` has replaced has the index of the failed one.
+
+        Raises:
+            OriginError: the batch is not one of the latest batches, or the dataset is an iterable one, without indices.
+        """
+        from dali_like.data.loader_origins import origins_of  # few programs ask
+
+        return origins_of(self, batch)
 
     @unstable("DataLoader.serve()")
     @user_frames_first

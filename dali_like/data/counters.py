@@ -7,6 +7,7 @@ on request.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -21,9 +22,13 @@ if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.device.copier import CopyTotals
+    from dali_like.engine.memory.batch_key import BatchKey
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.engine.pool.tuner import Tuner
     from dali_like.monitor.measure.statistics import Settings, Statistics
+
+#: Batches whose origins the program can ask for.
+_NUM_RECENT = 8
 
 
 class Counts(NamedTuple):
@@ -73,6 +78,7 @@ class LoaderCounters:
         batches: number of batches made without workers; with logical shards, of all batches.
         replaced: number of samples replaced in these.
         copies: totals of the copies to a device; None without.
+        recent: the identities and keys of the latest batches that the program has got.
     """
 
     copies: CopyTotals | None = None
@@ -82,6 +88,7 @@ class LoaderCounters:
         self.meter = Meter()
         self.samples = self.batches = self.replaced = 0
         self._ended = Counts()
+        self.recent: deque[tuple[int, BatchKey]] = deque(maxlen=_NUM_RECENT)
         self._running: weakref.WeakSet[LoaderWorkers] = weakref.WeakSet()
 
     def watch(self, workers: LoaderWorkers) -> None:

@@ -128,6 +128,11 @@ class DataLoader(BaseDataLoader[T_co]):
         static_buffers: with `device`: whether batches lie at the same addresses in turns, ``prefetch_to_device + 1`` of
             them, for CUDA graphs. All batches then need the same shapes, and a batch must be dropped before its turn comes
             again.
+        origins: whether each batch has a further column: where its samples come from. It is the last one of a list or tuple,
+            the field "origins" of a dict, and the second of a pair otherwise. For a map-style dataset, the indices as an
+            array of int64, of shape (batch,); for a `ComposedDataset`, or for other keys than integers, a list of
+            `dali_like.sources.origins.Origin`, and of tuples of them for packs. It stays in host memory. A sample that
+            `on_error` has replaced has the index of the failed one. See docs/how-to/where-samples-come-from.md.
         sharding: of `dali_like.plugin.jax.DataLoader`: the ``jax.sharding.Sharding`` of batches, which are global arrays.
 
     Raises:

@@ -14,7 +14,7 @@ from dali_like.common.arguments import Argument, specified_by
 from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive, unchecked
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
-from dali_like.data.options import check_place, check_reads, check_window
+from dali_like.data.options import check_origins, check_place, check_reads, check_window
 from dali_like.errors import ArgumentError
 
 __all__ = ["LoaderArguments", "own_arguments"]
@@ -110,6 +110,7 @@ class LoaderArguments(_Of[T_co]):
         prefetch_to_device: Own[Annotated[int, not_negative]] = 2,
         static_buffers: Own[bool] = False,
         sharding: Own[Annotated[Any, unchecked]] = None,
+        origins: Own[bool] = False,
     ) -> None:
         given = dict(locals())  # before any other local variable: the signature is the list of arguments
         del given["self"]
@@ -127,6 +128,7 @@ class LoaderArguments(_Of[T_co]):
         check_window(checked["reorder_window"], in_order=in_order, is_composed=is_composed)
         check_place(checked, self._dali_like_elsewhere, in_order=in_order)
         check_reads(checked, dataset)
+        check_origins(checked, dataset)
         for name, value in checked.items():
             setattr(self, name, value)
 

@@ -109,6 +109,12 @@ class LoaderIterator(Iterator[Any]):
         self._pins_memory = options.pins_memory
         self._announced = options.announced_length if options.is_iterable else None
         self._recording = options.array_backend.recording
+        self._recent = counters.recent
+        self._add_column: Callable[[Any, BatchKey], Any] | None = None
+        if options.own["origins"]:
+            from dali_like.data.loader_origins import column_for  # few programs ask for origins
+
+            self._add_column = column_for(options)
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._may_be_empty = True
         self._noted = -1
@@ -154,6 +160,9 @@ class LoaderIterator(Iterator[Any]):
                     self._warn_about_length()
                 if self._pins_memory:
                     batch = self._options.array_backend.pin(batch)
+                if self._add_column is not None:
+                    batch = self._add_column(batch, self._key)
+                self._recent.append((id(batch), self._key))
             except StopIteration as end:
                 self._loop.fail(end)
                 self._warn_of_empty_epoch()
@@ -244,6 +253,7 @@ class LoaderIterator(Iterator[Any]):
             if workers is None or (taken := self._take(workers)) is None:
                 break
             key, outcome = taken
+            self._key = key
             if self._sender is not None:
                 if isinstance(outcome, Batch):
                     self._send(outcome, workers, self._sender)

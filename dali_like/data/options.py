@@ -73,10 +73,15 @@ class LoaderOptions(NamedTuple):
         Constructors of subclasses may set the attributes themselves, and then leave out those that PyTorch's iterators do
         not read.
         """
+        dataset, collate_fn = loader.dataset, loader.collate_fn
+        if getattr(loader, "origins", False):
+            from dali_like.data.loader_origins import traceable  # few programs ask for origins
+
+            dataset, collate_fn = traceable(loader)
         return cls(
-            dataset=loader.dataset,
+            dataset=dataset,
             is_iterable=int(loader._dataset_kind) == 1,
-            collate_fn=loader.collate_fn,
+            collate_fn=collate_fn,
             worker_init_fn=getattr(loader, "worker_init_fn", None),
             batched=loader._auto_collation,
             batch_size=getattr(loader, "batch_size", None),
@@ -410,6 +415,19 @@ def check_reads(own: Mapping[str, Any], dataset: Any) -> None:
         )
     if own[given[0]] > 1 and own["worker_seeding"] == "torch":
         raise _unseeded(given[0])
+
+
+def check_origins(own: Mapping[str, Any], dataset: Any) -> None:
+    """Check that samples have origins, if the program asks for them.
+
+    Raises:
+        ArgumentClashError: they do not.
+    """
+    if own["origins"] and not is_composed(dataset) and is_iterable(dataset):
+        raise ArgumentClashError(
+            "origins=True is for datasets with indices, and this one is iterable: let it yield its indices, or use "
+            "ComposedDataset.from_iterables([...])"
+        )
 
 
 def _unseeded(reads: str) -> ArgumentClashError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.data.fetcher import Fetcher, LocalRequest
 from dali_like.data.generators import randomness_of
+from dali_like.data.loader_origins import origins_of, origins_of_keys, with_column_for
 from dali_like.data.messages import ItemsRequest, SamplesRequest
 from dali_like.data.options import LoaderOptions
 from dali_like.data.plans import IteratorState, checked_state
@@ -25,6 +26,7 @@ from dali_like.sources.state_format import ENDED
 if TYPE_CHECKING:
     from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.position_sampler import PositionSampler
+    from dali_like.sources.origins import Origins
 
 
 class Repeated(NamedTuple):
@@ -32,12 +34,11 @@ class Repeated(NamedTuple):
 
     Attributes:
         batch: as the loader has yielded it.
-        keys: indices of its samples in a map-style dataset, or positions of its elements in a composed dataset; None for an
-            iterable dataset.
+        origins: where its samples come from; None for an iterable dataset.
     """
 
     batch: Any
-    keys: Any
+    origins: list[Origins] | None
 
 
 def repeat_batch(loader: BaseDataLoader[Any], step: int, saved: Any) -> Repeated:
@@ -79,7 +80,8 @@ def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Repe
     request = SamplesRequest(worker.seed, step, keys, True)
     here = _RepeatedRequest()
     try:
-        return Repeated(_computed(options, lambda: worker.fetcher.fetch_here(request, here)), keys)
+        batch = _computed(options, lambda: worker.fetcher.fetch_here(request, here))
+        return Repeated(with_column_for(options, batch, keys), origins_of_keys(options, keys))
     finally:
         here.close()
 
@@ -143,7 +145,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
         while drawn.reached <= wanted:
             batch = _computed(options, batches.__next__)
             if drawn.reached == wanted + positions.step:  # a step whose positions are all empty has no batch
-                return Repeated(batch, positions.rank.stripe(wanted, positions.batch_size or 1))
+                return Repeated(batch, origins_of(twin, batch))
     raise _no_batch(step)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
@@ -31,6 +32,7 @@ from dali_like.errors import (
     DefinitionError,
     ForkedError,
     NoOutputsError,
+    OriginError,
     PipelineStateError,
     SampleIndexError,
 )
@@ -61,8 +63,12 @@ if TYPE_CHECKING:
     from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
     from dali_like.serving.batch_server import Policy, Server
+    from dali_like.sources.origins import Origins
 
 _T = TypeVar("_T")
+
+#: Batches whose origins the program can ask for.
+_NUM_RECENT = 8
 
 
 def _shown(read: Callable[[Arguments], _T], doc: str) -> _T:
@@ -179,6 +185,8 @@ class Pipeline:
         self._call_lock = InterruptSafeLock()
         self._schedule = Schedule()
         self._meter = LoopMeter()
+        #: The identities of the latest batches, of consecutive iterations.
+        self._recent: deque[int] = deque(maxlen=_NUM_RECENT)
         self._monitor = Monitor(self._meter)
         self._runtime: Runtime | None = None
         self._expectations: tuple[Expectation, ...] = ()
@@ -403,10 +411,13 @@ class Pipeline:
                 batch = self._next_batch()
         except BaseException as error:
             self._meter.fail(error)
+            if type(error) is not StopIteration:
+                self._recent.clear()  # the position may have advanced without a batch
             raise
         self._meter.end()
         if self._expectations:
             check_outputs(self._expectations, batch)
+        self._recent.append(id(batch))
         return batch
 
     def _next_batch(self) -> tuple[TensorList, ...]:
@@ -754,6 +765,10 @@ class Pipeline:
             SampleIndexError: the epoch has no such iteration.
             CheckpointError: the state is of another epoch or pipeline.
         """
+        return self._repeat(epoch, iteration, state, lambda other, outputs: outputs)
+
+    def _repeat(self, epoch: int, iteration: int, state: Any, use: Callable[[Pipeline, tuple[TensorList, ...]], _T]) -> _T:
+        """Return the result of a function, called with a second pipeline and its batch of an iteration; see `batch_at`."""
         from dali_like.pipeline import second_pipeline  # lazy: few programs need it
 
         epoch, iteration = not_negative("epoch", epoch), not_negative("iteration", iteration)
@@ -773,9 +788,36 @@ class Pipeline:
             try:
                 for _ in range(iteration - begin.iteration):
                     other.run()
-                return other.run()
+                return use(other, other.run())
             except StopIteration:
                 raise SampleIndexError(f"epoch {epoch} has no iteration {iteration}") from None
+
+    @user_frames_first
+    def origins_of(self, outputs: tuple[TensorList, ...]) -> list[Origins]:
+        """Return where the samples of one of the latest eight batches of this epoch come from.
+
+        Args:
+            outputs: the batch, the tuple itself that `run` or `outputs` has returned.
+
+        Returns:
+            For each sample a `dali_like.sources.origins.Origin`, of the source of the first output that has one: of a
+            reader, the index and the file; of a composed dataset, those of its inputs; of other sources, the position in
+            the epoch (``idx_in_epoch``). For a pack or a window, a tuple of them.
+
+        Raises:
+            OriginError: the batch is not one of the latest of the epoch, or no output has a source that computes samples.
+        """
+        from dali_like.pipeline.pipeline_origins import origins_in  # lazy: few programs need it
+
+        with self._call:
+            back = next((i for i, number in enumerate(reversed(self._recent)) if number == id(outputs)), None)
+            runtime, executor = self._runtime, self._executor
+            iteration = -1 if executor is None or back is None else executor.position.iteration - 1 - back
+            if runtime is None or executor is None or iteration < 0:
+                raise OriginError(
+                    f"this is not one of the last {_NUM_RECENT} batches of the epoch: pass the tuple that run() has returned"
+                )
+            return origins_in(runtime, executor.id_of(iteration), len(outputs[0]))
 
     def _take_checkpoint(self) -> Checkpoint:
         if not self.enable_checkpointing:

@@ -194,7 +194,7 @@ class Runtime:
     def _origins(self) -> dict[SourceNode, Callable[..., str]]:
         """Return the functions that name the file of a sample, for each reader."""
         return {
-            node: node.external.reader.origin_of(self._batch_size, self._seeds_of(node))
+            node: node.external.reader.origin_of(self._batch_size, self.seeds_of(node))
             for node in self.graph.sources
             if node.external.reader is not None
         }
@@ -349,7 +349,7 @@ class Runtime:
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
         """Return a source as the engine sees it, with the declared schemas of its outputs."""
-        source = node.external.source(self._batch_size, self._seeds_of(node))
+        source = node.external.source(self._batch_size, self.seeds_of(node))
         source = source._replace(takes_gpu=self.serving[node].kind is PoolKind.GPU)
         if node.external.in_shards and self.arguments.backend.is_remote:
             source = source._replace(task_size=lambda _: self._batch_size)
@@ -359,9 +359,18 @@ class Runtime:
         takes_state = state is not None and state.travels
         return (source._replace(takes_state=True) if takes_state else source), node.external.declared
 
-    def _seeds_of(self, node: SourceNode) -> tuple[int, int]:
+    def seeds_of(self, node: SourceNode) -> tuple[int, int]:
         """Return the seed of the pipeline, and the number of a source there."""
         return self._entropy, self.graph.sources.index(node) if node.number is None else node.number
+
+    @property
+    def batch_size(self) -> int:
+        """The largest number of samples in a batch."""
+        return self._batch_size
+
+    def state_of(self, node: SourceNode) -> Any:
+        """Return the state of a source's plan."""
+        return self._plans[node].state
 
     def _make_plans(self) -> None:
         """Make the plan of each source, and restore the states if there is a checkpoint."""

@@ -43,6 +43,11 @@ photos = DataLoader(Photos(), batch_size=4, shuffle=True, num_workers=2)
 stream = DataLoader(Stream(), batch_size=4)
 composed = DataLoader(ComposedDataset.source(range(12)), batch_size=4)
 
+mixture = DataLoader(
+    ComposedDataset.mix([ComposedDataset.source(range(8)), ComposedDataset.source(range(8))], names=["a", "b"], block=2)
+    .filter(lambda number: number < 9), batch_size=4
+)
+
 @pipeline_def(batch_size=4, num_threads=1, enable_checkpointing=True)
 def pipeline(size=12):
     return fn.external_source(lambda info: np.full(2, info.idx_in_epoch), batch=False, size=size)
@@ -107,7 +112,10 @@ def test_loaders_of_all_kinds_and_functions_that_make_them_are_replayed(
     assert "step 2: samples of an iterable dataset" in capsys.readouterr().out
     save(program.composed)
     assert replay("composed", 1) == 0
-    assert "step 1: positions 4, 5, 6, 7" in capsys.readouterr().out
+    assert "step 1: samples 4, 5, 6, 7" in capsys.readouterr().out
+    save(program.mixture)
+    assert replay("mixture", 0) == 0
+    assert re.search(r"samples (a \d|b \d|, )+\n", capsys.readouterr().out)
     save(program.make(6))
     assert replay("make", 1, "--with", "size=6") == 0
     assert "samples 6 (photo-6.png), 7 (photo-7.png)" in capsys.readouterr().out
@@ -118,13 +126,13 @@ def test_pipelines_are_replayed(program: Any, capsys: pytest.CaptureFixture[str]
         save(pipe)
     assert replay("pipeline", 3, "--with", "size=16") == 0
     shown = capsys.readouterr().out
-    assert "step 3: positions 12 to 15 of epoch 0" in shown
+    assert "step 3: epoch 0, samples 12, 13, 14, 15" in shown
     assert re.search(r"0\s+4\s+\(2,\)\s+int64\s+12\s+13.5\s+15\s+0", shown)
     with contextlib.closing(program.files()) as pipe:
         pipe.run()
         Path("state.json").write_bytes(pipe.checkpoint())
     assert replay("files", 0) == 0
-    assert "step 0: samples replayed_program.py, state.json" in capsys.readouterr().out
+    assert "step 0: epoch 0, samples 0 (replayed_program.py), 1 (state.json)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

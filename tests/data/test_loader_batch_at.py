@@ -288,3 +288,15 @@ def test_wrong_steps_and_states_are_errors() -> None:
         DataLoader(Plain(), 5).batch_at(0, loader.state_dict())
     with pytest.raises(SampleIndexError, match="the epoch has no batch 11"):
         loader.batch_at(11)
+
+
+@pytest.mark.parametrize("dataset", ["map-style", "composed", "shards"])
+def test_repeated_batches_have_the_column_of_origins(dataset: str) -> None:
+    composed = ComposedDataset.source(range(40)).shuffle(seed=2)
+    found: Any = {"map-style": Plain(), "composed": composed, "shards": composed.filter(lambda number: number % 3 > 0)}
+    loader = DataLoader(found[dataset], 4, origins=True)
+
+    batches = list(zip(range(4), loader, strict=False))
+
+    for step, batch in batches:
+        assert repr(loader.batch_at(step)) == repr(batch)

@@ -7,9 +7,8 @@ import functools
 import importlib
 import inspect
 import logging
-import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,10 +21,9 @@ from dali_like.data.options import is_iterable
 from dali_like.errors import ArgumentError, WorkerDiedError
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.sources.composed import is_composed
+from dali_like.sources.origins import file_of, text_of
 from dali_like.types import SampleInfo
 
-#: Attributes of datasets with a file, or a tuple that begins with a file, for each sample.
-_FILE_ATTRIBUTES = ("samples", "imgs", "files", "paths", "filenames", "image_files", "items")
 _BATCH_SIZE = 16
 #: A pipeline that fails in so many batches one after another is not asked again.
 _MOST_FAILED_BATCHES = 100
@@ -79,7 +77,7 @@ def _needs_no_arguments(found: Any) -> bool:
 def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
     if is_composed(found):
         if found.shards is None:
-            return Subject(_IndexedSubject(found.__getitem__, options), found.length)
+            return Subject(_IndexedSubject(found.__getitem__, options), found.length, origin=_origins_in(found))
         return Subject(lambda indices: _elements_of(found, options), None, has_random_access=False)
     # An iterable dataset may have a length, too, and PyTorch's inherit a __getitem__.
     if hasattr(type(found), "__getitem__") and hasattr(type(found), "__len__") and not is_iterable(found):
@@ -93,6 +91,14 @@ def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
         f"{text} is a {type(found).__qualname__}; a dataset, loader, pipeline, source, or a function without arguments that "
         "returns one can be checked"
     )
+
+
+def _origins_in(dataset: Any) -> Callable[[int], str]:
+    """Return a function that describes the origin of the element at a position of a composed dataset."""
+    from dali_like.sources.composed.traced import traced_dataset
+
+    traced = traced_dataset(dataset, values=False)
+    return lambda index: text_of(traced[index].origins)
 
 
 class _CallableSubject:
@@ -224,17 +230,3 @@ def _outputs_of(pipe: Pipeline) -> Iterator[Examined]:
                 sample = tuple(np.asarray(column.at(row)) for column in columns)
                 yield examine(number, sample if len(sample) > 1 else sample[0])
                 number += 1
-
-
-def file_of(dataset: Any, index: int) -> str:
-    """Return the file of a sample, if the dataset lists the files; "" otherwise."""
-    while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):  # a subset
-        dataset, index = dataset.dataset, dataset.indices[index]
-    for name in _FILE_ATTRIBUTES:
-        listed = getattr(dataset, name, None)
-        if isinstance(listed, Collection) and hasattr(listed, "__getitem__") and len(listed) == len(dataset):
-            entry = listed[index]
-            first = entry[0] if isinstance(entry, tuple | list) and entry else entry
-            if isinstance(first, str | os.PathLike):
-                return os.fspath(first)
-    return ""

@@ -150,7 +150,7 @@ class Executor:
             if self._computation.is_trivial:
                 if not self._computation.names_files:
                     return self._computation.deliver(self._lockstep.next())
-                batch_id = self._next_id()
+                batch_id = self.id_of(self._lockstep.iteration)
                 batch = self._computation.deliver(self._lockstep.next())
                 self._computation.name_files(batch, batch_id)
                 return batch
@@ -199,7 +199,7 @@ class Executor:
     def _next_computed(self) -> tuple[TensorList, ...]:
         self._computation.settle()
         if not self._queue:
-            batch_id = self._next_id()
+            batch_id = self.id_of(self._lockstep.iteration)
             self._begin(_PendingBatch(self._lockstep.next(), batch_id))
         self._work_ahead()
         pending = self._queue[0]
@@ -256,7 +256,7 @@ class Executor:
     def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
-            batch_id = self._next_id()
+            batch_id = self.id_of(self._lockstep.iteration)
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
@@ -284,8 +284,9 @@ class Executor:
                 return
             pending.outputs = []
 
-    def _next_id(self) -> BatchId:
-        epoch, iteration = self._lockstep.epoch, self._lockstep.iteration
+    def id_of(self, iteration: int) -> BatchId:
+        """Return the place of a batch of this epoch."""
+        epoch = self._lockstep.epoch
         if self._first is not None:
             return BatchId(epoch, iteration, self._first(epoch, iteration), self._shard.count)
         return BatchId(epoch, iteration, self._shard.first(iteration, self._capacity))

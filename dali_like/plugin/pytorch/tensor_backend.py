@@ -97,6 +97,10 @@ class TorchBackend(ArrayBackend):
             raise UnfitError
         return [key.item() for key in keys]
 
+    def indices(self, numbers: Sequence[int]) -> torch.Tensor:
+        """Return indices of samples as a tensor."""
+        return torch.tensor(numbers, dtype=torch.int64)
+
     def leaf_of(self, value: Any) -> Leaf | None:
         """Return a leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
         return leaf_of(value)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, FileReadError, MissingFileError
@@ -55,6 +56,11 @@ class ArrayRecordFiles(ChunkedFiles):
         self._firsts = np.cumsum([0, *counts])
         ends = [np.append(np.arange(first + _CHUNK_RECORDS, last, _CHUNK_RECORDS), last) for first, last in self._spans()]
         self.chunk_ends = np.concatenate([np.zeros(0, np.int64), *ends])
+
+    @property
+    def file_ends(self) -> NDArray[np.int64]:
+        """The number of records up to the end of each file, of shape (number of files,)."""
+        return self._firsts[1:]
 
     def _spans(self) -> list[tuple[int, int]]:
         firsts = self._firsts.tolist()
