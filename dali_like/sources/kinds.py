@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.user_objects import is_stateful
 from dali_like.engine.worker.streams import Restart, StatefulCallable
@@ -18,6 +18,9 @@ from dali_like.sources.composed import is_composed
 from dali_like.sources.external_source import Called, Composed, Fed, Iterated, Read
 from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.dataset import ComposedDataset
 
 
 def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) -> Called | Iterated | Read | Composed | Fed:
@@ -34,13 +37,7 @@ def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) 
     if source is None:
         return Fed(**said)
     if is_composed(source):
-        from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # rare
-        from dali_like.sources.composed.positions import check_ranks
-
-        if source.shards is None:
-            return Composed(source, ElementCallback(source, takes_dicts=takes_dicts), **said)
-        check_ranks(source.shards, (said["shard"] or ALONE).count)
-        return Composed(source, ShardElements(source, said["num_outputs"], takes_dicts=takes_dicts), **said)
+        return _composed(source, said, takes_dicts=takes_dicts)
     if isinstance(source, ReaderStream):
         return Read(source, **said)
     if _is_generator_function(source) or is_iterable(source):
@@ -66,6 +63,21 @@ def is_iterable(source: Any) -> bool:
     """Return whether a source is iterated rather than called."""
     kind = type(source)
     return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
+
+
+def _composed(dataset: ComposedDataset, said: dict[str, Any], *, takes_dicts: bool) -> Composed:
+    """Return the external source: a callable, which computes parts of batches if the dataset has logical shards.
+
+    Raises:
+        ArgumentError: the number of ranks does not divide that of logical shards.
+    """
+    from dali_like.sources.composed.pipeline_source import ElementCallback, ShardElements  # rare
+    from dali_like.sources.composed.positions import check_ranks
+
+    if dataset.shards is None:
+        return Composed(dataset, ElementCallback(dataset, takes_dicts=takes_dicts), **said)
+    check_ranks(dataset.shards, (said["shard"] or ALONE).count)
+    return Composed(dataset, ShardElements(dataset, said["num_outputs"], takes_dicts=takes_dicts), **said)
 
 
 def is_async(function: Any) -> bool:

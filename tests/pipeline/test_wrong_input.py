@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, errors, fn, pipeline_def, types
+from dali_like.engine.pool.backend_traits import start_methods
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places
 
@@ -588,7 +589,7 @@ def test_wrong_argument_of_pipeline(argument: str, values: list[Any]) -> None:
 
 
 def test_unknown_start_method_names_the_known_ones() -> None:
-    with pytest.raises(errors.ArgumentError, match="one of fork, spawn, forkserver, thread, ray, not 'threads'"):
+    with pytest.raises(errors.ArgumentError, match=f"one of {', '.join(start_methods())}, not 'threads'"):
         Pipeline(4, py_start_method="threads")
 
 

@@ -91,7 +91,7 @@ class TestFifthBackend:
             Pipeline(batch_size=1, py_start_method=NAME, py_callback_pickler=pickle)
 
     def test_messages_and_checks_of_the_machine_name_it(self) -> None:
-        with pytest.raises(ArgumentError, match=f"one of fork, spawn, forkserver, thread, ray, {NAME}, bare, not 'vfork'"):
+        with pytest.raises(ArgumentError, match=f"one of .*{NAME}, bare, not 'vfork'"):
             Pipeline(batch_size=1, py_start_method="vfork")
 
         assert worker_start.start_method(NAME).found == "2 workers have computed a batch"
