@@ -9,6 +9,7 @@
 #   make oldest               the same with the oldest allowed versions, on Python 3.11
 #   make types                check annotated programs that use the package, with mypy and pyright
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
+#   make kernels              build the wheel of dali-like-kernels in dist/, and test it; needs a C compiler
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
@@ -49,7 +50,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist ray s3 browser docs described parity-full bench soak storm suites gpu dockerfiles containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full bench soak storm suites gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -99,6 +100,13 @@ dist: .venv/dist/.ready
 	rm -rf dist
 	.venv/dist/bin/python -m build
 	$(PYTHON) -m tests.project.try_release dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
+
+kernels: .venv/dist/.ready $(TEST_ENV)/.ready
+	.venv/dist/bin/python -m build --wheel --outdir dist kernels
+	rm -rf build/kernels
+	$(TEST_ENV)/bin/python $(PIP) --no-deps --no-index --target build/kernels dist/dali_like_kernels-*.whl
+	DALI_LIKE_KERNELS=build/kernels/dali_like_kernels/libdali_like_kernels.so \
+	    $(TEST_ENV)/bin/python -m pytest tests/operators/test_kernels.py $(ARGS)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-#: Extras that are installed alone: several gigabytes, packages that exclude each other, or that hold NumPy back.
-APART = ("pytorch", "jax", "tensorflow", "paddle", "ray", "cuda12", "cuda13", "numba")
+#: Extras that are installed alone: several gigabytes, packages that exclude each other, that hold NumPy back, or that are
+#: built from this repository.
+APART = ("pytorch", "jax", "tensorflow", "paddle", "ray", "cuda12", "cuda13", "numba", "kernels")
 #: Each version of these reports other things, so the project chooses one.
 LINTERS = ("mypy", "ruff", "import-linter")
 

@@ -53,6 +53,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "numba": ("numba>=0.60",),
         "segmentation": ("scipy>=1.11.1",),
         "pictures": ("pillow>=10.1",),
+        "kernels": ("dali-like-kernels>=0.1",),
     }
 )
 

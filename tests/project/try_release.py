@@ -5,7 +5,8 @@
 
 It builds nothing: see `make dist`. With ``--versions``, it installs the oldest or the newest allowed version of each
 dependency, and tries the extras that are too large for the environment of `make oldest` or `make newest`. Needs a network,
-and root for ``--user``. The exit status is 1 if something does not work.
+and root for ``--user``. The extra "kernels" is skipped without a C compiler. The exit status is 1 if something does not
+work.
 """
 
 from __future__ import annotations
@@ -41,6 +42,21 @@ assert [batch.tolist() for batch in DataLoader(range(6), batch_size=3, num_worke
 """
 #: With one extra. Extras for GPUs raise an error on machines without one.
 OF_EXTRAS = {
+    "kernels": """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.common.kernel_library import kernels
+
+assert kernels() is not None
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    data = fn.external_source(lambda info: np.ones((2 + info.idx_in_batch, 3), np.uint8), batch=False)
+    return fn.transpose(data)
+
+with pipeline() as pipe:
+    assert [shape for shape in pipe.run()[0].shape()] == [(3, 2), (3, 3)]
+""",
     "images": """
 import io
 import numpy as np
@@ -381,6 +397,12 @@ except errors.DeviceError as error:
 }
 
 
+#: Packages of this repository that extras need. They are built: no index has them.
+OF_REPOSITORY = {"kernels": Path(__file__).resolve().parents[2] / "kernels"}
+#: As in kernels/build_library.py.
+COMPILER = os.environ.get("CC", "cc").split()[0]
+
+
 def try_one(
     python: str, package: Path, extra: str, program: str, user: str | None = None, requirements: Sequence[str] = ()
 ) -> bool:
@@ -425,6 +447,11 @@ def main() -> int:
 
     def is_right(python: str, package: Path, extra: str, program: str) -> bool:
         requirements = requirements_apart(given.versions, extra) if given.versions else []
+        if extra in OF_REPOSITORY:
+            if shutil.which(COMPILER) is None:
+                print(f"{package.name}[{extra}]: skipped: there is no C compiler {COMPILER!r}", flush=True)
+                return True
+            requirements = [*(each for each in requirements if extra not in each), str(OF_REPOSITORY[extra])]
         return try_one(python, package, extra, program, given.user, requirements)
 
     results = [is_right(python, package, "", BARE) for python in given.python for package in packages]

@@ -378,10 +378,56 @@ class SampleList(Sequence[NDArray[Any]]):
         return PackedSamples(self.elements, begins, self._table[:, Word.SHAPE : Word.SHAPE + self.ndim])
 
     @property
+    def addresses(self) -> NDArray[np.int64]:
+        """The address of each sample."""
+        addresses: NDArray[np.int64] = self._table[:, Word.OFFSET] + self._address
+        return addresses
+
+    @property
+    def shapes(self) -> NDArray[np.int64]:
+        """The shapes of the samples, of which there is at least one: shape (samples, dimensions)."""
+        return self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
+
+    @property
     def is_ragged(self) -> bool:
         """Whether the shapes differ."""
         shapes = self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
         return bool(np.logical_or.reduce(shapes[1:] != shapes[0], axis=None))
+
+    @classmethod
+    def within(cls, elements: NDArray[Any], address: int, descriptors: NDArray[np.int64]) -> SampleList:
+        """Return samples that lie in one piece of memory.
+
+        Args:
+            elements: the memory, in one dimension, with the dtype of the samples.
+            address: of the memory.
+            descriptors: as for the constructor, with offsets in this memory. The result keeps them.
+        """
+        placed = cls.__new__(cls)
+        placed._lease, placed._address, placed._table = elements, address, descriptors
+        placed._memory = 0, elements.view(np.uint8)
+        return placed
+
+    def viewed(
+        self, shapes: NDArray[np.int64], dtype: np.dtype[Any] | None = None, skipped: NDArray[np.int64] | int = 0
+    ) -> SampleList:
+        """Return samples of other shapes in the same memory.
+
+        Args:
+            shapes: shape (samples, dimensions).
+            dtype: of the samples. Default: the same.
+            skipped: bytes before each sample, from the beginning of the one here.
+        """
+        dtype = self.dtype if dtype is None else dtype
+        table, ndim = np.zeros_like(self._table), shapes.shape[1]
+        table[:, Word.OFFSET] = self._table[:, Word.OFFSET] + skipped
+        table[:, Word.NBYTES] = np.multiply.reduce(shapes, axis=1) * dtype.itemsize
+        table[:, Word.DTYPE] = DTYPE_CODES[dtype]
+        table[:, Word.NDIM] = ndim
+        table[:, Word.SHAPE : Word.SHAPE + ndim] = shapes
+        made = SampleList.__new__(SampleList)
+        made._lease, made._address, made._table = self._lease, self._address, table
+        return made
 
     def placed_in(self, elements: NDArray[Any]) -> SampleList:
         """Return samples of the same shapes in other memory.

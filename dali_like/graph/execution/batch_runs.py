@@ -16,15 +16,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.kernel_library import kernels
 from dali_like.common.work_sharing import one_by_one
 from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.worker.staging import STACK_BYTES
-from dali_like.graph.execution.program import Program
+from dali_like.graph.execution.program import BatchPlaces, Program
 from dali_like.graph.language.operator_interface import Array
 from dali_like.types import SampleInfo
 
 #: Gaps between samples are computed, too: at most this many bytes for each byte of the samples.
 _MOST_GAPS = 1.5
+#: Samples of more bytes than this are shared among threads, one by one.
+_MOST_TOGETHER_BYTES = STACK_BYTES // 2
 
 
 class BatchId(NamedTuple):
@@ -102,6 +105,9 @@ def run_program(
         if _run_as_one(program, inputs, size, batch_id, results, note_times):
             return
         count = 1
+    by_kernels = count == 1 and program.has_kernels and not (program.compiled and kernels() is None)
+    if by_kernels and run_by_kernels(program, inputs, size, batch_id, results, note_times):
+        return
     local = threading.local()  # of each thread: times_ns, and the functions that compute samples
 
     def run_stack(number: int) -> None:
@@ -189,6 +195,54 @@ def _run_as_one(
     if note_times is not None and times_ns is not None:
         note_times(times_ns, begin_ns)
     return True
+
+
+def run_by_kernels(
+    program: Program,
+    inputs: Sequence[Any],
+    size: int,
+    batch_id: BatchId,
+    results: Sequence[Results],
+    note_times: NoteTimes | None,
+) -> bool:
+    """Run a program with compiled loops over all samples of a batch at once, of any shapes; see `run_program`.
+
+    Returns:
+        Whether there are results. Otherwise each sample must be computed alone.
+    """
+    nbytes = [*map(_nbytes_of, inputs)]
+    if None in nbytes or (sum(nbytes) > _MOST_TOGETHER_BYTES * size and not program.views):
+        return False
+    times_ns, begin_ns = (None, 0) if note_times is None else ([0] * len(program.steps), monotonic_ns())
+    memory = None
+    if not program.views:
+        memory = BatchPlaces(
+            lambda output, shape, dtype: results[output].rows_of(0, shape, dtype),
+            lambda output, count, dtype: results[output].elements(count, dtype),
+        )
+    try:
+        made = program.run_batch(
+            inputs, batch_id.info(0), count=size, stride=batch_id.stride, memory=memory, times_ns=times_ns
+        )
+    except Exception:  # the sample is not known
+        return False
+    if made is None:
+        return False
+    for output, data in zip(results, made, strict=True):
+        if isinstance(data, SampleList):
+            output.put_list(data)
+        else:
+            output.put_all(0, data)
+    if note_times is not None and times_ns is not None:
+        note_times(times_ns, begin_ns)
+    return True
+
+
+def _nbytes_of(samples: Any) -> Any:
+    """Return the size of the samples of a batch; None for samples that are not arrays."""
+    if isinstance(samples, (np.ndarray, SampleList)):
+        return samples.nbytes
+    return sum(array.nbytes for array in samples) if all(isinstance(array, np.ndarray) for array in samples) else None
 
 
 def _run_packed(

@@ -23,15 +23,18 @@ from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import describe_info
 from dali_like.errors import SampleError
 from dali_like.graph.execution.cache_operator import CacheOperator
+from dali_like.graph.language.batch_calls import BatchCall
 from dali_like.graph.language.conditions import Merge
 from dali_like.graph.language.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.language.operator_interface import (
     ANY_LENGTH,
     Array,
     ElementwiseOperator,
+    KernelOperator,
     Operator,
     OperatorCall,
     RowwiseOperator,
@@ -62,6 +65,18 @@ def _no_place(export: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Arra
 def key(node: DataNode) -> Key:
     """Return the identity of a node's data."""
     return node.producer, node.output
+
+
+class BatchPlaces(NamedTuple):
+    """Memory for the results of a batch; each function gets the number of an export first.
+
+    Attributes:
+        rows: as `Empty`, for a stack of all samples.
+        elements: given a number of elements and a dtype, returns memory in one dimension.
+    """
+
+    rows: Empty
+    elements: Callable[[int, int, np.dtype[Any]], Array]
 
 
 class ProgramContext(NamedTuple):
@@ -106,6 +121,8 @@ class ProgramStep(NamedTuple):
         name: of the node, for statistics and traces; empty for operators of no graph.
         number: position in the program.
         stacks: whether it also computes stacks.
+        has_kernel: whether it may also compute a batch of any shapes, see
+            `dali_like.graph.language.operator_interface.KernelOperator`.
     """
 
     operator: Operator
@@ -122,6 +139,7 @@ class ProgramStep(NamedTuple):
     name: str = ""
     number: int = 0
     stacks: bool = False
+    has_kernel: bool = False
 
     def applies(self, registers: Sequence[Any]) -> bool:
         """Whether the sample takes the branch of the step. An inner condition may have no value if it does not."""
@@ -181,6 +199,45 @@ class ProgramStep(NamedTuple):
             add_note(error, f"raised by {self.operator.name} for {self._describe(info)}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
+
+    def run_batch(
+        self, registers: Sequence[Any], info: SampleInfo, positions: Sequence[int], memory: BatchPlaces | None
+    ) -> Sequence[Any] | None:
+        """Return the outputs of a batch of samples of any shapes; see `Program.run_batch`."""
+        inputs = [registers[i] for i in self.inputs]
+        arguments = {name: registers[i] for name, i in self.arguments.items()}
+        count = len(positions)
+        if self.stacks and all(isinstance(data, np.ndarray) for data in (*inputs, *arguments.values())):
+            return self.compute(inputs, arguments, info, memory and memory.rows, count, positions)
+        operator: Any = self.operator
+        export = self.export
+        if self.has_kernel:
+            place = elements = None
+            if export is not None and memory is not None:
+                place, elements = functools.partial(memory.rows, export), functools.partial(memory.elements, export)
+            stack_call = OperatorCall(info, (), self.random_key, place, None, count, self.image_limit_bytes, (), positions)
+            layouts = [_layout_of_batch(words, data) for words, data in zip(self.layouts, inputs, strict=True)]
+            made: Sequence[Any] | None = operator.compute_batch(
+                BatchCall(stack_call, layouts, count, is_stack=True, elements=elements), inputs, arguments
+            )
+            return made
+        if arguments or memory is None or not getattr(operator, "elementwise", False):
+            return None
+        return self._run_on_elements(inputs, info, memory)
+
+    def _run_on_elements(self, inputs: Sequence[Any], info: SampleInfo, memory: BatchPlaces) -> Sequence[Any] | None:
+        """Compute an elementwise operator on the memory of samples of different shapes. The other inputs are numbers."""
+        lists = [data for data in inputs if isinstance(data, SampleList)]
+        numbers = [data for data in inputs if isinstance(data, np.ndarray) and data.ndim == 1 and not data.strides[0]]
+        if len(lists) != 1 or len(numbers) != len(inputs) - 1 or lists[0].dtype == np.float16:
+            return None
+        operands = [data.elements if data is lists[0] else data[:1].reshape(()) for data in inputs]
+        ndims = [lists[0].ndim if data is lists[0] else 0 for data in inputs]
+        layouts = [*map(choose_layout, self.layouts, ndims)]
+        (made,) = self.call(
+            operands, _NO_ARGUMENTS, info, layouts, lambda export, shape, dtype: memory.elements(export, shape[0], dtype)
+        )
+        return None if made.dtype == np.float16 else (lists[0].placed_in(made),)
 
     def runner(self, empty: Empty | None, times_ns: list[int] | None) -> Callable[[list[Any], SampleInfo], None]:
         """Return a function that does as `run` or `run_timed`, for many samples in one thread.
@@ -261,6 +318,8 @@ class Program(NamedTuple):
         rows: whether all steps are elementwise or rowwise, and there is one input. Then the results have its shape, except
             for the last axis.
         views: whether all steps return views of input samples.
+        has_kernels: whether a step has a kernel, and all may compute a batch of any shapes.
+        compiled: whether one of these kernels needs the compiled loops.
     """
 
     constants: tuple[Array, ...]
@@ -274,6 +333,8 @@ class Program(NamedTuple):
     packs: tuple[int, ...] = ()
     rows: bool = False
     views: bool = False
+    has_kernels: bool = False
+    compiled: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -414,6 +475,39 @@ class Program(NamedTuple):
                 return None
             registers.append(made)
             like.append(max([like[i] for i in step.inputs]))
+            if times_ns is not None:
+                times_ns[step.number] += monotonic_ns() - begin_ns
+        return tuple([registers[i] for i in self.exports])
+
+    def run_batch(
+        self,
+        inputs: Sequence[Any],
+        info: SampleInfo,
+        *,
+        count: int,
+        stride: int,
+        memory: BatchPlaces | None,
+        times_ns: list[int] | None = None,
+    ) -> tuple[Any, ...] | None:
+        """Return the results for a batch of samples of any shapes; None if the samples must be computed one by one.
+
+        Args:
+            inputs: for each input, a stack or the samples of a batch.
+            info: of the first sample.
+            count: the number of samples.
+            stride: from the ``idx_in_epoch`` of one sample to the next.
+            memory: for results; None: they may be views of the inputs.
+            times_ns: as for `run`.
+        """
+        registers: list[Any] = [*inputs, *[repeated(array, count) for array in self.constants]]
+        registers += [None] * (self.num_registers - len(registers))
+        positions = range(info.idx_in_epoch, info.idx_in_epoch + count * stride, stride)
+        for step in self.steps:
+            begin_ns = 0 if times_ns is None else monotonic_ns()
+            outputs = step.run_batch(registers, info, positions, memory)
+            if outputs is None:
+                return None
+            registers[step.output : step.output + len(outputs)] = outputs
             if times_ns is not None:
                 times_ns[step.number] += monotonic_ns() - begin_ns
         return tuple([registers[i] for i in self.exports])
@@ -618,7 +712,18 @@ def make_program(
         packs=packs,
         rows=rows,
         views=views,
+        has_kernels=is_whole and not producers and _have_kernels(steps),
+        compiled=any(map(_is_compiled, steps)),
     )
+
+
+def _have_kernels(steps: Sequence[ProgramStep]) -> bool:
+    return any(step.has_kernel for step in steps) and all(step.has_kernel or step.stacks for step in steps)
+
+
+def _is_compiled(step: ProgramStep) -> bool:
+    operator: Any = step.operator
+    return step.has_kernel and bool(operator.kernel_is_compiled)
 
 
 def _size_of(array: Array) -> int:
@@ -688,9 +793,21 @@ def operator_program(
         framed=framed,
         export=0,
         stacks=operator.per_sample and not framed and operator.stacks(count, arguments),
+        has_kernel=_has_kernel(operator, framed),
     )
     exports = tuple(range(step.output, step.output + len(operator.layouts)))
-    return Program((), step.output + len(exports), (step,), exports, {}, (), step.stacks, operator.per_sample)
+    return Program(
+        (),
+        step.output + len(exports),
+        (step,),
+        exports,
+        {},
+        (),
+        step.stacks,
+        operator.per_sample,
+        has_kernels=step.has_kernel,
+        compiled=_is_compiled(step),
+    )
 
 
 def _sufficient_caches(
@@ -744,7 +861,12 @@ def _make_step(
         name=context.names[node],
         number=number,
         stacks=operator.per_sample and not framed and operator.stacks(len(node.inputs), node.argument_inputs),
+        has_kernel=_has_kernel(operator, framed),
     )
+
+
+def _has_kernel(operator: Operator, framed: Mapping[str | int, str]) -> bool:
+    return operator.per_sample and not framed and isinstance(operator, KernelOperator) and operator.has_kernel
 
 
 def note_origins(error: Exception, origins: Iterable[Callable[[SampleInfo], str]], info: SampleInfo) -> None:
@@ -762,6 +884,14 @@ def _files_of(samples: Sequence[Any]) -> str:
     """Return the names of the files that samples come from; arrays of `numpy.memmap` know theirs."""
     files = {str(sample.filename): None for sample in samples if isinstance(sample, np.memmap) and sample.filename}
     return f", from {' and '.join(files)}" if files else ""
+
+
+def _layout_of_batch(layouts: str, samples: Any) -> str:
+    if not layouts:
+        return ""
+    if isinstance(samples, np.ndarray):
+        return choose_layout(layouts, samples.ndim - 1)
+    return choose_layout(layouts, samples.ndim if isinstance(samples, SampleList) else samples[0].ndim)
 
 
 def _layout_of(layouts: str, samples: Any) -> str:

@@ -21,6 +21,7 @@ from dali_like.types import SampleInfo
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier, DeviceSamples
+    from dali_like.graph.language.batch_calls import BatchCall
 
 Array: TypeAlias = NDArray[Any]
 #: Smaller blocks are as cheap from the C library; larger ones are too large to keep.
@@ -131,6 +132,12 @@ class OperatorCall:
         assert self._key is not None
         numbers = numbers_at(self._key, self.info.epoch_idx, positions)
         return numbers[:, :count].reshape(len(positions), *shape)
+
+    def places_of_draws(self) -> tuple[RandomKey, int, Sequence[int]]:
+        """Return the key of the random numbers, the epoch, and the ``idx_in_epoch`` of each sample."""
+        assert self._key is not None, "the description of the operator must say random=True"
+        positions = [self.info.idx_in_epoch] if self._positions is None else self._positions
+        return self._key, self.info.epoch_idx, positions
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Return an uninitialized, C-contiguous array for the result.
@@ -258,6 +265,34 @@ class RowwiseOperator(Protocol):
 
 
 @runtime_checkable
+class KernelOperator(Protocol):
+    """Optional attributes of an operator on samples.
+
+    Attributes:
+        has_kernel: whether `compute_batch` may return results.
+        kernel_is_compiled: whether it needs the compiled loops.
+    """
+
+    @property
+    def has_kernel(self) -> bool: ...
+
+    @property
+    def kernel_is_compiled(self) -> bool: ...
+
+    def compute_batch(self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the outputs for a batch of samples of any shapes: a stack or a list of samples for each.
+
+        Args:
+            call: see `dali_like.graph.language.batch_calls`.
+            inputs: a stack, or the samples of a batch, for each.
+            arguments: the same for arguments that are nodes.
+
+        Returns:
+            None if the samples must be computed one by one.
+        """
+
+
+@runtime_checkable
 class OrderedOperator(Protocol):
     """Optional attribute of an operator on batches.
 
@@ -300,8 +335,14 @@ class ShapeOf(NamedTuple):
     def arguments(self) -> Mapping[str, Any]:
         return {"dtype": self.dtype.name}
 
+    has_kernel: bool = True
+    kernel_is_compiled: bool = False
+
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         return True
+
+    def compute_batch(self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Array] | None:
+        return (inputs[0].shapes.astype(self.dtype),) if hasattr(inputs[0], "shapes") else None
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         shape = np.array(inputs[0].shape[call.lead :], self.dtype)

@@ -20,6 +20,10 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.engine.memory.ring import SampleList
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
@@ -28,6 +32,7 @@ from dali_like.errors import (
     SampleError,
     SampleTypeError,
 )
+from dali_like.graph.language.batch_calls import BatchCall
 from dali_like.graph.language.expressions import Expression, NewAxis
 from dali_like.graph.language.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.graph.language.operator_interface import Array, OperatorCall
@@ -82,6 +87,36 @@ class Subscription:
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         return not any(isinstance(bound, Ref) for part in self.parts for bound in _bounds(part))
 
+    @property
+    def has_kernel(self) -> bool:
+        return len(self.parts) == 1 and not any(
+            isinstance(bound, (Ref, New, EllipsisType)) for bound in _bounds(self.parts[0])
+        )
+
+    @property
+    def kernel_is_compiled(self) -> bool:
+        return False
+
+    def compute_batch(self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return parts of the first dimension of samples of different shapes, which lie in the samples."""
+        data, index = inputs[0], self.parts[0]
+        if not isinstance(data, SampleList) or not data.ndim or isinstance(index, (Ref, New, EllipsisType)):
+            return None
+        lengths, extents = data.shapes[:, 0], data.shapes.copy()
+        if isinstance(index, IndexRange):
+            if index.step not in (None, 1) or isinstance(index.start, Ref) or isinstance(index.stop, Ref):
+                return None
+            begins = _placed(0 if index.start is None else index.start, lengths)
+            ends = lengths if index.stop is None else _placed(index.stop, lengths)
+            extents[:, 0] = np.maximum(ends - begins, 0)
+        else:
+            begins = lengths + index if index < 0 else np.full_like(lengths, index)
+            if (begins < 0).any() or (begins >= lengths).any():
+                return None
+            extents = extents[:, 1:]
+        row_bytes = np.multiply.reduce(data.shapes[:, 1:], axis=1) * data.dtype.itemsize
+        return (call.part(data.viewed(extents, skipped=begins * row_bytes)),)
+
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         data, *values = inputs
         numbers = [_integer(value) for value in values]
@@ -102,6 +137,12 @@ class Subscription:
                 "names. Use newaxis without a name, or give the input a layout"
             )
         return (call.part(part),)
+
+
+def _placed(bound: int, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the place of a bound of a slice in dimensions of these lengths."""
+    placed: NDArray[np.int64] = np.clip(lengths + bound if bound < 0 else bound, 0, lengths)
+    return placed
 
 
 def subscribe(data: DataNode, subscripts: Sequence[Any]) -> DataNode:

@@ -14,7 +14,7 @@ from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 from dali_like.operators.machinery.axes import axis_of
 from dali_like.operators.machinery.conversion import convert
-from dali_like.operators.machinery.description import operator
+from dali_like.operators.machinery.description import operator, view_kernel
 from dali_like.operators.parameters import Floats, Ints, at_least, between, one_of_types
 from dali_like.types import FLOAT, INT64, numpy_dtype
 
@@ -68,7 +68,7 @@ def copy(call: OperatorCall, input: Array) -> Array:
     return call.part(input)
 
 
-@operator(strided=True, stacks=())
+@operator(strided=True, stacks=(), **view_kernel("shapes"))
 def shapes(
     call: OperatorCall,
     input: Array,
@@ -127,7 +127,14 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
     return _with_axis(layout, given["axis"], given["axis_name"])
 
 
-@operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True, stacks=())
+@operator(
+    output_layout=_stacked_layout,
+    check=_check_axis_name,
+    strided=True,
+    stacks=(),
+    kernel="arrays.array_kernels.stack",
+    kernel_for_stacks=False,
+)
 def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Stack arrays of the same shape along a new dimension.
 
@@ -157,7 +164,14 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(output_layout=_joined_layout, check=_check_cat, strided=True, stacks=())
+@operator(
+    output_layout=_joined_layout,
+    check=_check_cat,
+    strided=True,
+    stacks=(),
+    kernel="arrays.array_kernels.cat",
+    kernel_for_stacks=False,
+)
 def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: SavedText | None = None) -> Array:
     """Join arrays along an existing dimension.
 
@@ -200,7 +214,14 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     return result
 
 
-@operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True, stacks=())
+@operator(
+    output_layout=_one_hot_layout,
+    check=_check_axis_name,
+    strided=True,
+    stacks=(),
+    kernel="arrays.array_kernels.one_hot",
+    kernel_for_stacks=False,
+)
 def one_hot(
     call: OperatorCall,
     input: Array,
@@ -235,14 +256,14 @@ def one_hot(
     numbers = classes if classes.dtype.kind != "f" else np.trunc(classes)
     axis = classes.ndim if axis < 0 else axis + call.lead
     out = call.empty((*classes.shape[:axis], num_classes, *classes.shape[axis:]), dtype)
-    out[...] = _cut(off_value, dtype)
+    out[...] = cut_value(off_value, dtype)
     exists = (numbers >= 0) & (numbers < num_classes)
     others = np.nonzero(exists) if exists.ndim else ()
-    np.moveaxis(out, axis, -1)[*others, numbers[exists].astype(np.intp)] = _cut(on_value, dtype)
+    np.moveaxis(out, axis, -1)[*others, numbers[exists].astype(np.intp)] = cut_value(on_value, dtype)
     return out
 
 
-def _cut(value: float, dtype: np.dtype[Any]) -> Array:
+def cut_value(value: float, dtype: np.dtype[Any]) -> Array:
     """Convert a value to a dtype, with truncation and wrap-around."""
     return np.array(value if dtype.kind == "f" else int(value)).astype(dtype)
 
@@ -253,7 +274,7 @@ def _check_table(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"keys and values must have the same length, not {len(keys)} and {len(values)}")
 
 
-@operator(check=_check_table, strided=True, stacks=(), elementwise=True)
+@operator(check=_check_table, strided=True, stacks=(), elementwise=True, kernel="arrays.array_kernels.lookup_table")
 def lookup_table(
     call: OperatorCall,
     input: Array,
@@ -274,7 +295,7 @@ def lookup_table(
     """
     if input.dtype.kind not in "iu":
         raise SampleTypeError(f"fn.lookup_table: the input must contain integers, not {input.dtype}")
-    table = _table(keys, values, default_value, dtype, input.dtype)
+    table = table_of(keys, values, default_value, dtype, input.dtype)
     places = input.view(f"u{input.itemsize}")  # negative numbers become large ones
     if input.itemsize == np.dtype(np.intp).itemsize:  # large values may not fit into an index
         # With a plain number, NumPy 1 would make floating-point numbers of an array without dimensions.
@@ -290,7 +311,7 @@ def lookup_table(
 
 
 @functools.lru_cache(64)
-def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any], kind: np.dtype[Any]) -> Array:
+def table_of(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any], kind: np.dtype[Any]) -> Array:
     """Return the value of each unsigned integer from 0 on; the last element is the value of all larger integers."""
     size = 2 ** (8 * kind.itemsize) if kind.itemsize <= 2 else max(keys, default=0) + 2
     table = np.full(size, default_value, np.float32)

@@ -228,7 +228,13 @@ class _Search:
         return np.asarray((parts > 0) & (ratios(parts, boxes.sizes) >= self.prune_threshold))
 
 
-@operator(random=True, num_outputs=_num_outputs, output_layout="", check=_check_random_crop)
+@operator(
+    random=True,
+    num_outputs=_num_outputs,
+    output_layout="",
+    check=_check_random_crop,
+    kernel="arrays.array_kernels.random_bbox_crop",
+)
 def random_bbox_crop(
     call: OperatorCall,
     boxes: Array,
@@ -478,7 +484,7 @@ def _check_roi(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("in_shape and the input data exclude each other")
 
 
-@operator(random=True, output_layout="", check=_check_roi)
+@operator(random=True, output_layout="", check=_check_roi, kernel="arrays.array_kernels.roi_random_crop")
 def roi_random_crop(
     call: OperatorCall,
     data: Array | None = None,

@@ -220,7 +220,9 @@ def _check_encoder(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"stds must not be zero, not {list(given['stds'])}")
 
 
-@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_encoder)
+@operator(
+    num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_encoder, kernel="arrays.array_kernels.box_encoder"
+)
 def box_encoder(
     call: OperatorCall,
     boxes: Array,
@@ -255,7 +257,7 @@ def box_encoder(
     """
     check_rows(boxes, 4)
     check_labels(labels, len(boxes))
-    frames = _frames_of(anchors)
+    frames = frames_of(anchors)
     classes = np.zeros(len(frames.boxes), np.int32)
     out = np.zeros_like(frames.centered) if offset else frames.centered.copy()
     if len(boxes):
@@ -293,7 +295,7 @@ _known: list[_Frames] = []
 _MOST_KNOWN = 4
 
 
-def _frames_of(anchors: Floats) -> _Frames:
+def frames_of(anchors: Floats) -> _Frames:
     """Return anchors, which are the same object for all samples. Comparing thousands of numbers would take long."""
     for frames in _known:
         if frames.given is anchors:

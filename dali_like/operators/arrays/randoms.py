@@ -42,7 +42,14 @@ def _check_probabilities(values: Floats) -> None:
         raise ArgumentError(f"p must be probabilities, from 0 to 1, whose sum is 1, not {list(values)}")
 
 
-@operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
+@operator(
+    module="random",
+    random=True,
+    output_layout="",
+    check=_check,
+    stacks=("shape_like",),
+    kernel="arrays.array_kernels.uniform",
+)
 def uniform(
     call: OperatorCall,
     shape_like: Array | None = None,
@@ -81,7 +88,14 @@ def _from_range(numbers: Any, least: float, most: float) -> Any:
     return least + extent * numbers
 
 
-@operator(module="random", random=True, output_layout="", check=_check, stacks=("shape_like",))
+@operator(
+    module="random",
+    random=True,
+    output_layout="",
+    check=_check,
+    stacks=("shape_like",),
+    kernel="arrays.array_kernels.coin_flip",
+)
 def coin_flip(
     call: OperatorCall,
     shape_like: Array | None = None,

@@ -34,11 +34,11 @@ def _check(given: Mapping[str, Any]) -> None:
 def _layout(layout: str, given: Mapping[str, Any]) -> str:
     if not layout:
         return ""
-    gone = _axes(layout, len(layout), given["axes"], given["axis_names"])
+    gone = reduced_axes(layout, len(layout), given["axes"], given["axis_names"])
     return layout if given["keep_dims"] else "".join(letter for i, letter in enumerate(layout) if i not in gone)
 
 
-def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None, lead: int = 0) -> Ints:
+def reduced_axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None, lead: int = 0) -> Ints:
     """Return the dimensions to reduce, as non-negative numbers. Only `ndim` and `layout` count those of a stack."""
     if axis_names is not None:
         return tuple([axis_of(name, layout) for name in axis_names])
@@ -46,7 +46,7 @@ def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None, lea
     return tuple([axis + lead for axis in chosen])
 
 
-def _default(dtype: np.dtype[Any], *, of_integers: bool) -> np.dtype[Any]:
+def default_dtype(dtype: np.dtype[Any], *, of_integers: bool) -> np.dtype[Any]:
     """Return the dtype of a result; for integers FLOAT, or the widest integers."""
     if dtype.kind == "f":
         return np.dtype(np.float64 if dtype == np.float64 else np.float32)
@@ -59,7 +59,15 @@ def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _reduction(name: str) -> Callable[[Callable[..., Array]], Description]:
-    return operator(module="reductions", name=name, output_layout=_layout, check=_check, strided=True, stacks=("mean",))
+    return operator(
+        module="reductions",
+        name=name,
+        output_layout=_layout,
+        check=_check,
+        strided=True,
+        stacks=("mean",),
+        kernel=f"arrays.array_kernels.{name}_" if name in ("sum", "min", "max") else f"arrays.array_kernels.{name}",
+    )
 
 
 @_reduction("sum")
@@ -82,8 +90,8 @@ def sum_(
         dtype: data type of the result. Default: INT64 for signed integers, UINT64 for others, FLOAT for floating-point
             numbers, FLOAT64 for FLOAT64. Integer sums wrap around on overflow.
     """
-    where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
-    wanted = _default(input.dtype, of_integers=True) if dtype is None else dtype
+    where = reduced_axes(call.layout, input.ndim, axes, axis_names, call.lead)
+    wanted = default_dtype(input.dtype, of_integers=True) if dtype is None else dtype
     precise = wanted if wanted.kind in "iu" and input.dtype.kind != "f" else np.dtype(np.float64)
     with np.errstate(all="ignore"):
         return _as_type(_reduced(np.add, input, where, keep_dims, call.lead, dtype=precise), wanted)
@@ -101,10 +109,10 @@ def _average(name: str, purpose: str, of: Callable[[Array, Ints, bool, int], Any
         keep_dims: bool = False,
         dtype: np.dtype[Any] | None = None,
     ) -> Array:
-        where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
+        where = reduced_axes(call.layout, input.ndim, axes, axis_names, call.lead)
         with np.errstate(all="ignore"):
             result = of(input, where, keep_dims, call.lead)
-            return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+            return _as_type(result, default_dtype(input.dtype, of_integers=False) if dtype is None else dtype)
 
     average.__doc__ = f"""{purpose}
 
@@ -129,7 +137,7 @@ def _extreme(name: str, purpose: str, ufunc: np.ufunc, limit: str) -> Descriptio
         axis_names: _AxisNames | None = None,
         keep_dims: bool = False,
     ) -> Array:
-        where = _axes(call.layout, input.ndim, axes, axis_names, call.lead)
+        where = reduced_axes(call.layout, input.ndim, axes, axis_names, call.lead)
         if _count(input.shape, where):
             return _reduced(ufunc, input, where, keep_dims, call.lead)
         limits = np.finfo(input.dtype) if input.dtype.kind == "f" else np.iinfo(input.dtype)
@@ -159,10 +167,10 @@ def _deviation(name: str, purpose: str, of_variance: Callable[[Any], Any]) -> De
         keep_dims: bool = False,
         ddof: int = 0,
     ) -> Array:
-        where = _axes(call.layout, data.ndim, axes, axis_names, call.lead)
+        where = reduced_axes(call.layout, data.ndim, axes, axis_names, call.lead)
         with np.errstate(all="ignore"):
             result = of_variance(_variance(data, mean, where, keep_dims, ddof, call.lead))
-        return _as_type(result, _default(data.dtype, of_integers=False))
+        return _as_type(result, default_dtype(data.dtype, of_integers=False))
 
     deviation.__doc__ = f"""{purpose}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
-from dali_like.operators.machinery.description import operator
+from dali_like.operators.machinery.description import operator, view_kernel
 from dali_like.operators.parameters import SOME, Ints, PerSample, at_least
 
 
@@ -41,7 +41,13 @@ def _check_elements(lead: int, sequence: Array, numbers: Sequence[int], name: st
         raise SampleError(f"{name} has {wrong[0]}, but the elements of this sequence are numbered from 0 to {length[0] - 1}")
 
 
-@operator(num_outputs=lambda given: len(given["element_map"]), output_layout=_elements_layout, strided=True, stacks=())
+@operator(
+    num_outputs=lambda given: len(given["element_map"]),
+    output_layout=_elements_layout,
+    strided=True,
+    stacks=(),
+    **view_kernel("element_extract"),
+)
 def element_extract(call: OperatorCall, input: Array, *, element_map: Annotated[Ints, SOME, at_least(0)]) -> Any:
     """Return elements of sequences, each as an output of its own.
 

@@ -13,7 +13,7 @@ from dali_like.engine.memory.protocol import MAX_NDIM
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 from dali_like.operators.machinery.axes import axis_of, check_below, check_different
-from dali_like.operators.machinery.description import operator
+from dali_like.operators.machinery.description import operator, view_kernel
 from dali_like.operators.parameters import DISTINCT, FINITE, SOME, Floats, Ints, PerSample, at_least
 
 _Names: TypeAlias = Annotated[SavedText, DISTINCT]
@@ -46,7 +46,7 @@ def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return f"F{layout[1:]}"
 
 
-@operator(output_layout=_framed_layout, strided=True, views=True)
+@operator(output_layout=_framed_layout, strided=True, views=True, **view_kernel("per_frame"))
 def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Array:
     """Mark the first dimension of arguments as the frames of sequences, by a layout that begins with F.
 
@@ -62,7 +62,9 @@ def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Arr
     return call.part(input)
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True, stacks=())
+@operator(
+    output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True, stacks=(), **view_kernel("reshape")
+)
 def reshape(
     call: OperatorCall,
     data: Array,
@@ -90,7 +92,7 @@ def reshape(
     return call.part(_reshaped(data, own if wanted is None else wanted, layout, call.lead))
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True)
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True, views=True, **view_kernel("reinterpret"))
 def reinterpret(
     call: OperatorCall,
     data: Array,
@@ -196,7 +198,9 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letter for i, letter in enumerate(layout) if i not in axes)
 
 
-@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True, views=True, stacks=())
+@operator(
+    output_layout=_squeezed_layout, check=_check_squeeze, strided=True, views=True, stacks=(), **view_kernel("squeeze")
+)
 def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
     """Remove dimensions of extent 1.
 
@@ -233,7 +237,14 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letters)
 
 
-@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True, views=True, stacks=())
+@operator(
+    output_layout=_expanded_layout,
+    check=_check_expand_dims,
+    strided=True,
+    views=True,
+    stacks=(),
+    **view_kernel("expand_dims"),
+)
 def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
     """Insert dimensions of extent 1.
 
@@ -268,7 +279,14 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(layout[axis] for axis in perm) if layout else ""
 
 
-@operator(output_layout=_transposed_layout, check=_check_transpose, strided=True, stacks=())
+@operator(
+    output_layout=_transposed_layout,
+    check=_check_transpose,
+    strided=True,
+    stacks=(),
+    kernel="arrays.array_kernels.transpose",
+    kernel_for_stacks=False,
+)
 def transpose(
     call: OperatorCall,
     input: Array,

@@ -43,7 +43,13 @@ _ALL, _REVERSED = slice(None), slice(None, None, -1)
 _PIXELS = (3, 4)
 
 
-@operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW", strided=True, stacks=())
+@operator(
+    layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW",
+    strided=True,
+    stacks=(),
+    kernel="geometry.window_kernels.flip",
+    kernel_for_stacks=False,
+)
 def flip(
     call: OperatorCall,
     image: Array,
@@ -137,7 +143,15 @@ def crop_window(
     return window
 
 
-@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, strided=True, stacks=(), ignored={"image_type": None})
+@operator(
+    layouts=f"{IMAGES} {VOLUMES}",
+    check=check_crop,
+    strided=True,
+    stacks=(),
+    kernel="geometry.window_kernels.crop",
+    kernel_for_stacks=False,
+    ignored={"image_type": None},
+)
 def crop(
     call: OperatorCall,
     image: Array,
@@ -189,7 +203,15 @@ def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(check=check_slice, output_layout=_sliced_layout, strided=True, stacks=(), ignored={"image_type": None})
+@operator(
+    check=check_slice,
+    output_layout=_sliced_layout,
+    strided=True,
+    stacks=(),
+    kernel="geometry.window_kernels.slice",
+    kernel_for_stacks=False,
+    ignored={"image_type": None},
+)
 def slice(
     call: OperatorCall,
     data: Array,
@@ -283,7 +305,15 @@ def _has_whole_shape(given: Mapping[str, Any]) -> bool:
     return len(shape) > 0 and min(shape) > 0
 
 
-@operator(check=_check_pad, output_layout=_padded_layout, per_sample=_has_whole_shape, strided=True, stacks=())
+@operator(
+    check=_check_pad,
+    output_layout=_padded_layout,
+    per_sample=_has_whole_shape,
+    strided=True,
+    stacks=(),
+    kernel="geometry.window_kernels.pad",
+    kernel_for_stacks=False,
+)
 def pad(
     call: OperatorCall,
     data: Any,
@@ -403,7 +433,7 @@ def _check_paste(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"fill_value has {len(values)} elements; it must have one, or n_channels={channels}")
 
 
-@operator(layouts="HWC", check=_check_paste, strided=True, stacks=())
+@operator(layouts="HWC", check=_check_paste, strided=True, stacks=(), kernel="geometry.window_kernels.paste")
 def paste(
     call: OperatorCall,
     image: Array,

@@ -551,7 +551,12 @@ def random_resized_crop(
     return _scaled(call, image, axes, filters, dtype)
 
 
-@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), random=True)
+@operator(
+    num_outputs=2,
+    output_layout=lambda _, __: ("", ""),
+    random=True,
+    kernel="arrays.array_kernels.random_crop_generator",
+)
 def random_crop_generator(
     call: OperatorCall,
     shape: Array,

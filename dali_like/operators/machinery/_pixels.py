@@ -7,6 +7,7 @@ because NumPy is several times faster on planes than on interleaved channels.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ def planes(image: Array) -> list[Array]:
     """Split an image of shape (..., width, channels) into contiguous two-dimensional arrays, one per channel."""
     width, channels = image.shape[-2:]
     if not image.size:
-        return [np.empty((0, width), image.dtype)] * channels
+        return [np.empty((math.prod(image.shape[:-2]), width), image.dtype)] * channels
     if image.dtype not in _OPENCV_DTYPES:
         image = image.astype(np.float32)
     image = image.reshape(-1, width, channels)

@@ -26,6 +26,7 @@ other operators pass them.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,8 +36,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dali_like.common.class_names import class_name
+from dali_like.common.kernel_library import kernels
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentError, DefinitionError, NdimMismatchError, SampleError, SampleTypeError
+from dali_like.graph.language.batch_calls import BatchCall, samples_of
 from dali_like.graph.language.nodes import DataNode
 from dali_like.graph.language.operator_interface import Array, OperatorCall, choose_layout
 from dali_like.operators.parameters import Parameter, parameters_of, to_plain
@@ -47,6 +50,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Layouts of images, volumes and sequences of these that DALI's operators accept.
 IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
+
+#: A smaller sample takes the function of its operator less time than a kernel needs to begin.
+_LEAST_FOR_KERNEL_BYTES = 1 << 14
 
 registry: dict[str, Description] = {}
 #: Operators that other functions of ``fn`` apply. They are not public.
@@ -80,6 +86,12 @@ class Description:
         elementwise: whether each element of the result depends on the same element of its only input.
         rowwise: the length of vectors along the last axis, such as pixels, if this holds for vectors; ANY_LENGTH: for
             vectors of any length; 0: it does not. Vectors of the result may have another length.
+        kernel: name of the function that computes batches with compiled loops, if they are installed, by its
+            module in ``dali_like/operators``; see `dali_like.graph.language.batch_calls`. It gets `Samples` for each input,
+            and arguments as for stacks. Empty: none.
+        kernel_is_compiled: whether the kernel needs the compiled loops.
+        kernel_for_stacks: whether the kernel takes less time than `function` for stacks and for large samples, too.
+            Otherwise it computes samples of different shapes.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -113,6 +125,9 @@ class Description:
     stacks: Collection[str] | None = None
     elementwise: bool = False
     rowwise: int = 0
+    kernel: str = ""
+    kernel_is_compiled: bool = True
+    kernel_for_stacks: bool = True
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -129,6 +144,13 @@ class Description:
         """Name in ``ops``, such as "decoders.Image"."""
         *modules, name = self.path.split(".")
         return ".".join((*modules, class_name(name)))
+
+    @functools.cached_property
+    def kernel_function(self) -> Callable[..., Any]:
+        """The function that `kernel` names."""
+        module, _, name = self.kernel.rpartition(".")
+        function: Callable[..., Any] = getattr(importlib.import_module(f"dali_like.operators.{module}"), name)
+        return function
 
     @property
     def all_parameters(self) -> Mapping[str, Parameter]:
@@ -238,6 +260,12 @@ class BoundOperator:
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description, per_sample = self.description, self.per_sample
+        if (
+            description.kernel
+            and description.kernel_for_stacks
+            and (served := self._by_kernel(call, inputs, arguments)) is not None
+        ):
+            return served
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = ("N" * call.lead + self._assumed_layout(inputs[0].ndim - call.lead), *call.layouts[1:])
         if call.framed and per_sample and (frames := self._frames_of(call, inputs, arguments)):
@@ -252,6 +280,42 @@ class BoundOperator:
         if len(self.layouts) == 1:
             return (_checked(result),) if per_sample else (result,)
         return [_checked(output) for output in result] if per_sample else result
+
+    @property
+    def has_kernel(self) -> bool:
+        return bool(self.description.kernel)
+
+    @property
+    def kernel_is_compiled(self) -> bool:
+        return self.description.kernel_is_compiled
+
+    def compute_batch(
+        self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any], *, is_stack: bool = True
+    ) -> Sequence[Any] | None:
+        description = self.description
+        layouts = call.layouts
+        if description.layouts and layouts and not layouts[0]:
+            call.layouts = (self._assumed_layout(inputs[0].ndim - 1), *layouts[1:])
+        samples = [samples_of(data, is_stack=is_stack) for data in inputs]
+        if None in samples:
+            return None
+        values = self.values
+        if arguments:
+            values = {**values, **{name: self._values(name, arguments[name], (), not is_stack) for name in arguments}}
+        result = description.kernel_function(call, *samples, **values)
+        return (result,) if len(self.layouts) == 1 and result is not None else result
+
+    def _by_kernel(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the outputs for a sample or a stack, if the kernel of the operator serves it."""
+        lead = call.lead
+        is_worth = lead or (inputs and inputs[0].nbytes >= _LEAST_FOR_KERNEL_BYTES)
+        if not is_worth or call.framed or not self.per_sample or kernels() is None:
+            return None
+        layouts = [layout[lead:] for layout in call.layouts]
+        if self.description.layouts and layouts and not layouts[0]:
+            layouts[0] = self._assumed_layout(inputs[0].ndim - lead)
+        batch = BatchCall(call, layouts, call.count if lead else 1, is_stack=bool(lead))
+        return self.compute_batch(batch, inputs, arguments, is_stack=bool(lead))
 
     def _frames_of(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
         """Return inputs and arguments of each frame; an empty list if the operator works on whole samples.
@@ -351,6 +415,9 @@ def describe(
     stacks: Collection[str] | None = None,
     elementwise: bool = False,
     rowwise: int = 0,
+    kernel: str = "",
+    kernel_is_compiled: bool = True,
+    kernel_for_stacks: bool = True,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -371,7 +438,8 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, views, stacks, elementwise, rowwise, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, views, stacks, elementwise, rowwise, kernel, kernel_is_compiled, kernel_for_stacks, in_order,
+            writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -409,6 +477,9 @@ def describe(
         stacks=stacks,
         elementwise=elementwise,
         rowwise=rowwise,
+        kernel=kernel,
+        kernel_is_compiled=kernel_is_compiled,
+        kernel_for_stacks=kernel_for_stacks,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,
@@ -457,6 +528,11 @@ def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..
         return described
 
     return decorate
+
+
+def view_kernel(name: str) -> Mapping[str, Any]:
+    """Return the arguments of `operator` for a kernel of dali_like/operators/arrays/view_kernels.py."""
+    return {"kernel": f"arrays.view_kernels.{name}", "kernel_is_compiled": False, "kernel_for_stacks": False}
 
 
 def register(description: Description) -> None:

@@ -176,7 +176,7 @@ def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: Pe
 # Erasing
 
 
-@operator(layouts=IMAGES, strided=True, stacks=())
+@operator(layouts=IMAGES, strided=True, stacks=(), kernel="photometry.pixel_kernels.grid_mask")
 def grid_mask(
     call: OperatorCall,
     image: Array,
@@ -260,7 +260,14 @@ def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: 
         )
 
 
-@operator(check=_check_erase, output_layout=_erased_layout, strided=True, stacks=())
+@operator(
+    check=_check_erase,
+    output_layout=_erased_layout,
+    strided=True,
+    stacks=(),
+    kernel="photometry.pixel_kernels.erase",
+    kernel_for_stacks=False,
+)
 def erase(
     call: OperatorCall,
     data: Array,

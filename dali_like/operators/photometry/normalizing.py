@@ -53,6 +53,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     output_layout=_permuted_layout,
     strided=True,
     stacks=("mirror",),
+    kernel="photometry.pixel_kernels.crop_mirror_normalize",
     ignored={"image_type": None},
 )
 def crop_mirror_normalize(
@@ -105,7 +106,7 @@ def crop_mirror_normalize(
         output_layout: order of the axes of the result; "": that of the image.
         dtype: data type of the result. Default: FLOAT.
     """
-    order = _order(call.layout, "N" * call.lead + output_layout if output_layout else "")
+    order = ordered_axes(call.layout, "N" * call.lead + output_layout if output_layout else "")
     backwards: list[int] = []  # the mirrored samples of a stack
     if isinstance(mirror, list):
         backwards, mirror = [i for i, mirrors in enumerate(mirror) if mirrors], 0
@@ -115,7 +116,7 @@ def crop_mirror_normalize(
 
     channels = extent[order.of_image[-1]]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
-    scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
+    scaling = channel_scaling(tuple(mean), tuple(std), scale, shift, channels)
 
     shape = [*(extent[axis] for axis in order.of_image[:-1]), padded]
     out = call.empty(tuple([shape[i] for i in order.from_ordered]), dtype)
@@ -123,7 +124,7 @@ def crop_mirror_normalize(
     target = out.transpose(order.of_result)
     fill = None
     if padded != channels or source.shape != extent:
-        fill = _fill(fill_values if out_of_bounds_policy in ("pad", "constant") else (0.0,), padded, dtype)
+        fill = channel_fill(fill_values if out_of_bounds_policy in ("pad", "constant") else (0.0,), padded, dtype)
     if source.shape != extent:
         target[...] = fill
         target = _part(target, [place[axis] for axis in order.of_image], mirror=bool(mirror))
@@ -156,7 +157,7 @@ class _Order(NamedTuple):
 
 
 @functools.cache
-def _order(layout: str, output_layout: str) -> _Order:
+def ordered_axes(layout: str, output_layout: str) -> _Order:
     permuted = _permuted_layout(layout, {"output_layout": output_layout})
     letters = [*(letter for letter in layout if letter not in "HWC"), *"HWC"]
     of_image, of_result = tuple(map(layout.index, letters)), tuple(map(permuted.index, letters))
@@ -178,7 +179,7 @@ class _Scaling(NamedTuple):
 
 
 @functools.lru_cache(64)
-def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: int) -> _Scaling:
+def channel_scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: int) -> _Scaling:
     means, deviations = (np.array(_of_channels(*pair, channels), np.float32) for pair in (("mean", mean), ("std", std)))
     with np.errstate(divide="ignore", invalid="ignore"):
         shifts = np.float32(shift) * deviations.astype(np.float64) / np.float32(scale)
@@ -186,7 +187,7 @@ def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: in
 
 
 @functools.lru_cache(64)
-def _fill(values: Floats, channels: int, dtype: np.dtype[Any]) -> Array:
+def channel_fill(values: Floats, channels: int, dtype: np.dtype[Any]) -> Array:
     """Return the fill value of each channel outside the image."""
     return fill_numbers(_of_channels("fill_values", values, channels), dtype)
 
@@ -220,7 +221,7 @@ def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array | None, 
 
 def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
     if plane.dtype == np.uint8 and plane.size > 256:
-        look_up(plane, _table(subtrahend, factor, out.dtype), out)
+        look_up(plane, channel_table(subtrahend, factor, out.dtype), out)
     elif out.dtype == np.float32:
         np.subtract(plane, subtrahend, dtype=np.float32, out=out)
         np.multiply(out, factor, out=out)
@@ -230,7 +231,7 @@ def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: n
 
 
 @functools.lru_cache(64)
-def _table(subtrahend: np.float32, factor: np.float32, dtype: np.dtype[Any]) -> Array:
+def channel_table(subtrahend: np.float32, factor: np.float32, dtype: np.dtype[Any]) -> Array:
     """Return the result for each byte value."""
     return convert((np.arange(256, dtype=np.float32) - subtrahend) * factor, dtype)
 
@@ -267,6 +268,7 @@ def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
     per_sample=lambda given: not given.get("batch"),
     strided=True,
     stacks=(),
+    kernel="photometry.pixel_kernels.normalize",
 )
 def normalize(
     call: OperatorCall,

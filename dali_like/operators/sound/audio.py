@@ -146,7 +146,7 @@ def _normalized(signal: Array, *, unsigned: bool) -> NDArray[np.float32]:
 _FILTERED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64"
 
 
-@operator(output_layout="", stacks=())
+@operator(output_layout="", stacks=(), kernel="sound.sound_kernels.preemphasis_filter")
 def preemphasis_filter(
     call: OperatorCall,
     signal: Array,
@@ -199,7 +199,13 @@ def _check_silence(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"reset_interval must be positive, or -1, not {given['reset_interval']}")
 
 
-@operator(num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_silence, stacks=())
+@operator(
+    num_outputs=2,
+    output_layout=lambda _, __: ("", ""),
+    check=_check_silence,
+    stacks=(),
+    kernel="sound.sound_kernels.nonsilent_region",
+)
 def nonsilent_region(
     call: OperatorCall,
     signal: Array,

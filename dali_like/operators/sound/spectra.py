@@ -49,7 +49,12 @@ def _check_spectrogram(given: Mapping[str, Any]) -> None:
         )
 
 
-@operator(check=_check_spectrogram, output_layout=lambda _, given: str(given["layout"]), stacks=())
+@operator(
+    check=_check_spectrogram,
+    output_layout=lambda _, given: str(given["layout"]),
+    stacks=(),
+    kernel="sound.sound_kernels.spectrogram",
+)
 def spectrogram(
     call: OperatorCall,
     signal: Array,
@@ -100,7 +105,7 @@ def spectrogram(
     windows: Array = np.ndarray(
         (len(padded), count, window_length), padded.dtype, padded, 0, (row_bytes, window_step * item_bytes, item_bytes)
     )
-    factors = np.array(window_fn, np.float32) if window_fn else _hann(window_length)
+    factors = np.array(window_fn, np.float32) if window_fn else hann(window_length)
     size = window_length if nfft is None else nfft
     result = call.empty((*signal.shape[:lead], *((count, size // 2 + 1)[:: 1 if layout == "tf" else -1])), np.float32)
     out = result.reshape(len(samples), *result.shape[lead:])
@@ -134,7 +139,7 @@ def _padded(samples: Array, before: int, after: int, *, mirrors: bool) -> Array:
 
 
 @functools.lru_cache(16)
-def _hann(length: int) -> NDArray[np.float32]:
+def hann(length: int) -> NDArray[np.float32]:
     return (0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(length) + 0.5) / length)).astype(np.float32)
 
 
@@ -384,7 +389,7 @@ def _check_decibels(given: Mapping[str, Any]) -> None:
         raise ArgumentError("reference must not be 0; leave it out for the maximum of each input")
 
 
-@operator(check=_check_decibels, output_layout="", stacks=())
+@operator(check=_check_decibels, output_layout="", stacks=(), kernel="sound.sound_kernels.to_decibels")
 def to_decibels(
     call: OperatorCall,
     data: Array,

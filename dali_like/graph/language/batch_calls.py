@@ -1,0 +1,195 @@
+"""The contract of kernels: functions that compute a whole batch of samples, of one shape or of different ones, at once.
+
+A description names the kernel of an operator: see `dali_like.operators.machinery.description.Description`. A kernel gets
+the addresses and shapes of all samples, and returns None where it does not serve the dtypes or arguments, or where a sample
+is wrong: then the function of the operator computes, or raises the error. Otherwise results have the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.common.kernel_library import address_of, kernels
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES
+from dali_like.engine.memory.ring import SampleList
+from dali_like.graph.language.operator_interface import Array, OperatorCall
+
+Table: TypeAlias = NDArray[np.int64]
+#: The samples of a batch: a stack, or samples of different shapes.
+Batch: TypeAlias = "Array | SampleList"
+#: Results of different shapes start at multiples of this.
+_ALIGNMENT = 64
+_WORD_BYTES = 8
+
+
+class Samples(NamedTuple):
+    """The samples of an input or of a result. Each is C-contiguous.
+
+    Attributes:
+        data: the samples; it keeps their memory.
+        dtype: of all samples.
+        addresses: of the first element of each.
+        shapes: shape (samples, dimensions).
+        shape: of all samples; None if the shapes differ.
+    """
+
+    data: Any
+    dtype: np.dtype[Any]
+    addresses: Table
+    shapes: Table
+    shape: tuple[int, ...] | None
+
+    @property
+    def row(self) -> int:
+        """Numbers from the shape of one sample to that of the next."""
+        return self.shapes.strides[0] // _WORD_BYTES
+
+    @property
+    def sizes(self) -> Table:
+        """The number of elements of each sample."""
+        sizes: Table = np.multiply.reduce(self.shapes, axis=1)
+        return sizes
+
+    @property
+    def strides(self) -> Table:
+        """The strides of each sample in bytes, with the shape of `shapes`."""
+        strides = np.empty_like(self.shapes)
+        if strides.shape[1]:
+            strides[:, -1] = self.dtype.itemsize
+            for axis in range(strides.shape[1] - 2, -1, -1):
+                np.multiply(strides[:, axis + 1], self.shapes[:, axis + 1], out=strides[:, axis])
+        return strides
+
+
+def samples_of(data: Any, *, is_stack: bool) -> Samples | None:
+    """Return the samples of an input; None if they are not contiguous, or of several kinds.
+
+    Args:
+        data: one array, or the samples of a batch.
+        is_stack: whether an array is a stack, not one sample.
+    """
+    if isinstance(data, SampleList):
+        return Samples(data, data.dtype, data.addresses, data.shapes, None)
+    if isinstance(data, np.ndarray):
+        stack = data if is_stack else data[np.newaxis]
+        if not stack.flags.c_contiguous and not (len(stack) and stack[0, ...].flags.c_contiguous):
+            return None
+        count, *extents = stack.shape
+        begin = address_of(stack)
+        addresses = np.arange(begin, begin + count * stack.strides[0], stack.strides[0]) if stack.strides[0] else None
+        shapes: Table = np.ndarray(
+            (count, len(extents)), np.int64, np.array(extents or (0,), np.int64), strides=(0, _WORD_BYTES)
+        )
+        if addresses is None or len(addresses) != count:  # the same sample again and again
+            addresses = np.full(count, begin)
+        return Samples(data, stack.dtype, addresses, shapes, tuple(extents))
+    arrays: Sequence[Array] = data
+    first = arrays[0]
+    for array in arrays:
+        if not (isinstance(array, np.ndarray) and array.dtype == first.dtype and array.ndim == first.ndim):
+            return None
+        if not array.flags.c_contiguous:
+            return None
+    shapes = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), first.ndim)
+    return Samples(data, first.dtype, np.array([address_of(array) for array in arrays], np.int64), shapes, None)
+
+
+class Draws(NamedTuple):
+    """Where the random numbers of samples begin; see `dali_like.graph.language.operator_random`.
+
+    Attributes:
+        key: two words.
+        epoch: the epoch.
+        positions: the ``idx_in_epoch`` of each sample.
+    """
+
+    key: NDArray[np.uint64]
+    epoch: int
+    positions: Table
+
+
+class BatchCall:
+    """One call of a kernel.
+
+    Attributes:
+        layouts: of a sample of each input, or empty.
+        count: number of samples.
+    """
+
+    __slots__ = ("_call", "_elements", "_is_stack", "count", "layouts")
+
+    def __init__(
+        self,
+        call: OperatorCall,
+        layouts: Sequence[str],
+        count: int,
+        *,
+        is_stack: bool,
+        elements: Callable[[int, np.dtype[Any]], Array] | None = None,
+    ) -> None:
+        self.layouts = layouts
+        self.count = count
+        self._call = call
+        self._is_stack = is_stack
+        self._elements = elements
+
+    @property
+    def layout(self) -> str:
+        """The layout of the first input."""
+        return self.layouts[0]
+
+    def draws(self) -> Draws:
+        """Return where the random numbers of the samples begin."""
+        key, epoch, positions = self._call.places_of_draws()
+        return Draws(np.array(key, np.uint64), epoch, np.array(positions, np.int64))
+
+    def place(self, shapes: Table | tuple[int, ...], dtype: Any) -> Samples:
+        """Return memory for a result, uninitialized. A kernel returns its `data`.
+
+        Args:
+            shapes: of each sample, or the shape of all samples.
+            dtype: of the samples.
+        """
+        dtype = np.dtype(dtype)
+        if not isinstance(shapes, tuple):
+            return self._place_ragged(shapes, dtype)
+        extents = (self.count, *shapes) if self._is_stack else shapes
+        made = samples_of(self._call.empty(extents, dtype), is_stack=self._is_stack)
+        assert made is not None
+        return made
+
+    def part(self, samples: SampleList) -> SampleList:
+        """Return samples that lie in an input: the same if the result is intermediate, otherwise a copy."""
+        if self._elements is None:
+            return samples
+        memory = self._elements(samples.nbytes // samples.dtype.itemsize, samples.dtype)
+        return samples.copy(memory.view(np.uint8))
+
+    def _place_ragged(self, shapes: Table, dtype: np.dtype[Any]) -> Samples:
+        count, ndim = shapes.shape
+        nbytes = -1
+        if shapes.strides[0]:  # otherwise one shape for all
+            if ndim and shapes.strides[1] != _WORD_BYTES:
+                shapes = shapes.copy()
+            descriptors = np.empty((count, DESCRIPTOR_WORDS), np.int64)
+            nbytes = kernels().lay_out(
+                count,
+                ndim,
+                dtype.itemsize,
+                DTYPE_CODES[dtype],
+                _ALIGNMENT,
+                address_of(shapes),
+                shapes.strides[0] // _WORD_BYTES,
+                address_of(descriptors),
+                DESCRIPTOR_WORDS,
+            )
+        if nbytes < 0:
+            return self.place(tuple(shapes[0].tolist()), dtype)
+        size = nbytes // dtype.itemsize
+        memory = np.empty(size, dtype) if self._elements is None else self._elements(size, dtype)
+        made = SampleList.within(memory, address_of(memory), descriptors)
+        return Samples(made, dtype, made.addresses, shapes, None)
