@@ -18,7 +18,7 @@ from dali_like.operators.machinery._pixels import check_result, look_up, merge, 
 from dali_like.operators.machinery.axes import for_each_axis
 from dali_like.operators.machinery.conversion import convert, convert_over, convert_unguarded
 from dali_like.operators.machinery.description import operator
-from dali_like.operators.parameters import FINITE, Ints, PerFrame, between, count
+from dali_like.operators.parameters import FINITE, Ints, PerFrame, at_least, between, count
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 _IMAGES = "HWC FHWC DHWC"
@@ -419,6 +419,50 @@ def equalize(call: OperatorCall, image: Array) -> Array:
             cv2.equalizeHist(pixels, dst=target)
         else:
             merge([cv2.equalizeHist(plane) for plane in planes(pixels)], target)
+    return out
+
+
+_Tiles: TypeAlias = Annotated[int, at_least(1)]
+
+
+@operator(layouts="HWC", ignored={"bins": 256}, strided=True)
+def clahe(
+    call: OperatorCall,
+    image: Array,
+    *,
+    tiles_x: _Tiles,
+    tiles_y: _Tiles,
+    clip_limit: float,
+    luma_only: bool = True,
+) -> Array:
+    """Equalize the histogram of each tile of an image, with limited contrast (CLAHE), as ``nvidia.dali.fn`` 2.4.0.
+
+    Results are those of OpenCV's CLAHE. Pixels between the centers of tiles are interpolated.
+
+    Args:
+        image: uint8, with one channel, or the three of RGB.
+        tiles_x: number of tiles along the width.
+        tiles_y: number of tiles along the height.
+        clip_limit: limit of each bin of a histogram, as a multiple of their mean; what is above it is spread over all bins.
+            0 or less: no limit.
+        luma_only: change the lightness of colors only (L of CIE Lab). Otherwise, each channel is equalized by itself.
+    """
+    channels = image.shape[-1]
+    if image.dtype != np.uint8 or channels not in (1, 3):
+        raise SampleError(
+            f"images must be of dtype uint8 and have 1 or 3 channels, not {image.dtype} and {channels}: use fn.cast, or "
+            "fn.color_space_conversion"
+        )
+    out = call.empty(image.shape, image.dtype)
+    if not image.size:
+        return out
+    cv2 = opencv()
+    limited = cv2.createCLAHE(clip_limit, (tiles_x, tiles_y))
+    if channels == 3 and luma_only:
+        lightness, *colors = planes(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2Lab))
+        cv2.cvtColor(np.dstack([limited.apply(lightness), *colors]), cv2.COLOR_Lab2RGB, out)
+    else:
+        merge([limited.apply(plane) for plane in planes(image)], out)
     return out
 
 
