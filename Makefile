@@ -15,6 +15,8 @@
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
 #                             random composed datasets on changing ranks and workers; 10,000 damaged texts, states and indexes
+#   make dali2                the schemas of DALI 2.4.0, and the results of what DALI 1.53 does not have; see
+#                             docs/migrating-from-dali.md
 #   make suites SOURCES=folder [ARGS=names]   tests of other projects, whose sources are in a folder, with this library's loader in the
 #                             place of PyTorch's; see docs/developers/suites.md
 #   make docs                 build the documentation site in build/docs
@@ -50,7 +52,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full bench soak storm suites gpu dockerfiles containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full dali2 bench soak storm suites gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -110,6 +112,9 @@ kernels: .venv/dist/.ready $(TEST_ENV)/.ready
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
+
+dali2: .venv/dali2/.ready
+	.venv/dali2/bin/python -m pytest tests/parity/test_dali_2.py $(ARGS)
 
 suites:
 	$(PYTHON) -m tests.suites "$(SOURCES)" $(ARGS)
@@ -194,6 +199,7 @@ build/containers/debian:
 .venv/s3/.ready: PARTS := --group test --group s3
 .venv/peers/.ready: PARTS := --group test --group peers
 .venv/peers/.ready: AFTER = .venv/peers/bin/python $(PIP) --no-deps --target .venv/peers/apart --group torchvision
+.venv/dali2/.ready: PARTS := --group test --group dali2
 .venv/containers/.ready: PARTS := --group containers
 
 .venv/oldest/.ready: PYTHON := python3.11

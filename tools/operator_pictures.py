@@ -26,6 +26,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "audio_resample": {"scale": 0.1},
     "brightness": {"brightness": 1.6},
     "brightness_contrast": {"brightness": 1.2, "contrast": 1.8},
+    "clahe": {"tiles_x": 4, "tiles_y": 3, "clip_limit": 3.0},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.BGR},
     "color_twist": {"hue": 100.0, "saturation": 1.5, "contrast": 1.3},
     "contrast": {"contrast": 2.0},

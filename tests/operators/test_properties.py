@@ -59,6 +59,7 @@ CASES = {
     "cast": arrays({"dtype": types.INT16}),
     "cast_like": arrays(inputs=2),
     "cat": arrays({"axis": 1}, inputs=3),
+    "clahe": Case({"tiles_x": 2, "tiles_y": 1, "clip_limit": 2.0}, ["uint8"], channels=3),
     "color_space_conversion": Case({"image_type": types.RGB, "output_type": types.YCbCr}, ["uint8"], channels=3),
     "color_twist": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
     "contrast": Case({"contrast": 0.7}),

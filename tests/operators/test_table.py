@@ -59,7 +59,7 @@ TABLE = {
     ),
     "noise": ("noise.gaussian noise.salt_and_pepper noise.shot", "test_noises.py"),
     "batches": ("batch_permutation permute_batch", "test_permutations.py"),
-    "histograms and mosaics": ("experimental.equalize experimental.debayer", "test_color.py"),
+    "histograms and mosaics": ("experimental.equalize clahe experimental.debayer", "test_color.py test_dali_2.py"),
     "filling": ("zeros ones full zeros_like ones_like full_like", "test_filling.py"),
     "sequences": ("per_frame element_extract sequence_rearrange", "test_frames.py test_sequences.py"),
     "inspection": ("get_property dump_image", "test_inspection.py"),

@@ -21,9 +21,11 @@ class Output(NamedTuple):
     samples: list[np.ndarray]
 
 
-def run_one(library: Any, define: Define, inputs: Sequence[Sequence[Any]], layouts: Sequence[str]) -> dict[str, Output]:
-    """The outputs that one library makes of samples."""
-    pipe = library.Pipeline(batch_size=len(inputs[0]) if inputs else 1, num_threads=1, device_id=None, seed=1)
+def run_one(
+    library: Any, define: Define, inputs: Sequence[Sequence[Any]], layouts: Sequence[str], batch_size: int = 1
+) -> dict[str, Output]:
+    """The outputs that one library makes of samples; without inputs, those of one batch."""
+    pipe = library.Pipeline(batch_size=len(inputs[0]) if inputs else batch_size, num_threads=1, device_id=None, seed=1)
     given = [*layouts, *[""] * (len(inputs) - len(layouts))]
     with pipe:
         nodes = [
@@ -48,7 +50,11 @@ def _always(samples: list[np.ndarray]) -> Callable[[], list[np.ndarray]]:
 
 
 def assert_alike(
-    define: Define, *inputs: Sequence[Any], layouts: Sequence[str] = (), bounds: Mapping[str, float] | float = 0.0
+    define: Define,
+    *inputs: Sequence[Any],
+    layouts: Sequence[str] = (),
+    bounds: Mapping[str, float] | float = 0.0,
+    batch_size: int = 1,
 ) -> None:
     """Both libraries make arrays of the same dtypes, shapes and layouts, with the same elements.
 
@@ -56,9 +62,10 @@ def assert_alike(
         inputs: the samples of each input.
         layouts: of each input.
         bounds: by how much elements may differ, by the first word of the output's name, or for all.
+        batch_size: without inputs.
     """
-    theirs = run_one(pytest.importorskip("nvidia.dali"), define, inputs, layouts)
-    ours = run_one(dali_like, define, inputs, layouts)
+    theirs = run_one(pytest.importorskip("nvidia.dali"), define, inputs, layouts, batch_size)
+    ours = run_one(dali_like, define, inputs, layouts, batch_size)
     wrong = {}
     for name, expected in theirs.items():
         bound = bounds.get(name.split()[0], 0) if isinstance(bounds, Mapping) else bounds

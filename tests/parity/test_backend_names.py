@@ -19,6 +19,7 @@ import nvidia.dali.plugin_manager as their_plugin_manager
 from dali_like import backend, backend_impl, ops, plugin_manager
 from dali_like.compat.op_schemas import schemas
 from dali_like.pipeline import experimental
+from tests.parity.test_operator_schemas import ADDED_OF_DALI_2, OF_DALI_2
 
 pytestmark = pytest.mark.peers
 
@@ -39,7 +40,6 @@ OF_THE_SPECS = {
 }
 #: Arguments of ours, and arguments with another type.
 OTHERS = {
-    "adjust_orientation",
     "remote_options",
     "min_size",
     "bytes_per_sample_hint",
@@ -129,7 +129,8 @@ def test_schemas_say_the_same(name: str) -> None:
     assert not ours.IsDeprecated() or ours.DeprecatedInFavorOf() == schema.DeprecatedInFavorOf()
     assert set(ours.GetSupportedBackends()) <= set(schema.GetSupportedBackends())
     for argument in ours.GetArgumentNames():
-        if argument in OTHERS or (name, argument) in OTHER_TYPES or schema.IsDeprecatedArg(argument):
+        of_dali_2 = argument in {added for _, added in ADDED_OF_DALI_2} and not schema.HasArgument(argument)
+        if argument in OTHERS or of_dali_2 or (name, argument) in OTHER_TYPES or schema.IsDeprecatedArg(argument):
             continue
         kind = schema.GetArgumentType(argument).name
         if "PYTHON_OBJECT" not in kind and "LAYOUT_VEC" not in kind:
@@ -140,7 +141,8 @@ def test_schemas_say_the_same(name: str) -> None:
 def test_sets_of_operators() -> None:
     """Some operators need a GPU only in DALI."""
     everywhere = their_ops.cpu_ops() | their_ops.gpu_ops()
-    assert ops.cpu_ops() - everywhere == {"TorchPythonFunction", "experimental__NumbaFunction"}  # in plugins of theirs
+    in_their_plugins = {"TorchPythonFunction", "experimental__NumbaFunction"}
+    assert ops.cpu_ops() - everywhere == in_their_plugins | {name.capitalize() for name in OF_DALI_2}
     assert ops.mixed_ops() <= their_ops.mixed_ops()
 
 

@@ -21,7 +21,10 @@ from tests.parity.test_operator_schemas import backend, theirs
 pytestmark = pytest.mark.peers
 
 #: Of every reader, but not of every one of DALI's.
-COMMON = {"device", "name", "preserve", "bytes_per_sample_hint", "on_error", "remote_options", "shuffle_after_epoch"}
+COMMON = {
+    *("device", "name", "preserve", "bytes_per_sample_hint", "on_error", "remote_options"),
+    *("shuffle_after_epoch", "shuffle_after_epoch_seed"),
+}
 #: Arguments of DALI's that we do not have, and why.
 LEFT_OUT: dict[tuple[str, str], str] = {
     (path, older): "a deprecated name" for path, renamed in DEPRECATED.items() for older in renamed
@@ -29,6 +32,7 @@ LEFT_OUT: dict[tuple[str, str], str] = {
 #: Arguments of ours that DALI does not have, and why.
 ADDED: dict[tuple[str, str], str] = {
     ("experimental.readers.fits", "max_file_bytes"): "a limit for files of strangers",
+    ("experimental.readers.video", "uniform_sample"): "of DALI 2",
     **{
         (path, "max_sample_bytes"): "a limit for files of strangers"
         for path in ("readers.video", "readers.video_resize", "experimental.readers.video", "readers.nemo_asr")

@@ -233,6 +233,7 @@ class _Search:
     num_outputs=_num_outputs,
     output_layout="",
     check=_check_random_crop,
+    ignored={"quiet": False},
     kernel="arrays.array_kernels.random_bbox_crop",
 )
 def random_bbox_crop(

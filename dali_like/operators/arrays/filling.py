@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import SampleError
+from dali_like.common.saved_arguments import SavedText
+from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 from dali_like.operators.machinery.conversion import convert
 from dali_like.operators.machinery.description import operator
@@ -16,26 +18,50 @@ _Shape: TypeAlias = Annotated[Ints, at_least(0)]
 _INT32 = np.dtype(np.int32)
 
 
-@operator(output_layout="", stacks=())
-def zeros(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: np.dtype[Any] = _INT32) -> Array:
+def _check_layout(given: Mapping[str, Any]) -> None:
+    layout, shape = given.get("layout"), given.get("shape", ())
+    if layout and isinstance(shape, tuple) and len(layout) != len(shape):
+        raise ArgumentClashError(f"the layout {layout!r} must have as many letters as the shape {list(shape)} has numbers")
+
+
+def _given_layout(_: str, given: Mapping[str, Any]) -> str:
+    return given["layout"] or ""
+
+
+@operator(output_layout=_given_layout, check=_check_layout, stacks=())
+def zeros(
+    call: OperatorCall,
+    *,
+    shape: PerSample[_Shape] | None = None,
+    dtype: np.dtype[Any] = _INT32,
+    layout: SavedText | None = None,
+) -> Array:
     """Return an array of zeros.
 
     Args:
         shape: shape of the result. Default: a single number.
         dtype: data type of the result.
+        layout: layout of the result, one letter for each dimension. Of DALI 2.
     """
-    return _filled(call, 0, _stacked(call, shape), dtype)
+    return _filled(call, 0, _stacked(call, shape, layout), dtype)
 
 
-@operator(output_layout="", stacks=())
-def ones(call: OperatorCall, *, shape: PerSample[_Shape] | None = None, dtype: np.dtype[Any] = _INT32) -> Array:
+@operator(output_layout=_given_layout, check=_check_layout, stacks=())
+def ones(
+    call: OperatorCall,
+    *,
+    shape: PerSample[_Shape] | None = None,
+    dtype: np.dtype[Any] = _INT32,
+    layout: SavedText | None = None,
+) -> Array:
     """Return an array of ones.
 
     Args:
         shape: shape of the result. Default: a single number.
         dtype: data type of the result.
+        layout: layout of the result, one letter for each dimension. Of DALI 2.
     """
-    return _filled(call, 1, _stacked(call, shape), dtype)
+    return _filled(call, 1, _stacked(call, shape, layout), dtype)
 
 
 @operator(output_layout="", strided=True, stacks=(), elementwise=True)
@@ -60,15 +86,23 @@ def ones_like(call: OperatorCall, data_like: Array, /, *, dtype: np.dtype[Any] |
     return _filled(call, 1, data_like.shape, dtype or data_like.dtype)
 
 
-@operator(output_layout="", strided=True, stacks=())
-def full(call: OperatorCall, fill_value: Array, /, *, shape: PerSample[_Shape] | None = None) -> Array:
+@operator(output_layout=_given_layout, check=_check_layout, strided=True, stacks=())
+def full(
+    call: OperatorCall,
+    fill_value: Array,
+    /,
+    *,
+    shape: PerSample[_Shape] | None = None,
+    layout: SavedText | None = None,
+) -> Array:
     """Repeat a value, or an array, to a shape.
 
     Args:
         fill_value: a number, or an array that is broadcast to the shape as in NumPy. The result has its dtype.
         shape: shape of the result. Default: a single number.
+        layout: layout of the result, one letter for each dimension. Of DALI 2.
     """
-    return _filled(call, fill_value, _stacked(call, shape), fill_value.dtype)
+    return _filled(call, fill_value, _stacked(call, shape, layout), fill_value.dtype)
 
 
 @operator(output_layout="", strided=True, stacks=("fill_value",), elementwise=True)
@@ -83,8 +117,10 @@ def full_like(call: OperatorCall, data_like: Array, fill_value: Array, /) -> Arr
     return _filled(call, convert(fill_value, data_like.dtype), data_like.shape, data_like.dtype)
 
 
-def _stacked(call: OperatorCall, shape: Ints | None) -> Ints:
+def _stacked(call: OperatorCall, shape: Ints | None, layout: str | None) -> Ints:
     """Return the shape of the result, given that of a sample."""
+    if layout and len(layout) != len(shape or ()):
+        raise SampleError(f"the layout {layout!r} must have as many letters as the shape {list(shape or ())} has numbers")
     return (*(call.count,) * call.lead, *(shape or ()))
 
 

@@ -120,6 +120,8 @@ class ImageForm:
         Returns:
             The window; None: the image cannot be decoded like this.
         """
+        if self.dtype is not None or (self.adjust_orientation and not _is_upright(data)):
+            return None
         if (pixels := self._decode_window(call, data, window)) is not None:
             return pixels
         top, left, rows, columns, factor = window

@@ -8,7 +8,6 @@ import numpy as np
 
 from dali_like.errors import DecodeError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
-from dali_like.images.decode import decode_image, read_header
 from dali_like.images.jpeg_windows import JpegWindow
 from dali_like.operators.geometry._windows import (
     Attempts,
@@ -36,10 +35,11 @@ from dali_like.operators.images._image_parts import (
 from dali_like.operators.machinery.description import operator
 from dali_like.operators.parameters import Ints, PerSample, at_least, count, one_of_types
 from dali_like.sources.readers.npy_header import NPY_HEADER_BYTES, parse_npy_header
-from dali_like.types import RGB, DALIImageType
+from dali_like.types import ANY_DATA, RGB, DALIImageType
 
 _INT64 = np.dtype(np.int64)
 ShapeType: TypeAlias = Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")]
+SampleType: TypeAlias = Annotated[np.dtype[Any], one_of_types("uint8 int8 uint16 int16 uint32 int32 float32")]
 #: One number for both sides.
 _MinSize: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
 
@@ -54,6 +54,7 @@ def image(
     data: Array,
     *,
     output_type: DALIImageType = RGB,
+    dtype: SampleType | None = None,
     use_fast_idct: bool = False,
     adjust_orientation: bool = False,
     min_size: _MinSize | None = None,
@@ -64,9 +65,11 @@ def image(
         data: encoded files, each a one-dimensional uint8 array.
         output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
+        dtype: data type of the result, to whose range samples are scaled; see `dali_like.fn.experimental.decoders.image`.
+            Default: UINT8, with the upper eight bits of samples of sixteen, as in DALI 1.53. Of DALI 2.
         use_fast_idct: decode JPEGs with a faster transform, which changes pixels by a few units.
-        adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because DALI's
-            ``decoders.image`` ignores the orientation; this argument is from DALI's ``experimental.decoders.image``.
+        adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because
+            ``decoders.image`` of DALI 1.53 ignores the orientation; in DALI 2 it is True.
         min_size: minimum (height, width) of the result. Allows decoding JPEGs at half, a quarter or an eighth of their size,
             which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
             DALI.
@@ -76,12 +79,12 @@ def image(
     copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
 
     Returns:
-        Images of shape (height, width, channels), uint8, layout "HWC".
+        Images of shape (height, width, channels) and layout "HWC".
 
     For a file that cannot be decoded, `Pipeline.run` raises a `dali_like.errors.DecodeError` that names the sample.
     """
-    form = ImageForm(output_type, adjust_orientation, fast_idct=use_fast_idct)
-    if min_size is not None and not adjust_orientation:
+    form = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
+    if min_size is not None:
         height, width, _ = form.shape_of(data)
         factor = _divisor(height, width, min_size)
         whole = JpegWindow(0, 0, -(-height // factor), -(-width // factor), factor)
@@ -110,8 +113,9 @@ def image_crop(
     crop_pos_z: PerSample[Position] = 0.5,
     rounding: Rounding = "round",
     output_type: DALIImageType = RGB,
+    dtype: SampleType | None = None,
     use_fast_idct: bool = False,
-    **form: Any,
+    adjust_orientation: bool = False,
 ) -> Array:
     """Decode windows of images.
 
@@ -120,9 +124,9 @@ def image_crop(
         crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`.
         crop_d, crop_pos_z: accepted for DALI compatibility.
         output_type: color format of the result; see `image`.
-        use_fast_idct: see `image`.
+        dtype, use_fast_idct, adjust_orientation: see `image`. The window is one of the image turned upright.
     """
-    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    decoded = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
     height, width, _ = whole = decoded.shape_of(data)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
     window = crop_window("HW", (height, width), crop, sizes, positions, rounding)
@@ -148,8 +152,9 @@ def image_slice(
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = RGB,
+    dtype: SampleType | None = None,
     use_fast_idct: bool = False,
-    **form: Any,
+    adjust_orientation: bool = False,
 ) -> Array:
     """Decode windows of images, given by start and end.
 
@@ -159,7 +164,7 @@ def image_slice(
         axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`.
         normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
         output_type: color format of the result; see `image`.
-        use_fast_idct: see `image`.
+        dtype, use_fast_idct, adjust_orientation: see `image`. The window is one of the image turned upright.
     """
     named = {
         "start": start,
@@ -169,7 +174,7 @@ def image_slice(
         "shape": shape,
         "rel_shape": rel_shape,
     }
-    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    decoded = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
     whole = decoded.shape_of(data)
     part = image_slice_part(whole, anchor, shape_input, (normalized_anchor, normalized_shape), axes, axis_names, named)
     return decoded.decode_part(call, data, whole, part)
@@ -184,9 +189,10 @@ def image_random_crop(
     random_aspect_ratio: Range = (3 / 4, 4 / 3),
     num_attempts: Attempts = 10,
     output_type: DALIImageType = RGB,
+    dtype: SampleType | None = None,
     use_fast_idct: bool = False,
+    adjust_orientation: bool = False,
     min_size: _MinSize | None = None,
-    **form: Any,
 ) -> Array:
     """Decode random windows of images.
 
@@ -196,11 +202,11 @@ def image_random_crop(
         random_aspect_ratio: minimum and maximum of width / height.
         num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
         output_type: color format of the result; see `image`.
-        use_fast_idct: see `image`.
+        dtype, use_fast_idct, adjust_orientation: see `image`. The window is one of the image turned upright.
         min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
             see `image`. The window covers the same part of the image. Not in DALI.
     """
-    decoded = ImageForm(output_type, fast_idct=use_fast_idct, **form)
+    decoded = ImageForm(output_type, adjust_orientation, dtype, use_fast_idct)
     height, width, _ = whole = decoded.shape_of(data)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
     if min_size is not None and (factor := _divisor(window.height, window.width, min_size)) > 1:
@@ -215,22 +221,22 @@ def peek_image_shape(
     call: OperatorCall,
     data: Array,
     *,
+    image_type: DALIImageType = ANY_DATA,
     dtype: ShapeType = _INT64,
+    adjust_orientation: bool = False,
 ) -> Array:
-    """Return the shapes of encoded images. Reads only their headers.
+    """Return the shapes that encoded images have after decoding. Reads only their headers.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
+        image_type: color format, as `output_type` of the decoder. The default is that of DALI 1.53; in DALI 2 it is RGB.
         dtype: data type of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+        adjust_orientation: whether the decoder turns images upright. The default is that of DALI 1.53; in DALI 2 it is True.
 
     Returns:
-        (height, width, channels), as `image` with ANY_DATA would decode it.
+        (height, width, channels).
     """
-    header = read_header(data)
-    if header is None:
-        decode_image(data)  # raises the reason
-        raise DecodeError("the header of the image is damaged")
-    return np.array([header.height, header.width, header.channels], dtype)
+    return np.array(ImageForm(image_type, adjust_orientation).shape_of(data), dtype)
 
 
 @operator(module="decoders", name="numpy")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,14 +10,12 @@ from dali_like.graph.language.operator_interface import Array, OperatorCall
 from dali_like.operators.geometry.geometry import check_crop
 from dali_like.operators.images import decoding
 from dali_like.operators.images._image_parts import CACHE, IGNORED, ImageForm, check_image_slice
-from dali_like.operators.images.decoding import ShapeType
+from dali_like.operators.images.decoding import SampleType, ShapeType
 from dali_like.operators.machinery.description import operator, takes_arguments_of
-from dali_like.operators.parameters import one_of_types
 from dali_like.types import RGB, DALIImageType
 
 _UINT8 = np.dtype(np.uint8)
 _INT64 = np.dtype(np.int64)
-_SampleType: TypeAlias = Annotated[np.dtype[Any], one_of_types("uint8 int8 uint16 int16 uint32 int32 float32")]
 _IGNORED = {**IGNORED, "hw_decoder_load": 0.9}
 
 
@@ -27,7 +25,7 @@ def image(
     data: Array,
     *,
     output_type: DALIImageType = RGB,
-    dtype: _SampleType = _UINT8,
+    dtype: SampleType = _UINT8,
     adjust_orientation: bool = True,
     use_fast_idct: bool = False,
 ) -> Array:
@@ -55,7 +53,7 @@ def image(
 @operator(module="experimental.decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
 @takes_arguments_of(decoding.image_crop)
 def image_crop(
-    call: OperatorCall, data: Array, *, dtype: _SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
+    call: OperatorCall, data: Array, *, dtype: SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
 ) -> Array:
     """Decode windows of images of any depth.
 
@@ -79,7 +77,7 @@ def image_slice(
     shape_input: Array | None = None,
     /,
     *,
-    dtype: _SampleType = _UINT8,
+    dtype: SampleType = _UINT8,
     adjust_orientation: bool = True,
     **others: Any,
 ) -> Array:
@@ -100,7 +98,7 @@ def image_slice(
 @operator(module="experimental.decoders", output_layout="HWC", random=True, ignored=_IGNORED)
 @takes_arguments_of(decoding.image_random_crop, without={"min_size"})
 def image_random_crop(
-    call: OperatorCall, data: Array, *, dtype: _SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
+    call: OperatorCall, data: Array, *, dtype: SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
 ) -> Array:
     """Decode random windows of images of any depth.
 

@@ -26,6 +26,7 @@ OPERATORS = {
 OF_DALI_2 = {
     "debayer": "experimental.debayer",
     "decoders.inflate": "experimental.inflate",
+    "decoders.video": "experimental.decoders.video",
     "equalize": "experimental.equalize",
     "filter": "experimental.filter",
     "tensor_resize": "experimental.tensor_resize",

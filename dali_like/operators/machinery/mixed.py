@@ -79,8 +79,8 @@ class MixedImage:
         """Return the images, with None for each file that the GPU cannot decode."""
         defaults = {name: parameter.default for name, parameter in self.on_cpu.description.parameters.items()}
         values = {**defaults, **self.on_cpu.values}
-        output_type = values["output_type"]
-        if output_type not in _OUTPUT_TYPES or values.get("dtype", np.uint8) != np.uint8:
+        output_type, dtype = values["output_type"], values["dtype"]
+        if output_type not in _OUTPUT_TYPES or (dtype is not None and dtype != np.uint8):
             return [None] * len(samples)
         is_upright = bool(values["adjust_orientation"])
         files = [bytes(sample) for sample in samples]

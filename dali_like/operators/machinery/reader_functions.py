@@ -54,6 +54,7 @@ def arguments_of_all(
     device: SavedText | None = "cpu",
     random_shuffle: bool = False,
     shuffle_after_epoch: bool = False,
+    shuffle_after_epoch_seed: int | None = None,
     shard_id: Annotated[int, at_least(0)] = 0,
     num_shards: Annotated[int, at_least(1)] = 1,
     stick_to_shard: bool = False,
@@ -79,6 +80,7 @@ def arguments_of_all(
         random_shuffle: deliver the samples in a random order, another one in each epoch.
         shuffle_after_epoch: the same, but all readers with equally many samples have the same order, whatever the seeds
             are, so readers of corresponding files deliver pairs. Each epoch reads the same shard of the new order.
+        shuffle_after_epoch_seed: of the order of `shuffle_after_epoch`, the same in all ranks. Default: a fixed one.
         shard_id: the shard to read, from 0 on.
         num_shards: number of shards. Each begins at sample ``size * shard_id // num_shards``.
         stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.

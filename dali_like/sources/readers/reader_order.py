@@ -6,9 +6,9 @@ sample ``size * s // n``. Epoch e of a reader delivers the shard ``(s + e) % n``
 
 With shuffling, the order is random in each epoch. A generator shared by all ranks divides the samples of an epoch among the
 shards, so together the ranks deliver each sample once per epoch, whatever their seeds are. With `shuffle_after_epoch`, that
-is the order of the samples: it depends on the epoch and the number of samples only, so readers of corresponding files
-deliver pairs, also in several pipelines. With `random_shuffle`, each rank then shuffles its shard with its own seed. DALI
-shuffles within a buffer of `initial_fill` samples instead.
+is the order of the samples: it depends on the epoch, the number of samples and `shuffle_after_epoch_seed` only, so readers
+of corresponding files deliver pairs, also in several pipelines. With `random_shuffle`, each rank then shuffles its shard
+with its own seed. DALI shuffles within a buffer of `initial_fill` samples instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dali_like.sources.caching.cached_callback import Key
 from dali_like.sources.permutation import Permutation
 from dali_like.sources.sharding import part_begins
 
-#: Seed of the order of `shuffle_after_epoch` and of the division among shards, the same in all ranks and readers.
+#: Default seed of the order of `shuffle_after_epoch`, and of the division among shards: the same in all ranks and readers.
 _COMMON_SEED = 0x5A4D
 #: Epochs whose permutations are kept: tasks of two epochs may alternate at their border.
 _MOST_EPOCHS = 3
@@ -34,7 +34,8 @@ class ReaderOptions:
 
     Attributes:
         random_shuffle: deliver the samples in a random order, another one in each epoch.
-        shuffle_after_epoch: the same, but the order has a fixed seed, and each epoch reads the same shard of it.
+        shuffle_after_epoch: the same, but the order has a seed of its own, and each epoch reads the same shard of it.
+        shuffle_after_epoch_seed: of the order of `shuffle_after_epoch`; None: a fixed one.
         shard_id: the shard to read, from 0 on.
         num_shards: the number of shards.
         stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.
@@ -48,6 +49,7 @@ class ReaderOptions:
 
     random_shuffle: bool = False
     shuffle_after_epoch: bool = False
+    shuffle_after_epoch_seed: int | None = None
     shard_id: int = 0
     num_shards: int = 1
     stick_to_shard: bool = False
@@ -118,6 +120,8 @@ class ReaderOrder:
         self._size = size
         self._options = options
         self._seed = seed
+        chosen = options.shuffle_after_epoch_seed if options.shuffle_after_epoch else None
+        self._common_seed = _COMMON_SEED if chosen is None else chosen % (1 << 64)  # DALI's may be negative
         self._padded_size = options.batches_per_epoch(size, batch_size) * batch_size
         self._begins = begins = part_begins(size, options.num_shards)
         self._first = begins[options.shard_id]
@@ -150,7 +154,7 @@ class ReaderOrder:
             if num_shards == 1:
                 return offset
         # All ranks read epoch e of their streams at the same time.
-        return self._permutation(self._size, _COMMON_SEED, epoch)[begin + offset]
+        return self._permutation(self._size, self._common_seed, epoch)[begin + offset]
 
     def key_of(self, info: Any) -> Key:
         """Return the number of a sample, and the epoch of its position, for a sample cache."""

@@ -14,15 +14,15 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.checks import positive
+from dali_like.common.checks import flag, positive
 from dali_like.common.notices import warn
-from dali_like.common.saved_arguments import SavedText, SavedTexts
-from dali_like.errors import ArgumentClashError, ArgumentError, BrokenFileError, DecodeError
+from dali_like.common.saved_arguments import SAVED, SavedText, SavedTexts
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, BrokenFileError, DecodeError
 from dali_like.images.decoding_limit import READER_LIMIT_BYTES, DecodingLimit
 from dali_like.images.video import PadMode, VideoDecoder, check_fill_value, check_image_type, padded_numbers
 from dali_like.sources.readers.file_reader import listed
@@ -31,6 +31,20 @@ from dali_like.sources.readers.stored_files import FileNames, is_url, joined, sh
 from dali_like.types import RGB, DALIImageType, SampleInfo
 
 Rounding: TypeAlias = Literal["start_down_end_up", "start_up_end_down", "all_up", "all_down"]
+
+
+def _frame_numbers(name: str, value: Any) -> str:
+    """Return which numbers of frames a reader returns, for the Booleans of DALI 1.53 and the texts of DALI 2."""
+    if value in ("none", "scalar", "sequence"):
+        return str(value)
+    try:
+        return "scalar" if flag(name, value) else "none"
+    except ArgumentError:
+        texts = "True, False, 'none', 'scalar' or 'sequence'"
+        raise ArgumentTypeError(f"{name} must be {texts}, not {value!r}") from None
+
+
+FrameNumbers: TypeAlias = Annotated[bool | str, _frame_numbers, SAVED]
 
 #: A line of a file list. Only numbers at its end separate them from the name, which may contain spaces.
 _LISTED = re.compile(r"\s*(.*?\S)\s+(\d+)((?:\s+[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?){0,2})\s*", re.IGNORECASE)
@@ -130,7 +144,7 @@ class VideoFilesReader(Reader):
         labels: tuple[int, ...] | None,
         frames: tuple[int, int, int],
         image_type: DALIImageType,
-        outputs: tuple[bool, bool],
+        outputs: tuple[bool | str, bool],
         decoder_cache_bytes: int,
         max_sample_bytes: int,
     ) -> None:
@@ -154,7 +168,9 @@ class VideoFilesReader(Reader):
         self._step = self._step if self._step > 0 else self._stride * self._length
         self._image_type = image_type
         self._with_label = labels is not None or bool(root or file_list)
-        self._with_number, self._with_times = outputs
+        numbers, self._with_times = outputs
+        self._with_number = numbers not in (False, "none")
+        self._with_all_numbers = numbers == "sequence"
         self._cache_bytes = decoder_cache_bytes
         self._limit = DecodingLimit.of_reader(positive("max_sample_bytes", max_sample_bytes))
         self._names = FileNames(())
@@ -232,7 +248,7 @@ class VideoFilesReader(Reader):
         if self._with_label:
             outputs.append(self._file_labels[file : file + 1])
         if self._with_number:
-            outputs.append(np.array([first], np.int32))
+            outputs.append(np.array(numbers if self._with_all_numbers else [first], np.int32))
         if times is not None:
             outputs.append(np.array([times[number] if number >= 0 else -1.0 for number in numbers], np.float64))
         return tuple(outputs) if len(outputs) > 1 else frames
@@ -346,7 +362,10 @@ class VideoFramesReader(VideoFilesReader):
             "reflect_101" or "reflect": frames follow in reverse order, with or without the last one.
         fill_value: one value for each channel, or one for all.
         image_type: color space of the frames: RGB or YCbCr.
-        enable_frame_num: return the number of the first frame of each sequence.
+        uniform_sample: one sample for each video, whose frames are spread evenly over its range, from the first to the last
+            one. Frames are repeated if there are fewer. `step`, `stride` and `pad_mode` have no effect then. Of DALI 2.
+        enable_frame_num: True or "scalar": return the number of the first frame of each sequence; "sequence": the numbers of
+            all its frames; False or "none": neither.
         enable_timestamps: return the time of each frame.
         decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
             again and again unless all of them fit.
@@ -355,8 +374,9 @@ class VideoFramesReader(VideoFilesReader):
     Returns:
         The frames, of shape (frames, height, width, 3), dtype UINT8 and layout FHWC. Then the label, of shape (1,) and dtype
         INT32, unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the
-        first frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video
-        to each frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+        first frame, of shape (1,), or those of all frames, of shape (frames,) and -1 for filled frames; dtype INT32. With
+        `enable_timestamps`, the seconds from the first frame of the video to each frame, of shape (frames,) and dtype
+        FLOAT64; -1 for filled frames.
     """
 
     def __init__(
@@ -375,7 +395,8 @@ class VideoFramesReader(VideoFilesReader):
         pad_mode: PadMode = "none",
         fill_value: tuple[int, ...] = (0,),
         image_type: DALIImageType = RGB,
-        enable_frame_num: bool = False,
+        uniform_sample: bool = False,
+        enable_frame_num: FrameNumbers = False,
         enable_timestamps: bool = False,
         decoder_cache_bytes: int = 256 << 20,
         max_sample_bytes: int = READER_LIMIT_BYTES,
@@ -396,13 +417,18 @@ class VideoFramesReader(VideoFilesReader):
         self._end_down = file_list_rounding in ("start_up_end_down", "all_down")
         self._pad_mode: PadMode = pad_mode
         self._fill_value = fill_value
+        self._is_spread = uniform_sample
 
     def _firsts(self, start: int, end: int) -> Iterable[int]:
+        if self._is_spread:
+            return [start]
         whole = range(start, end - self._stride * self._length + 1, self._step)
         following = start + len(whole) * self._step
         return [*whole, following] if self._pad_mode != "none" and following < end else whole
 
     def _numbers(self, first: int, end: int) -> list[int]:
+        if self._is_spread:
+            return [math.floor(place + 0.5) for place in np.linspace(first, end - 1, self._length).tolist()]
         numbers = range(first, first + self._stride * self._length, self._stride)
         return padded_numbers(numbers, end, self._pad_mode)
 
@@ -461,7 +487,8 @@ _PLAIN = """{first}
         dtype: UINT8 or FLOAT.
         normalized: scale the frames to the range from 0 to 1, with FLOAT.
         channels: 3.
-        enable_frame_num: return the number of the first frame of each sequence.
+        enable_frame_num: True or "scalar": return the number of the first frame of each sequence; "sequence": the numbers of
+            all its frames; False or "none": neither.
         enable_timestamps: return the time of each frame.
         skip_vfr_check, additional_decode_surfaces: without effect.
         decoder_cache_bytes: memory of the videos that a worker keeps open. With `random_shuffle`, a worker opens videos
@@ -471,8 +498,9 @@ _PLAIN = """{first}
     Returns:
         The frames, of shape (frames, height, width, 3) and layout FHWC. Then the label, of shape (1,) and dtype INT32,
         unless there are neither `labels` nor `file_root` nor `file_list`. With `enable_frame_num`, the number of the first
-        frame, of shape (1,) and dtype INT32. With `enable_timestamps`, the seconds from the first frame of the video to each
-        frame, of shape (frames,) and dtype FLOAT64; -1 for filled frames.
+        frame, of shape (1,), or those of all frames, of shape (frames,) and -1 for filled frames; dtype INT32. With
+        `enable_timestamps`, the seconds from the first frame of the video to each frame, of shape (frames,) and dtype
+        FLOAT64; -1 for filled frames.
     """
 
 
@@ -497,7 +525,7 @@ class VideoReader(VideoFilesReader):
         dtype: np.dtype[Any] = _UINT8,
         normalized: bool = False,
         channels: int = 3,
-        enable_frame_num: bool = False,
+        enable_frame_num: FrameNumbers = False,
         enable_timestamps: bool = False,
         skip_vfr_check: bool = False,
         additional_decode_surfaces: int = 2,

@@ -103,6 +103,51 @@ class TestOrientation:
             np.testing.assert_array_equal(part, whole[5:26, 3:43], strict=True)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_other_decoders_have_the_types_and_the_orientation_of_dali_2(way):
+    files = [as_file(ORIENTED_FILES["tiff_rgb_16"](i)) for i in (6, 1)]
+    given = {"dtype": types.UINT16, "adjust_orientation": True}
+    window = {"crop": [20, 30], "crop_pos_x": 0.0, "crop_pos_y": 1.0}
+    whole = {"random_area": [1.0, 1.0], "random_aspect_ratio": [0.1, 10.0], "num_attempts": 1, "seed": 3}
+
+    def define(data):
+        pairs = [
+            (
+                module.image(data, **given),
+                module.image_crop(data, **window, **given),
+                module.image_slice(data, start=[3, 5], shape=[40, 21], **given),
+                module.image_random_crop(data, **whole, **given),
+            )
+            for module in (fn.decoders, decoders)
+        ]
+        smaller = fn.decoders.image(data, min_size=10, **given)
+        return [*pairs[0], *pairs[1], smaller]
+
+    (outputs,) = run(define, files, way=way)
+
+    for plain, experimental in zip([*outputs[:3], outputs[8]], [*outputs[4:7], outputs[4]], strict=True):
+        for image, expected in zip(plain, experimental, strict=True):
+            np.testing.assert_array_equal(image, expected, strict=True)
+    assert all(image.dtype == np.uint16 for image in outputs[3])
+
+
+def test_shapes_of_the_stored_and_of_the_upright_image():
+    file = as_file(ORIENTED_FILES["jpeg"](6))
+    height, width = RGB_PIXELS.shape[:2]
+
+    def define(data):
+        peek = fn.peek_image_shape
+        return [peek(data), peek(data, adjust_orientation=True), peek(data, image_type=types.GRAY)]
+
+    ((stored,), (upright,), (gray,)) = run(define, [file])[0]
+
+    assert [tuple(shape) for shape in (stored, upright, gray)] == [
+        (height, width, 3),
+        (width, height, 3),
+        (height, width, 1),
+    ]
+
+
 class TestTiffsThatOpenCvLacks:
     FILE = as_file(with_tifffile(sixteen_bit(RGB_PIXELS).transpose(2, 0, 1).copy(), planarconfig="separate"))
 

@@ -26,6 +26,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "bbox_rotate": {"angle": 30.0, "input_shape": [9, 9]},
     "box_encoder": {"anchors": [0, 0, 1, 1]},
     "cast": {"dtype": types.FLOAT},
+    "clahe": {"tiles_x": 2, "tiles_y": 2, "clip_limit": 2.0},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
     "constant": {"fdata": 1.0},
     "dl_tensor_python_function": {"function": len},

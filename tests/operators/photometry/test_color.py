@@ -186,3 +186,55 @@ def test_an_even_color_behind_a_filter_array(position, tile, algorithm):
     ((images,),) = run(define, [mosaic], layouts=["HW"])
 
     np.testing.assert_array_equal(images[0], np.broadcast_to(np.uint8([200, 120, 40]), (12, 14, 3)))
+
+
+class TestLimitedEqualization:
+    """``fn.clahe``."""
+
+    def test_one_tile_without_a_limit_gives_each_value_the_share_of_the_pixels_up_to_it(self) -> None:
+        gray = NOISE[..., :1] // 3 + 40
+
+        (result,) = results(lambda image: fn.clahe(image, tiles_x=1, tiles_y=1, clip_limit=0.0), gray)
+
+        shares = np.cumsum(np.bincount(gray.ravel(), minlength=256)) / gray.size
+        np.testing.assert_array_equal(result, np.rint(255 * np.float32(shares)).astype(np.uint8)[gray])
+
+    def test_tiles_are_equalized_each_by_itself(self) -> None:
+        dark, bright = np.full((64, 64, 1), 10, np.uint8), np.full((64, 64, 1), 200, np.uint8)
+        dark[::2], bright[::2] = 20, 220
+        image = np.concatenate([dark, bright], axis=1)
+
+        (result,) = results(lambda image: fn.clahe(image, tiles_x=2, tiles_y=1, clip_limit=0.0), image)
+
+        assert {*np.unique(result[:, :30])} == {*np.unique(result[:, -30:])} == {128, 255}
+
+    def test_a_low_limit_keeps_the_contrast_low(self) -> None:
+        gray = NOISE[..., :1] // 16 + 100
+
+        def define(image: Any) -> list[Any]:
+            return [fn.clahe(image, tiles_x=1, tiles_y=1, clip_limit=limit) for limit in (1.0, 4.0, 0.0)]
+
+        least, some, most = (int(np.ptp(result)) for result in results(define, gray))
+
+        assert np.ptp(gray) < least < some < most
+
+    def test_colors_keep_their_hue_unless_each_channel_is_equalized(self) -> None:
+        reddish = np.stack([NOISE[..., 0] // 4 + 150, NOISE[..., 0] // 4 + 20, NOISE[..., 0] // 4 + 20], axis=-1)
+
+        def define(image: Any) -> list[Any]:
+            return [fn.clahe(image, tiles_x=1, tiles_y=1, clip_limit=0.0, luma_only=only) for only in (True, False)]
+
+        red, gray = results(define, reddish)
+
+        assert (red[..., 0] >= red[..., 1]).mean() > 0.9
+        np.testing.assert_array_equal(gray, np.broadcast_to(gray[..., :1], gray.shape))
+
+    @pytest.mark.parametrize("image", [NOISE[..., :2], NOISE.astype(np.uint16)])
+    def test_other_images_are_refused(self, image: np.ndarray) -> None:
+        with pytest.raises(SampleError, match="images must be of dtype uint8 and have 1 or 3 channels"):
+            results(lambda image: fn.clahe(image, tiles_x=2, tiles_y=2, clip_limit=2.0), image)
+
+    def test_images_without_pixels_stay_empty(self) -> None:
+        (result,) = results(lambda image: fn.clahe(image, tiles_x=2, tiles_y=2, clip_limit=2.0), NOISE[:0])
+
+        assert result.shape == (0, 30, 3)

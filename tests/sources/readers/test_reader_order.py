@@ -71,6 +71,24 @@ def test_the_order_of_shuffle_after_epoch_does_not_depend_on_the_seed(num_shards
     assert sorted(first[:length]) != first[:length] != first[length : 2 * length], "each epoch should have its own order"
 
 
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_shuffle_after_epoch_seed_gives_another_order_that_all_ranks_share(num_shards: int) -> None:
+    def first_epoch(seed: int | None) -> list[int]:
+        given = {"shuffle_after_epoch": True, "shuffle_after_epoch_seed": seed, "num_shards": num_shards}
+        shards = [ReaderOrder(20, 3, ReaderOptions(shard_id=i, **given), seed=i) for i in range(num_shards)]
+        return [shard.index(position) for shard in shards for position in range(20 // num_shards)]
+
+    orders = [first_epoch(seed) for seed in (None, 0, 7, -7)]
+
+    assert all(sorted(order) == [*range(20)] for order in orders)
+    assert len({tuple(order) for order in orders}) == 4
+    assert first_epoch(7) == orders[2]
+
+
+def test_shuffle_after_epoch_seed_has_no_effect_on_random_shuffle() -> None:
+    assert epochs(20, 2, shuffle_after_epoch_seed=5) == epochs(20, 2)
+
+
 def test_any_position_can_be_asked_for() -> None:
     options = ReaderOptions(random_shuffle=True, num_shards=3, shard_id=1)
     order = ReaderOrder(11, 4, options, 5)

@@ -72,6 +72,30 @@ def test_outputs_of_the_plain_reader(root: Path) -> None:
     assert abs(int(gray[0, 0, 0, 0, 1]) - 128) < 8
 
 
+@pytest.mark.parametrize("reader", [fn.readers.video, fn.experimental.readers.video])
+def test_numbers_of_all_frames(reader: Any, root: Path) -> None:
+    pads = {"pad_sequences": True} if reader is fn.readers.video else {"pad_mode": "constant"}
+    options = {"filenames": [root / "b.mkv"], "labels": [1], "sequence_length": 5, "stride": 2, **pads}
+
+    found = read(2, reader, enable_frame_num="sequence", **options)
+
+    assert [numbers.tolist() for _, _, numbers in found] == [[[0, 2, 4, 6, 8]], [[10, -1, -1, -1, -1]]]
+    assert [len(read(1, reader, enable_frame_num=what, **options)[0]) for what in ("none", False, "scalar")] == [2, 2, 3]
+    with pytest.raises(ArgumentError, match=r"enable_frame_num must be True, False, .*, not 'all'"):
+        read(1, reader, enable_frame_num="all", **options)
+
+
+def test_frames_spread_evenly_over_each_video(root: Path) -> None:
+    options = {"filenames": [root / "a.mp4", root / "b.mkv"], "uniform_sample": True, "step": 1, "stride": 9}
+
+    few = numbers(3, fn.experimental.readers.video, sequence_length=3, **options)
+    many = numbers(2, fn.experimental.readers.video, sequence_length=15, **options)
+
+    assert few == [[0, 11, 22], [0, 6, 11], [0, 11, 22]]
+    assert many[1] == sorted(many[1])
+    assert {*many[1]} == {*range(12)}
+
+
 @pytest.mark.parametrize(
     ("line", "options", "expected"),
     [
