@@ -51,6 +51,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- IncompleteReadError(ConnectionError)
     |-- LostItemError(RuntimeError)
     |-- ServerError(RuntimeError, ConnectionError)
+    |   |-- PeerError
     |   `-- ServerTimeoutError(TimeoutError)
     |-- ConsumerTimeoutError(RuntimeError, TimeoutError)
     |-- EmptyFilterError(RuntimeError)
@@ -127,6 +128,7 @@ __all__ = [
     "OutputCountError",
     "OutputMapError",
     "IteratorPicklingError",
+    "PeerError",
     "PicklingError",
     "PipelineStateError",
     "PluginError",
@@ -433,6 +435,18 @@ class ServerError(DaliLikeError, RuntimeError, ConnectionError):
 
 class ServerTimeoutError(ServerError, TimeoutError):
     """No server has answered in time; the message says how to start it."""
+
+
+class PeerError(ServerError):
+    """The rank that loads for this one gives no more batches: it has died, has left its loop, or has another loop.
+
+    Attributes:
+        rank: that rank.
+    """
+
+    def __init__(self, message: str, rank: int = -1) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 class ConsumerTimeoutError(DaliLikeError, RuntimeError, TimeoutError):

@@ -101,17 +101,17 @@ def gpu_data_of(value: Any) -> Any:
 
 def packer_of(server: Any) -> Any:
     """The packer of a server of batches."""
-    return server._packer
+    return server._lender._packer
 
 
 def untaken_of(server: Any) -> Any:
     """The batches of a server that not all consumers have taken."""
-    return server._open
+    return server._lender._open
 
 
 def consumers_of(server: Any) -> Any:
     """The consumers of a server, by their descriptors."""
-    return server._peers
+    return server._lender._peers
 
 
 def part_of(crop: Any, height: int, width: int) -> tuple[int, int, int, int]:

@@ -28,9 +28,11 @@ from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
+    from dali_like.data.device_senders import DeviceSender
     from dali_like.data.iterator_factory import IteratorFactory
     from dali_like.data.loader_iterator import LoaderIterator
     from dali_like.data.loader_trace import LoaderTrace
+    from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.measure.statistics import Statistics
     from dali_like.monitor.monitoring import Monitor
@@ -66,6 +68,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
     _dali_like_foreign_iterator: str | None = None
     num_workers: int
     persistent_workers: bool
+    peers: str | None
 
     @property
     def _dali_like_array_backend(self) -> ArrayBackend:
@@ -103,6 +106,13 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
     @user_frames_first
     def __iter__(self) -> LoaderIterator:
+        if self.peers is None:
+            return self._dali_like_begin()
+        from dali_like.data.peers import begin_with_peers  # few loaders have peers
+
+        return cast("LoaderIterator", begin_with_peers(self, self._dali_like_begin))
+
+    def _dali_like_begin(self) -> LoaderIterator:
         from dali_like.data.loader_iterator import LoaderIterator
 
         check_before_iteration(self)
@@ -202,6 +212,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         A sampler of another library is resumed by its own ``state_dict``, which becomes part of this one. A sampler without
         it must yield the same indices again.
         """
+        if self.peers is not None and (taken := self._dali_like_link.state) is not None:
+            return copy.deepcopy(dict(taken))
         if (positions := self._dali_like_positions) is not None:
             return self._dali_like_factory.position_state(positions)
         if self._dali_like_loaded_state is not None:
@@ -235,10 +247,18 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Raises:
             CheckpointError: this is not the state of such a loader.
         """
-        from dali_like.data.plans import checked_state
-
         if not state_dict:
             return
+        self._dali_like_load(state_dict, allow_change)
+        if self.peers is not None:
+            self._dali_like_link.note("state", state_dict)
+
+    def _dali_like_load(self, state_dict: Any, allow_change: Collection[str] = ()) -> None:
+        """Load a state. The state of the peer that loads for this process then counts no longer."""
+        from dali_like.data.plans import checked_state
+
+        if self.peers is not None:
+            self._dali_like_link.state = None
         if (positions := self._dali_like_positions) is not None:
             positions.start_from(positions.dataset.checked_state(state_dict, allow_change, positions.owned))
             self._dali_like_factory.forget()
@@ -355,6 +375,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Loaders of other datasets do not have this method; their sampler or dataset may have one.
         """
         cast("PositionSampler", self._dali_like_positions).set_epoch(epoch)
+        if self.peers is not None:
+            self._dali_like_link.note("epoch", epoch)
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """Return counts and times of all epochs so far. Any thread may call this.
@@ -443,6 +465,20 @@ class BaseDataLoader(LoaderArguments[T_co]):
             made = IteratorFactory(*self._dali_like_iterator_types)
             factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory
+
+    @property
+    def _dali_like_link(self) -> PeerLink:
+        """The link to the peers of this process that share the loader."""
+        factory = self._dali_like_factory
+        if factory.link is None:
+            from dali_like.data.peers import PeerLink
+
+            factory.link = PeerLink()
+        return factory.link
+
+    def _dali_like_sender_for(self, options: LoaderOptions, before: DeviceSender | None) -> DeviceSender | None:
+        """Return what copies batches of another process to the device; see `dali_like.data.array_backends.ArrayBackend`."""
+        return options.array_backend.sender_for(options, before) if options.goes_to_device else None
 
     def _get_iterator(self) -> LoaderIterator:
         options, factory = LoaderOptions.of(self), self._dali_like_factory

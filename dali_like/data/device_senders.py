@@ -20,15 +20,17 @@ class SentBatch:
     Attributes:
         answers: of the workers; None if this process made the batch, or they could not be read.
         batch: the result of `DeviceSender.send`.
+        in_host: the batch in host memory, if the iterator keeps it.
         error: raised in place of the batch.
         is_empty: whether there is no batch for the program, because its positions are empty.
     """
 
-    __slots__ = ("answers", "batch", "error", "is_empty")
+    __slots__ = ("answers", "batch", "error", "in_host", "is_empty")
 
     def __init__(self) -> None:
         self.answers: Mapping[int, Any] | None = None
         self.batch: Any = None
+        self.in_host: Any = None
         self.error: Exception | None = None
         self.is_empty = False
 

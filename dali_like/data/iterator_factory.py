@@ -30,6 +30,7 @@ from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 if TYPE_CHECKING:
     from dali_like.data.device_senders import DeviceSender
     from dali_like.data.options import LoaderOptions
+    from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
     from dali_like.sources.state_format import ShardState
 
@@ -50,6 +51,7 @@ class IteratorFactory:
         tuner: chooses the arguments given as "auto"; None without.
         sender: copies the batches of the latest iterator to a device; None if they stay in host memory.
         latest_state: the state of the latest iterator.
+        link: to the peers of this process that share the loader; None without.
     """
 
     def __init__(self, serial_type: type[LoaderIterator], worker_type: type[LoaderIterator]) -> None:
@@ -61,6 +63,7 @@ class IteratorFactory:
         self.tuner: Tuner | None = None
         self.sender: DeviceSender | None = None
         self.latest_state: IteratorState | None = None
+        self.link: PeerLink | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._prepared: PreparedIterator | None = None
         # Of the latest iterator over a composed dataset.

@@ -120,6 +120,9 @@ class DataLoader(BaseDataLoader[T_co]):
             of JAX, that this process is part of. Peers in tensor, context and pipeline parallelism have the same batches.
             See `dali_like.sources.meshes.shard_in_mesh`.
         mesh_dims: the data-parallel dimensions of the mesh. None: those with names such as "dp", "data" and "dp_shard".
+        peers: "serve": the peers in `mesh` on one host, which have the same batches, share one loader. The lowest rank
+            loads, and the others map its batches, without a copy. Each of them can save and load states. If the loading rank
+            dies, the others get a `PeerError` with its rank. For any dataset; see docs/train-on-a-mesh.md.
         device: of `dali_like.plugin.pytorch.DataLoader`: deliver batches there: a ``torch.device``, its name, the number of
             a GPU, or "auto", the current GPU or else the CPU. Tensors are copied from page-locked memory on a stream of
             their own, whatever `pin_memory` is; other objects stay on the CPU. See docs/batches-on-the-gpu.md.

@@ -15,7 +15,7 @@ from dali_like.common.checks import auto_or_flag, error_policy, not_negative, po
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
 from dali_like.data.options import check_origins, check_place, check_reads, check_window
-from dali_like.errors import ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError
 
 __all__ = ["LoaderArguments", "own_arguments"]
 
@@ -33,6 +33,12 @@ def _worker_seeding(name: str, value: Any) -> str:
             f"not {value!r}"
         )
     return str(value)
+
+
+def _peers(name: str, value: Any) -> str | None:
+    if value not in (None, "serve"):
+        raise ArgumentError(f'{name} must be "serve" (one rank on each host loads for the others) or None, not {value!r}')
+    return None if value is None else str(value)
 
 
 if TYPE_CHECKING:
@@ -106,6 +112,7 @@ class LoaderArguments(_Of[T_co]):
         max_read_bytes: Own[Annotated[int, positive] | None] = None,
         mesh: Own[Annotated[Any, unchecked]] = None,
         mesh_dims: Own[Annotated[str | int | Sequence[str | int] | None, unchecked]] = None,
+        peers: Own[Annotated[str | None, _peers]] = None,
         device: Own[Annotated[Any, unchecked]] = None,
         prefetch_to_device: Own[Annotated[int, not_negative]] = 2,
         static_buffers: Own[bool] = False,
@@ -129,6 +136,8 @@ class LoaderArguments(_Of[T_co]):
         check_place(checked, self._dali_like_elsewhere, in_order=in_order)
         check_reads(checked, dataset)
         check_origins(checked, dataset)
+        if checked["peers"] is not None and checked["mesh"] is None:
+            raise ArgumentClashError("peers share a loader by their places in a mesh: pass mesh=, or leave peers out")
         for name, value in checked.items():
             setattr(self, name, value)
 

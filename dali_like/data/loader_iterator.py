@@ -75,6 +75,8 @@ class LoaderIterator(Iterator[Any]):
     Attributes:
         state: the position of the iterator, from which a loader can resume.
         on_next: calls the function that returns the next batch, while the loader is traced.
+        keeps_sent: whether to keep the latest batch that was sent to a device; see `dali_like.data.peers`.
+        latest_sent: that batch, in host memory.
     """
 
     # Invariants between calls
@@ -84,6 +86,8 @@ class LoaderIterator(Iterator[Any]):
     #   while the plan draws from the user's sampler, which then has not yielded.
 
     on_next: Callable[[Callable[[], Any]], Any] | None = None
+    keeps_sent = False
+    latest_sent: Any = None
 
     def __init__(
         self,
@@ -364,6 +368,8 @@ class LoaderIterator(Iterator[Any]):
             try:
                 if not sent.is_empty:
                     sent.batch = sender.send(made, sender.num_delivered + self._num_sent())
+                    if self.keeps_sent:
+                        sent.in_host = made
             except (OutOfMemoryError, BuffersInUseError):
                 raise
             except Exception as error:
@@ -383,6 +389,8 @@ class LoaderIterator(Iterator[Any]):
                 raise sent.error
             finally:
                 sent.error = None  # the traceback refers to this frame
+        if self.keeps_sent:
+            self.latest_sent = sent.in_host
         return sender.deliver(sent.batch)
 
     def _wait(self, workers: LoaderWorkers | LocalWorkers) -> Batch:

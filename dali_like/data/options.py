@@ -324,7 +324,7 @@ def check_composed(
         ArgumentClashError: an argument is for composed datasets, and this is another one.
     """
     if not is_composed(dataset):
-        for name in RANK_NAMES:
+        for name in RANK_NAMES if given["peers"] is None else RANK_NAMES[:3]:
             if given[name] is not None:
                 raise ArgumentClashError(
                     f"{name} is for composed datasets. For a {type(dataset).__qualname__}, pass "

@@ -121,21 +121,47 @@ class Consumer(Iterator[Any]):
             Exception: the batch cannot be unpickled here.
             ClosedError, ForkedError: the consumer has been closed; it belongs to the parent of this process.
         """
+        return self.take()
+
+    def take(self, *, epoch: int | None = None, timeout_s: float = math.inf) -> Any:
+        """Return the next batch, as ``next``; None after a timeout.
+
+        Args:
+            epoch: the epoch to take it from; batches of earlier ones are left out. None: the current one.
+        """
         self._check()
         with self._lock:
             self._check()
             self._leases.flush()
-            record = self._take_record(math.inf)
-            assert record is not None
-            number, self.epoch = record.words[:2]
-            if record.kind == Kind.END:
-                self._connection.send(Kind.TAKEN, number)
-                raise StopIteration
+            deadline_s = time.monotonic() + timeout_s
+            while (record := self._take_record(deadline_s)) is not None:
+                number, of_epoch = record.words[:2]
+                is_early = epoch is not None and of_epoch < epoch
+                if epoch is not None and of_epoch > epoch:
+                    self._queue.appendleft(record)
+                    raise StopIteration
+                self.epoch = of_epoch
+                if record.kind == Kind.END:
+                    self._connection.send(Kind.TAKEN, number)
+                    if not is_early:
+                        raise StopIteration
+                elif is_early:
+                    self._connection.send(Kind.TAKEN, number)
+                    self._connection.send(Kind.RELEASED, number)
+                else:
+                    break
+            if record is None:
+                return None
             self.iteration = record.words[2]
             try:
                 return self._open(record)
             finally:
                 self._connection.send(Kind.TAKEN, number)
+
+    def leave(self, epoch: int) -> None:
+        """Ask the server for no more batches of an epoch. Finalizers may call this."""
+        if self._pid == os.getpid() and not self._is_closed:
+            self._connection.send(Kind.LEFT, epoch)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch of the server, for all consumers together.

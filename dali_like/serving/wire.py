@@ -22,7 +22,7 @@ from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.errors import ArgumentError, ServerError, UnsupportedSystemError
 
 #: Changes with every change of the records or of the parcels.
-VERSION = 1
+VERSION = 2
 
 #: Longest text of a record, in bytes.
 _TEXT_BYTES = 4096
@@ -48,6 +48,7 @@ class Kind(IntEnum):
     HELLO = 8  # version
     TAKEN = 9  # number of a batch
     RELEASED = 10  # number of a batch
+    LEFT = 11  # epoch: no more of its batches, please
 
 
 class WireRecord(NamedTuple):
@@ -144,29 +145,43 @@ class Connection(Descriptor):
 
 
 class Listener(Descriptor):
-    """The socket of a server, at a path.
+    """The socket of a server.
 
     Args:
-        path: its path. Its folder is created if it does not exist.
+        path: its path. Its folder is created if it does not exist. None: it has no file, and gets an address from the
+            kernel. So nothing stays behind after a kill.
+
+    Attributes:
+        path: absolute path, or the address with ``@`` in place of the zero byte at its beginning; see unix(7).
 
     Raises:
         ArgumentError: the folder is not private to this user; the path exists and is not a socket; another server uses it.
         UnsupportedSystemError: this system is not Linux.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    path: str
+    _file: int | None = None
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
         _check_system()
-        self._path = os.path.abspath(path)
-        folder = os.path.dirname(self._path)
+        self._pid = os.getpid()
+        if path is None:
+            with _new_socket() as listening:
+                listening.bind("")
+                listening.listen(_BACKLOG)
+                self.path = "@" + listening.getsockname()[1:].decode()
+                super().__init__(listening.detach())
+            return
+        self.path = os.path.abspath(path)
+        folder = os.path.dirname(self.path)
         if not os.path.exists(folder):
             os.mkdir(folder, 0o700)
-        with private_address(self._path) as address:
+        with private_address(self.path) as address:
             self._remove_abandoned(address)
             with _new_socket() as listening:
                 listening.bind(address)
                 listening.listen(_BACKLOG)
                 self._file = os.stat(address).st_ino
-                self._pid = os.getpid()
                 super().__init__(listening.detach())
 
     def accept(self) -> Connection | None:
@@ -186,17 +201,17 @@ class Listener(Descriptor):
 
     def close(self) -> None:
         """Close the socket, and remove its path."""
-        if self.fileno() >= 0 and self._pid == os.getpid():
+        if self._file is not None and self.fileno() >= 0 and self._pid == os.getpid():
             with contextlib.suppress(OSError):
-                if os.stat(self._path).st_ino == self._file:
-                    os.unlink(self._path)
+                if os.stat(self.path).st_ino == self._file:
+                    os.unlink(self.path)
         super().close()
 
     def _remove_abandoned(self, address: str) -> None:
         """Remove the socket of a server that has been killed."""
         try:
             if not stat.S_ISSOCK(os.lstat(address).st_mode):
-                raise ArgumentError(f"{self._path} exists and is not a socket; pass a path that does not exist")
+                raise ArgumentError(f"{self.path} exists and is not a socket; pass a path that does not exist")
         except FileNotFoundError:
             return
         with _new_socket() as probe:
@@ -207,7 +222,7 @@ class Listener(Descriptor):
                 return
             except BlockingIOError:
                 pass  # its queue of connections is full
-        raise ArgumentError(f"another server uses {self._path}; pass another path, or end that server")
+        raise ArgumentError(f"another server uses {self.path}; pass another path, or end that server")
 
 
 def dial(path: str | os.PathLike[str]) -> Connection:
@@ -221,6 +236,21 @@ def dial(path: str | os.PathLike[str]) -> Connection:
     _check_system()
     with private_address(os.path.abspath(path)) as address, _new_socket() as connecting:
         connecting.connect(address)
+        return Connection(connecting)
+
+
+def dial_address(address: str) -> Connection:
+    """Connect to a server whose listener has no file.
+
+    Args:
+        address: the path of that listener.
+
+    Raises:
+        ServerError: the server belongs to another user.
+        ConnectionRefusedError, BlockingIOError: no server answers there now.
+    """
+    with _new_socket() as connecting:
+        connecting.connect("\0" + address[1:])
         return Connection(connecting)
 
 

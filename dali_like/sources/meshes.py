@@ -11,7 +11,7 @@ import numpy as np
 from dali_like.errors import ArgumentError, ArgumentTypeError
 from dali_like.sources.sharding import Shard
 
-__all__ = ["shard_in_mesh"]
+__all__ = ["peers_in_mesh", "shard_in_mesh"]
 
 #: Words in the names of dimensions along which the samples differ.
 _DATA = frozenset({"batch", "data", "ddp", "dp", "hsdp", "replica", "replicas", "replicate"})
@@ -38,22 +38,8 @@ def shard_in_mesh(mesh: Any, mesh_dims: str | int | Sequence[str | int] | None =
             of the mesh; or, in JAX, its devices belong to several shards.
         ArgumentTypeError: an argument has a wrong type.
     """
-    if isinstance(getattr(mesh, "axis_names", None), tuple) and hasattr(mesh, "devices"):
-        names: tuple[Any, ...] = mesh.axis_names
-        sizes = np.shape(mesh.devices)
-        coordinates = _coordinates_in_jax(mesh)
-    elif hasattr(mesh, "mesh_dim_names") and callable(getattr(mesh, "get_coordinate", None)):
-        sizes = tuple(mesh.shape)
-        names = tuple(mesh.mesh_dim_names or range(len(sizes)))
-        coordinate = mesh.get_coordinate()
-        if coordinate is None:
-            raise ArgumentError(f"mesh: this process is not part of the mesh of {_listed(names)}")
-        coordinates = [tuple(coordinate)]
-    else:
-        raise ArgumentTypeError(
-            f"mesh must be a DeviceMesh of PyTorch or a Mesh of JAX, not an object of type {type(mesh).__qualname__}"
-        )
-    chosen = _data_dims(names) if mesh_dims is None else _named_dims(names, mesh_dims)
+    names, sizes, coordinates = _layout(mesh)
+    chosen = _chosen_dims(names, mesh_dims)
     places = {tuple(coordinate[dim] for dim in chosen) for coordinate in coordinates}
     if len(places) > 1:
         along = _listed([names[dim] for dim in chosen])
@@ -65,6 +51,50 @@ def shard_in_mesh(mesh: Any, mesh_dims: str | int | Sequence[str | int] | None =
     for dim, place in zip(chosen, places.pop(), strict=True):
         shard_id, count = shard_id * int(sizes[dim]) + int(place), count * int(sizes[dim])
     return Shard(shard_id, count)
+
+
+def peers_in_mesh(mesh: Any, mesh_dims: str | int | Sequence[str | int] | None = None) -> tuple[int, list[int]]:
+    """Return the rank of this process, and the ranks of all processes with its shard, in ascending order.
+
+    Args:
+        mesh, mesh_dims: see `shard_in_mesh`.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: see `shard_in_mesh`.
+    """
+    names, _, coordinates = _layout(mesh)
+    chosen = _chosen_dims(names, mesh_dims)
+    if _is_of_jax(mesh):
+        ranks = np.vectorize(lambda device: device.process_index, otypes=[int])(mesh.devices)
+    else:
+        ranks = np.asarray(mesh.mesh)
+    here = tuple(slice(None) if dim not in chosen else coordinates[0][dim] for dim in range(ranks.ndim))
+    return int(ranks[coordinates[0]]), sorted({int(rank) for rank in np.ravel(ranks[here])})
+
+
+def _is_of_jax(mesh: Any) -> bool:
+    return isinstance(getattr(mesh, "axis_names", None), tuple) and hasattr(mesh, "devices")
+
+
+def _layout(mesh: Any) -> tuple[tuple[Any, ...], tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the names of the dimensions, their sizes, and the coordinates of this process."""
+    if _is_of_jax(mesh):
+        return mesh.axis_names, np.shape(mesh.devices), _coordinates_in_jax(mesh)
+    if not (hasattr(mesh, "mesh_dim_names") and callable(getattr(mesh, "get_coordinate", None))):
+        raise ArgumentTypeError(
+            f"mesh must be a DeviceMesh of PyTorch or a Mesh of JAX, not an object of type {type(mesh).__qualname__}"
+        )
+    sizes = tuple(mesh.shape)
+    names = tuple(mesh.mesh_dim_names or range(len(sizes)))
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise ArgumentError(f"mesh: this process is not part of the mesh of {_listed(names)}")
+    return names, sizes, [tuple(coordinate)]
+
+
+def _chosen_dims(names: Sequence[Any], mesh_dims: Any) -> list[int]:
+    """Return the numbers of the dimensions along which the samples differ."""
+    return _data_dims(names) if mesh_dims is None else _named_dims(names, mesh_dims)
 
 
 def _coordinates_in_jax(mesh: Any) -> list[tuple[int, ...]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 import dali_like.data  # noqa: E402
 from dali_like.data import ComposedDataset  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
+from tests.parity.process_groups import in_ranks  # noqa: E402
 from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = [
@@ -48,30 +47,6 @@ def sharded() -> ComposedDataset:
 
 def random_access() -> ComposedDataset:
     return ComposedDataset.source(range(COUNT))
-
-
-def in_ranks(count: int, folder: Path, function: Callable[[int, Path], Any]) -> None:
-    """Call a function in each rank of a new process group."""
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=_as_rank, args=(rank, count, folder, function)) for rank in range(count)]
-    for each in ranks:
-        each.start()
-    for each in ranks:
-        each.join()
-    errors = [path.read_text() for path in folder.glob(f"error-{count}-*")]
-    assert not errors, errors[0]
-    assert [each.exitcode for each in ranks] == [0] * count
-
-
-def _as_rank(rank: int, count: int, folder: Path, function: Callable[[int, Path], Any]) -> None:
-    try:
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo", init_method=f"file://{folder}/ranks-{count}", rank=rank, world_size=count)
-        function(rank, folder)
-        dist.destroy_process_group()
-    except BaseException:
-        (folder / f"error-{count}-{rank}").write_text(traceback.format_exc())
-        raise
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])

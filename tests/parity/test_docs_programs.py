@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peers
         README,
         FROM_PYTORCH,
         DOCS / "coming-from-torchdata.md",
-        DOCS / "scaling.md",
+        DOCS / "train-on-a-mesh.md",
         DOCS / "how-to" / "image-folders.md",
         DOCS / "how-to" / "pytorch.md",
     ],

@@ -39,7 +39,7 @@ from dali_like.errors import (
     ServerTimeoutError,
     UnsupportedSystemError,
 )
-from dali_like.serving import batch_server as server_module
+from dali_like.serving import lender as lender_module
 from dali_like.serving import parcels, wire
 from dali_like.serving.batch_server import Server
 from dali_like.serving.consumer import Consumer
@@ -80,10 +80,10 @@ def labels_of(batch: Any) -> list[int]:
 def _free_abandoned() -> Iterator[None]:
     """Free the memory of batches that consumers held when their server closed. It would be kept until the process ends."""
     yield
-    for kept in server_module.abandoned:
+    for kept in lender_module.abandoned:
         if isinstance(kept, SharedFile):
             kept.is_lent = False
-    server_module.abandoned.clear()
+    lender_module.abandoned.clear()
 
 
 @pytest.fixture

@@ -74,8 +74,11 @@ class JaxIterator(LoaderIterator):
     """Yields batches of JAX arrays."""
 
     def __init__(self, options: Any, plan: Any, workers: Any, counters: Any, sender: Any = None) -> None:
-        sender = JaxSender(options.own["sharding"], options.own["prefetch_to_device"])
-        super().__init__(options, plan, workers, counters, sender)
+        super().__init__(options, plan, workers, counters, _sender_of(options))
+
+
+def _sender_of(options: Any) -> Any:
+    return JaxSender(options.own["sharding"], options.own["prefetch_to_device"])
 
 
 class DataLoader(NumpyLoader[T_co]):
@@ -105,6 +108,9 @@ class DataLoader(NumpyLoader[T_co]):
     @property
     def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
         return JaxIterator, JaxIterator
+
+    def _dali_like_sender_for(self, options: Any, before: Any) -> Any:
+        return before or _sender_of(options)
 
     def batch_at(self, step: int, state: Any = None) -> Any:
         """Return the batch of a step again, as NumPy arrays; see `dali_like.data.DataLoader.batch_at`."""
