@@ -119,7 +119,7 @@ class DataLoader(BaseDataLoader[T_co]):
         mesh: for a `ComposedDataset`, instead of `shard_id` and `num_shards`: the ``DeviceMesh`` of PyTorch, or the ``Mesh``
             of JAX, that this process is part of. Peers in tensor, context and pipeline parallelism have the same batches.
             See `dali_like.sources.meshes.shard_in_mesh`.
-        mesh_dims: the data-parallel dimensions of the mesh. None: those with names such as "dp", "data" and "dp_shard".
+        mesh_dims: the data-parallel dimensions of the mesh. None: by their names, such as "dp", "data" and "dp_shard".
         peers: "serve": the peers in `mesh` on one host, which have the same batches, share one loader. The lowest rank
             loads, and the others map its batches, without a copy. Each of them can save and load states. If the loading rank
             dies, the others get a `PeerError` with its rank. For any dataset; see docs/train-on-a-mesh.md.

@@ -57,7 +57,7 @@ _numbers = itertools.count()
 class _Kind(Enum):
     """The kinds of items. Each has a value and a state."""
 
-    BEGIN = 0  #: what the next loop depends on
+    BEGIN = 0  #: a digest of the loader; the state at the beginning
     BATCH = 1  #: the batch, and the state behind it
     ERROR = 2  #: a packed exception
     END = 3  #: the state behind the last batch
@@ -130,7 +130,7 @@ class PeerLink:
         return begun
 
     def begin_loop(self, about: str) -> str:
-        """Begin the next loop. Return a digest of what it depends on, which must be the same on all peers.
+        """Begin the next loop. Return a digest of the loader, its state and its epoch, which must be the same on all peers.
 
         Args:
             about: describes the loader.
@@ -209,7 +209,7 @@ def begin_with_peers(loader: Any, begin: Callable[[], Any]) -> Iterator[Any]:
 
 
 def _about(options: LoaderOptions) -> str:
-    """Describe what the batches of a loader depend on, apart from its state."""
+    """Describe a loader, apart from its state."""
     dataset = options.dataset
     what = [*dataset.description, dataset.seed] if is_composed(dataset) else [type(dataset).__qualname__]
     return json.dumps([what, options.samples_per_batch, options.drop_last], default=repr)

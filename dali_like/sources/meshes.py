@@ -15,7 +15,7 @@ __all__ = ["peers_in_mesh", "shard_in_mesh"]
 
 #: Words in the names of dimensions along which the samples differ.
 _DATA = frozenset({"batch", "data", "ddp", "dp", "hsdp", "replica", "replicas", "replicate"})
-#: Those of dimensions along which the samples are the same: tensor, context (sequence) and pipeline parallelism.
+#: The same, of dimensions along which the samples are equal: tensor, context (sequence) and pipeline parallelism.
 _MODEL = frozenset(
     {"context", "cp", "mp", "model", "pipe", "pipeline", "pp", "seq", "sequence", "sp", "stage", "tensor", "tp"}
 )
@@ -121,7 +121,7 @@ def _data_dims(names: Sequence[Any]) -> list[int]:
 
 
 def _kind(name: Any) -> str:
-    """Return what runs along a dimension: "data", "model", "fsdp"; "unknown" also where a name has words of two kinds."""
+    """Return the kind of a dimension: "data", "model" or "fsdp"; "unknown" also for names with words of two kinds."""
     words = set(re.findall("[a-z]+", str(name).lower()))
     known = {
         "data": words & _DATA,
