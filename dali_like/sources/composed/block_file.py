@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dali_like.sources.composed.chunked_files import ChunkedFiles
-from dali_like.sources.readers.stored_files import StoredFiles, is_url
+from dali_like.sources.readers.stored_files import SeekableFile, StoredFiles, is_url
 
 __all__ = ["open_in_blocks"]
 
@@ -41,30 +41,17 @@ class _Blocks(ChunkedFiles):
         return record
 
 
-class _BlockFile(io.RawIOBase):
+class _BlockFile(SeekableFile):
     def __init__(self, files: StoredFiles, path: str) -> None:
-        self._blocks = _Blocks(files, path)
-        self._reader = self._blocks.reader()
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._blocks.size}[whence]
-        return self._position
+        blocks = _Blocks(files, path)
+        super().__init__(blocks.size)
+        self._reader = blocks.reader()
 
     def readinto(self, buffer: Any) -> int:
-        if self._position >= self._blocks.size:
+        if self.position >= self.size:
             return 0
-        block, offset = divmod(self._position, _BLOCK_BYTES)
+        block, offset = divmod(self.position, _BLOCK_BYTES)
         data = self._reader[block][offset : offset + len(buffer)]
         buffer[: len(data)] = data
-        self._position += len(data)
+        self.position += len(data)
         return len(data)

@@ -18,6 +18,7 @@ from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
     Sharded,
+    ShardedStage,
     ShardWalk,
     SingleInputStage,
     in_shards,
@@ -161,16 +162,8 @@ class BlockWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class RegroupingStage(BlockStage):
+class RegroupingStage(ShardedStage, BlockStage):
     """A stage that makes packs or batches of each block. Their number is unknown, so it runs in logical shards."""
-
-    @property
-    def is_sharded(self) -> bool:
-        return True
-
-    @property
-    def length(self) -> None:
-        return None
 
     def evaluator(self, place: Place) -> Sharded:
         return self.sharded(place)

@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
 from dali_like.sources.composed.selection import Concat, Repeat
-from dali_like.sources.composed.stage import Place, Sharded, ShardWalk, SingleInputStage, Stage, in_shards, no_reach
+from dali_like.sources.composed.stage import (
+    Place,
+    Sharded,
+    ShardedStage,
+    ShardWalk,
+    SingleInputStage,
+    Stage,
+    in_shards,
+    no_reach,
+)
 from dali_like.sources.composed.states import shard_states
 from dali_like.sources.state_format import ENDED
 
@@ -196,20 +205,12 @@ class _Opened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Probe(SingleInputStage):
+class _Probe(ShardedStage, SingleInputStage):
     """Stands for its input, and keeps the walks that are opened."""
 
     line: int
     opened: list[_Opened] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
-
-    @property
-    def is_sharded(self) -> bool:
-        return True
-
-    @property
-    def length(self) -> None:
-        return None
 
     @property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
     Sharded,
+    ShardedStage,
     ShardWalk,
     Stage,
     checked_state,
@@ -75,7 +76,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts(Stage):
+class Parts(ShardedStage):
     """Parts that are read in order. Shard s has the parts s, s + L, s + 2 L and so on, each one whole.
 
     `interleave` parts of a shard are open at a time, and give one record each in turn.
@@ -94,14 +95,6 @@ class Parts(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return ()
-
-    @property
-    def is_sharded(self) -> bool:
-        return True
-
-    @property
-    def length(self) -> None:
-        return None
 
     @property
     def text(self) -> str:

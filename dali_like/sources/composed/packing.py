@@ -27,7 +27,7 @@ from dali_like.sources.composed.stage import (
     note_place,
     state_parts,
 )
-from dali_like.sources.composed.yielding import Filter, FlatMap, ShardStage
+from dali_like.sources.composed.yielding import Filter, FlatMap, ShardedInputStage
 
 __all__ = ["ConcatPack", "FitPack", "Fits", "PackLayout", "Pieces", "fit", "pack_layout", "pack_stage"]
 
@@ -269,7 +269,7 @@ class FitPack(RegroupingStage):
 
 
 @dataclass(frozen=True)
-class ConcatPack(ShardStage):
+class ConcatPack(ShardedInputStage):
     """Packs of consecutive elements. An element that does not fit is split, and continues in the next pack."""
 
     layout: PackLayout

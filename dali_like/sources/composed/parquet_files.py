@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
-from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
+from dali_like.sources.readers.stored_files import SeekableFile, StoredFiles, is_url, shown
 
 __all__ = ["ParquetFiles", "Rows"]
 
@@ -257,35 +256,22 @@ def _merged(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-class _RangesInMemory(io.RawIOBase):
+class _RangesInMemory(SeekableFile):
     """A file with some of its ranges in memory."""
 
     def __init__(self, path: str, size: int, starts: list[int], datas: Sequence[Any]) -> None:
-        self._path, self._size, self._starts, self._datas = path, size, starts, datas
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        return self._position
+        super().__init__(size)
+        self._path, self._starts, self._datas = path, starts, datas
 
     def readinto(self, buffer: Any) -> int:
         for start, data in zip(self._starts, self._datas, strict=True):
-            offset = self._position - start
+            offset = self.position - start
             if 0 <= offset < len(data):
                 part = memoryview(data)[offset : offset + len(buffer)]
                 buffer[: len(part)] = part
-                self._position += len(part)
+                self.position += len(part)
                 return len(part)
-        raise BrokenFileError(f"{shown(self._path)}: byte {self._position} is in no column", self._path, self._position)
+        raise BrokenFileError(f"{shown(self._path)}: byte {self.position} is in no column", self._path, self.position)
 
 
 class Rows(Sequence[Any]):

@@ -33,6 +33,7 @@ __all__ = [
     "RandomAccess",
     "ShardWalk",
     "Sharded",
+    "ShardedStage",
     "SingleInputStage",
     "Stage",
     "generator_at",
@@ -149,6 +150,19 @@ class SingleInputStage(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return (self.input,)
+
+
+@dataclass(frozen=True)
+class ShardedStage(Stage):
+    """A stage that runs in logical shards, even if its inputs do not: the number of its outputs is unknown."""
+
+    @property
+    def is_sharded(self) -> bool:
+        return True
+
+    @property
+    def length(self) -> None:
+        return None
 
 
 class RandomAccess(abc.ABC):

@@ -11,6 +11,7 @@ from dali_like.sources.composed.elementwise import name_of
 from dali_like.sources.composed.stage import (
     Place,
     Sharded,
+    ShardedStage,
     ShardWalk,
     SingleInputStage,
     in_shards,
@@ -27,16 +28,8 @@ _MOST_EMPTY = 1_000_000
 
 
 @dataclass(frozen=True)
-class ShardStage(SingleInputStage):
+class ShardedInputStage(ShardedStage, SingleInputStage):
     """A stage of one input that runs in logical shards, even if the input does not."""
-
-    @property
-    def is_sharded(self) -> bool:
-        return True
-
-    @property
-    def length(self) -> None:
-        return None
 
     def source(self, place: Place) -> Sharded:
         """Return the evaluator of the input in logical shards."""
@@ -44,7 +37,7 @@ class ShardStage(SingleInputStage):
 
 
 @dataclass(frozen=True)
-class Filter(ShardStage):
+class Filter(ShardedInputStage):
     """The elements for which a function returns a true value."""
 
     function: Callable[[Any], Any]
@@ -96,7 +89,7 @@ class _FilterWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class FlatMap(ShardStage):
+class FlatMap(ShardedInputStage):
     """The items of the iterables that a function returns, one iterable for each element."""
 
     function: Callable[[Any], Iterable[Any]]

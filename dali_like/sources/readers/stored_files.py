@@ -30,7 +30,7 @@ from dali_like.errors import (
 )
 from dali_like.sources.remote_files import RemoteFiles
 
-__all__ = ["FileNames", "StoredFiles", "is_url", "joined", "shown"]
+__all__ = ["FileNames", "SeekableFile", "StoredFiles", "is_url", "joined", "shown"]
 
 #: Files that a process keeps open for reading parts of them, by default.
 _MOST_OPEN = 32
@@ -49,6 +49,34 @@ def joined(root: str, name: str) -> str:
     if not root or is_url(name) or os.path.isabs(name):
         return name
     return f"{root}{name}" if root.endswith("/") else f"{root}/{name}"
+
+
+class SeekableFile(io.RawIOBase):
+    """A raw file for reading. Subclasses have ``readinto``, which reads from `position` on and moves it.
+
+    Args:
+        size: of the file in bytes.
+
+    Attributes:
+        position: of the next byte.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence]
+        return self.position
 
 
 class StoredFiles:

@@ -27,7 +27,7 @@ from dali_like.images.decoding_limit import READER_LIMIT_BYTES, DecodingLimit
 from dali_like.images.video import PadMode, VideoDecoder, check_fill_value, check_image_type, padded_numbers
 from dali_like.sources.readers.file_reader import listed
 from dali_like.sources.readers.reader import Reader, reader
-from dali_like.sources.readers.stored_files import FileNames, is_url, joined, shown
+from dali_like.sources.readers.stored_files import FileNames, SeekableFile, is_url, joined, shown
 from dali_like.types import RGB, DALIImageType, SampleInfo
 
 Rounding: TypeAlias = Literal["start_down_end_up", "start_up_end_down", "all_up", "all_down"]
@@ -69,32 +69,18 @@ _UINT8 = np.dtype(np.uint8)
 _TIME_PRECISION_S = 1e-6
 
 
-class _LocalFile(io.RawIOBase):
+class _LocalFile(SeekableFile):
     """A file that closes itself without a warning when a pipeline goes that has not been closed."""
 
     def __init__(self, path: str) -> None:
         self.name = shown(path)
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+        super().__init__(os.fstat(self._descriptor).st_size)
 
     def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._descriptor, [buffer], self._position)
-        self._position += count
+        count = os.preadv(self._descriptor, [buffer], self.position)
+        self.position += count
         return count
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._descriptor).st_size}
-        self._position = starts[whence] + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
 
     def close(self) -> None:
         if not self.closed:
