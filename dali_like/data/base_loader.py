@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
     from dali_like.data.device_senders import DeviceSender
     from dali_like.data.iterator_factory import IteratorFactory
-    from dali_like.data.loader_iterator import LoaderIterator
+    from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
     from dali_like.data.loader_trace import LoaderTrace
+    from dali_like.data.local_iterator import LocalIterator
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.measure.statistics import Statistics
@@ -77,11 +78,12 @@ class BaseDataLoader(LoaderArguments[T_co]):
         return NUMPY_BACKEND
 
     @property
-    def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
+    def _dali_like_iterator_types(self) -> tuple[type[LocalIterator], type[WorkerIterator]]:
         """The classes of iterators without workers, and with workers."""
-        from dali_like.data.loader_iterator import LoaderIterator
+        from dali_like.data.loader_iterator import WorkerIterator
+        from dali_like.data.local_iterator import LocalIterator
 
-        return LoaderIterator, LoaderIterator
+        return LocalIterator, WorkerIterator
 
     def check_worker_number_rationality(self) -> None:
         """Warn, once for each number of workers, if there are more than CPUs that this process may use."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.device.copier import CopyTotals
-    from dali_like.engine.memory.batch_key import BatchKey
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.engine.pool.tuner import Tuner
     from dali_like.monitor.measure.statistics import Settings, Statistics
@@ -78,7 +77,8 @@ class LoaderCounters:
         batches: number of batches made without workers; with logical shards, of all batches.
         replaced: number of samples replaced in these.
         copies: totals of the copies to a device; None without.
-        recent: the identities and keys of the latest batches that the program has got.
+        recent: the identities of the latest batches that the program has got, and their keys: a `BatchKey` for one of
+            workers. Without workers, the keys of the samples, or a `dali_like.feed.shards.PositionsRequest`.
     """
 
     copies: CopyTotals | None = None
@@ -88,7 +88,7 @@ class LoaderCounters:
         self.meter = Meter()
         self.samples = self.batches = self.replaced = 0
         self._ended = Counts()
-        self.recent: deque[tuple[int, BatchKey]] = deque(maxlen=_NUM_RECENT)
+        self.recent: deque[tuple[int, Any]] = deque(maxlen=_NUM_RECENT)
         self._running: weakref.WeakSet[LoaderWorkers] = weakref.WeakSet()
 
     def watch(self, workers: LoaderWorkers) -> None:

@@ -18,7 +18,7 @@ class SentBatch:
     """Outcome of a batch that has been sent to the device, or the error that stands in its place.
 
     Attributes:
-        answers: of the workers; None if this process made the batch, or they could not be read.
+        answers: of the workers; None if they could not be read.
         batch: the result of `DeviceSender.send`.
         in_host: the batch in host memory, if the iterator keeps it.
         error: raised in place of the batch.

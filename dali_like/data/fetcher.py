@@ -68,12 +68,16 @@ _MOST_INDICES = 256
 class LocalRequest:
     """Stands in for a `Request` in the main process of a loader without workers."""
 
+    watch: Stopwatch | None = None
+    group: ReadGroup | None = None
+    _threads: ReadThreads | None = None
+
     def __init__(self) -> None:
         self.cell = [0, 0]
-        self.watch: Stopwatch | None = None
-        self.group: ReadGroup | None = None
-        self._loop = EventLoop()
-        self._threads: ReadThreads | None = None
+
+    @functools.cached_property
+    def _loop(self) -> EventLoop:
+        return EventLoop()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's, and await a coroutine that it returns."""
@@ -194,6 +198,12 @@ class Fetcher:
     def getitems(self) -> Callable[[Any], Any] | None:
         """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
         return getitems_of(self.dataset, awaits=self.awaits) if self.on_error == "raise" else None
+
+    @property
+    def only_gets_samples(self) -> bool:
+        """Whether a batch is the collation of samples that ``__getitem__`` returns one after the other."""
+        is_simple = not (self.awaits or self.is_columnar) and self.num_reads == 1 and self.on_error == "raise"
+        return is_simple and (not self.batched or self.getitems is None)
 
     @property
     def passes_keys(self) -> bool:
@@ -476,11 +486,7 @@ class Fetcher:
         if not isinstance(keys, (list, tuple)):
             keys = list(keys)
             batch_request = batch_request._replace(keys=keys)
-        is_plain = not (self.awaits or request.group) and request.watch is None and self.on_error == "raise"
-        if is_plain and type(request) is LocalRequest:
-            samples = _all_of(self.dataset, keys, request)
-        else:
-            samples = self._make_some(batch_request, 0, len(keys), request)
+        samples = self._make_some(batch_request, 0, len(keys), request)
         request.cell[0] = len(keys)
         if seed is None or self._draws(keys):
             return self.collate(samples)
@@ -506,7 +512,15 @@ class Fetcher:
         Raises:
             StopIteration: the walk has ended.
         """
-        samples = walk.step(wanted.number, lambda: self._take(walk, wanted, request))
+        items = walk.step(wanted.number, lambda: self.take_items(walk, wanted, request))
+        return self.batch_of_items(walk, wanted, items)
+
+    def batch_of_items(self, walk: DatasetWalk, wanted: ItemsRequest, samples: list[Any]) -> Any:
+        """Return the batch of the items of the last step of a walk.
+
+        Raises:
+            StopIteration: the walk has ended.
+        """
         if walk.end is not None and (not samples or (wanted.drop_last and len(samples) < (wanted.size or 1))):
             raise StopIteration
         return self.collate(samples) if self.batched else self.collate_fn(samples[0])
@@ -553,15 +567,9 @@ class Fetcher:
             return answer
         return answer._replace(others=[], collated=(self.finish_elements(answer.others),))
 
-    def answer_locally(self, batch_request: Any, local: LocalRequest, walk: DatasetWalk | None) -> Any:
-        """Answer a request for items or positions in the main process.
-
-        Args:
-            walk: through an iterable dataset.
-        """
-        if walk is not None:
-            return BatchAnswer(self.step(walk, batch_request, local))
-        return self._answer_part(batch_request, 0, local, None)
+    def answer_locally(self, wanted: PositionsRequest, local: LocalRequest) -> PositionsAnswer:
+        """Answer a request for positions in the main process."""
+        return self._answer_part(wanted, 0, local, None)
 
     def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
         """Begin a walk through an iterable dataset, or resume one from a reported state."""
@@ -586,14 +594,21 @@ class Fetcher:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: DatasetWalk, wanted: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
-        number = walk.position
-        self._seed(wanted.seed, number, wanted.worker)
+    def take_items(self, walk: DatasetWalk, wanted: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
+        """Return the items of the next step of a walk; fewer at its end."""
+        number, count = walk.position, 1 if wanted.size is None else wanted.size
+        if wanted.seed is not None:
+            self._seed(wanted.seed, number, wanted.worker)
         walk.position += 1
         samples: list[Any] = []
+        if self.on_error == "raise" and request.watch is None and walk.end is None:
+            samples.extend(itertools.islice(walk.items, count))
+            if len(samples) < count:
+                walk.end = number
+            return samples
         failures = 0
         take = _measured(next, request)
-        while len(samples) < (1 if wanted.size is None else wanted.size) and walk.end is None:
+        while len(samples) < count and walk.end is None:
             try:
                 samples.append(take(walk.items))
             except StopIteration:
@@ -700,16 +715,6 @@ def _remember(dataset: Any, backend: type[ArrayBackend], schema: SampleSchema | 
     number = id(dataset)
     with contextlib.suppress(TypeError):  # a list, or an object with slots
         last_schemas[number] = weakref.ref(dataset, lambda _: last_schemas.pop(number, None)), backend, schema
-
-
-def _all_of(dataset: Any, keys: Sequence[Any], request: LocalRequest) -> list[Any]:
-    """Return samples in the main process, where nobody else wants to know which one is being computed."""
-    left = iter(keys)
-    try:
-        return [dataset[key] for key in left]
-    except BaseException:
-        request.cell[0] = len(keys) - operator.length_hint(left) - 1
-        raise
 
 
 def _put_at(

@@ -41,6 +41,10 @@ class DatasetWalk(Walk):
         self._next_report_s = end_s + (end_s - begin_s) / _SHARE_OF_REPORTS
         return reported
 
+    def report_of_dataset(self, dataset: Any) -> dict[str, Any] | None:
+        """Return the state behind the end if it is that of the dataset; that of the iterator is of no use there."""
+        return None if is_stateful(self.items) else self.report(dataset)
+
     def report(self, dataset: Any) -> dict[str, Any] | None:
         """Return the state behind the last step, with the position; None without a state."""
         owner = _owner(dataset)

@@ -16,9 +16,8 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
-from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
 from dali_like.data.loader_workers import LoaderWorkers, start_message
-from dali_like.data.local_workers import LocalWorkers
 from dali_like.data.plans import IteratorState, plan_for
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.engine.memory.limits import available_cpus
@@ -29,6 +28,7 @@ from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
     from dali_like.data.device_senders import DeviceSender
+    from dali_like.data.local_iterator import LocalIterator
     from dali_like.data.options import LoaderOptions
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
@@ -42,7 +42,7 @@ class IteratorFactory:
     """Begins the iterators of one loader.
 
     Args:
-        serial_type, worker_type: the classes of iterators without and with workers.
+        local_type, worker_type: the classes of iterators without and with workers.
 
     Attributes:
         counters: of all iterators.
@@ -54,8 +54,8 @@ class IteratorFactory:
         link: to the peers of this process that share the loader; None without.
     """
 
-    def __init__(self, serial_type: type[LoaderIterator], worker_type: type[LoaderIterator]) -> None:
-        self._serial_type = serial_type
+    def __init__(self, local_type: type[LocalIterator], worker_type: type[WorkerIterator]) -> None:
+        self._local_type = local_type
         self._worker_type = worker_type
         self.counters = LoaderCounters()
         self.monitor = Monitor(self.counters.loop)
@@ -122,7 +122,7 @@ class IteratorFactory:
         self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
-        if options.own["prefetch_epochs"] and options.num_workers:
+        if options.own["prefetch_epochs"] and isinstance(iterator, WorkerIterator):
             iterator.call_on_last_batch(prepare_next)
         return iterator
 
@@ -190,30 +190,29 @@ class IteratorFactory:
         counters = self.counters
         if options.goes_to_device:
             options.array_backend.check_device(options)
-        workers: LoaderWorkers | LocalWorkers
-        if options.num_workers:
-            workers = self._workers_for(options, state.base_seed)
-            if (trace := self.monitor.trace) is not None:
-                trace.follow_workers(workers)
-        else:
-            workers = LocalWorkers(Fetcher.of(options), state, counters, is_iterable=options.is_iterable)
+        if not options.num_workers:
+            sender = self._sender_for(options, None) if options.goes_to_device else None
+            plan = plan_for(options)(options, state, indices, counters)
+            return self._local_type(options, plan, Fetcher.of(options), counters, sender)
+        workers = self._workers_for(options, state.base_seed)
+        if (trace := self.monitor.trace) is not None:
+            trace.follow_workers(workers)
         sender = self._sender_for(options, workers) if options.goes_to_device else None
-        plan = plan_for(options)(options, state, indices, workers, counters)
-        kind = self._worker_type if options.num_workers else self._serial_type
-        return kind(options, plan, workers, counters, sender)
+        plan = plan_for(options)(options, state, indices, counters, workers)
+        return self._worker_type(options, plan, workers, counters, sender)
 
-    def _sender_for(self, options: LoaderOptions, workers: LoaderWorkers | LocalWorkers) -> DeviceSender | None:
+    def _sender_for(self, options: LoaderOptions, workers: LoaderWorkers | None) -> DeviceSender | None:
         """Return what copies batches to the device. Workers have been forked: from now on, this process may use CUDA."""
         try:
             self.sender = sender = options.array_backend.sender_for(options, self.sender)
         except BaseException:
-            if isinstance(workers, LoaderWorkers) and not workers.is_in_use:
+            if workers is not None and not workers.is_in_use:
                 self.drop_workers()
                 workers.close()
             raise
         if sender is not None:
             self.counters.copies = sender.totals
-            if isinstance(workers, LoaderWorkers):
+            if workers is not None:
                 sender.observe(workers.space)
         return sender
 

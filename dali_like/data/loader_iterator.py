@@ -1,7 +1,10 @@
-"""The iterator of a loader. It runs in the main process; the workers compute its batches, or without workers this process.
+"""The iterators of a loader. They run in the main process.
+
+`LoaderIterator` is the base class. `WorkerIterator` yields batches of workers. The iterator of a
+loader without workers is in `dali_like.data.local_iterator`.
 
 1. `_fill` asks the plan (`dali_like.data.plans`) for the next batch, and posts its request to the workers. It keeps as many
-   batches in flight as PyTorch's loader does; without workers none.
+   batches in flight as PyTorch's loader does.
 2. Workers compute samples into the rows of a slot, or a whole batch; see `dali_like.data.fetcher`.
 3. `_take` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False`` or a
    ``reorder_window``.
@@ -13,7 +16,8 @@ the program works on this one. Their outcome then is a `SentBatch`.
 
 from __future__ import annotations
 
-import functools
+import abc
+import contextlib
 import sys
 import weakref
 from collections import deque
@@ -25,7 +29,6 @@ from dali_like.common.notices import warn
 from dali_like.common.tracebacks import collapse
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.device_senders import SentBatch
-from dali_like.data.local_workers import LOST, LocalResponse, LocalWorkers
 from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
 from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
@@ -49,12 +52,6 @@ if TYPE_CHECKING:
     from dali_like.sources.state_format import ShardState
 
 
-#: The types of outcomes that have a batch.
-_RESPONSES = (Response, LocalResponse)
-
-#: The types of outcomes to send to a device.
-_MADE = (*_RESPONSES, BatchAnswer)
-
 #: In place of a batch that is left out, because its positions are empty.
 _EMPTY = object()
 
@@ -68,7 +65,6 @@ class LoaderIterator(Iterator[Any]):
     Args:
         options: of the loader.
         plan: says which batches there are.
-        workers: compute them.
         counters: of the loader.
         sender: copies the batches to a device; None: they stay in host memory.
 
@@ -79,33 +75,16 @@ class LoaderIterator(Iterator[Any]):
         latest_sent: that batch, in host memory.
     """
 
-    # Invariants between calls
-    # - Each batch that the plan has begun is in `_pending` exactly once, until it is taken or cancelled.
-    # - The plan is asked for a batch only if that batch is submitted next: a batch drawn from a sampler and not submitted
-    #   would be lost. So `_fill` appends it before anything else can raise. The lock of the workers defers Ctrl-C, except
-    #   while the plan draws from the user's sampler, which then has not yielded.
-
     on_next: Callable[[Callable[[], Any]], Any] | None = None
     keeps_sent = False
     latest_sent: Any = None
+    _may_be_empty = True
 
     def __init__(
-        self,
-        options: LoaderOptions,
-        plan: LoaderPlan,
-        workers: LoaderWorkers | LocalWorkers,
-        counters: LoaderCounters,
-        sender: DeviceSender | None = None,
+        self, options: LoaderOptions, plan: LoaderPlan, counters: LoaderCounters, sender: DeviceSender | None = None
     ) -> None:
-        # `__del__` needs these attributes even if the constructor fails below.
-        #: The batches that have been begun and not taken, in the order of the plan.
-        self._pending: deque[Batch] = deque()
         self._plan = plan
         self.state: IteratorState = plan.state
-        plan.number = workers.begin_use()
-        self._loader_workers: LoaderWorkers | LocalWorkers | None = workers
-        self._last_workers = weakref.ref(workers)
-        self._handles: list[WorkerHandle] = []
         self._options = options
         self._counters = counters
         self._sender = sender
@@ -114,36 +93,17 @@ class LoaderIterator(Iterator[Any]):
         self._announced = options.announced_length if options.is_iterable else None
         self._recording = options.array_backend.recording
         self._recent = counters.recent
-        self._add_column: Callable[[Any, BatchKey], Any] | None = None
+        #: The key of the last batch; see `LoaderCounters.recent`.
+        self._key: Any = None
+        self._add_column: Callable[[Any, Any], Any] | None = None
         if options.own["origins"]:
             from dali_like.data.loader_origins import column_for  # few programs ask for origins
 
             self._add_column = column_for(options)
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
-        self._may_be_empty = True
-        self._noted = -1
         self._num_yielded = self.state.position + len(self.state.ahead)
         if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
-        self._has_begun_all = False
-        self._on_last_batch: Callable[[], None] | None = None
-        self._sampler_error: Exception | None = None
-        self._num_ahead = options.num_ahead
-        #: A batch may be taken before the oldest pending one if its number is less than this above that one's.
-        self._window = 1
-        if options.num_workers:
-            self._window = options.own["reorder_window"] or (1 if options.in_order else sys.maxsize)
-        self._watches_restarts = bool(options.num_workers) and not options.seeds_by_task
-        plan.check()
-        if options.num_workers:
-            plan.start()
-            assert not isinstance(workers, LocalWorkers)
-            with workers:
-                self._fill(workers, workers.num_ahead or self._num_ahead)
-        elif self.state.sampler is not None:
-            plan.start()
-        elif options.is_iterable:
-            self._note_report()
 
     def __iter__(self) -> Self:
         return self
@@ -152,13 +112,12 @@ class LoaderIterator(Iterator[Any]):
         try:
             self._loop.begin()
             try:
-                take = self._next if self.on_next is None else functools.partial(self.on_next, self._next)
-                recording = None if self._recording is None else self._recording(self._recorded_as)
-                if recording is None:
-                    batch = take()
+                record = None if self._recording is None else self._recording(self._recorded_as)
+                if record is None and self.on_next is None:
+                    batch = self._next()
                 else:
-                    with recording:
-                        batch = take()
+                    with record or contextlib.nullcontext():
+                        batch = self._next() if self.on_next is None else self.on_next(self._next)
                 self._num_yielded += 1
                 if self._announced is not None and self._num_yielded > self._announced:
                     self._warn_about_length()
@@ -206,10 +165,98 @@ class LoaderIterator(Iterator[Any]):
     @property
     def _workers(self) -> list[WorkerHandle]:
         """The worker processes, also after the end: PyTorch's iterators have such a list."""
-        return self._handles if self._loader_workers is None else list(self._loader_workers.handles)
+        return []
 
     def _shutdown_workers(self) -> None:
         """End the iterator and its workers, even kept ones. Some programs call this method of PyTorch's iterators."""
+        self.end()
+
+    def settle(self) -> None:
+        """Bring the state up to date, for a program that asks for it."""
+        self._plan.start()
+
+    def end(self) -> None:
+        """End the iterator, and its workers unless the loader keeps them."""
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the iterator, which may not have been made completely."""
+
+    @abc.abstractmethod
+    def _next(self) -> Any:
+        """Return the next batch."""
+
+    # Warnings
+
+    def _warn_of_empty_epoch(self) -> None:
+        """Warn, once, if the iterator ends without a batch: a ``for`` loop would only do nothing."""
+        if not self._num_yielded and self._may_be_empty:
+            self._may_be_empty = False
+            warn(f"this epoch is empty: {why_empty(self._options)}", UserWarning)
+
+    def _warn_about_length(self) -> None:
+        options = self._options
+        message = (
+            f"Length of IterableDataset {options.dataset} was reported to be {self._announced}(when accessing "
+            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if options.num_workers:
+            message += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
+                "replica at each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset"
+                " for examples."
+            )
+        warn(message, UserWarning)
+
+
+class WorkerIterator(LoaderIterator):
+    """Yields the batches of one epoch, which workers compute.
+
+    Args:
+        options, plan, counters, sender: see `LoaderIterator`.
+        workers: compute the batches.
+    """
+
+    # Invariants between calls
+    # - Each batch that the plan has begun is in `_pending` exactly once, until it is taken or cancelled.
+    # - The plan is asked for a batch only if that batch is submitted next: a batch drawn from a sampler and not submitted
+    #   would be lost. So `_fill` appends it before anything else can raise. The lock of the workers defers Ctrl-C, except
+    #   while the plan draws from the user's sampler, which then has not yielded.
+
+    def __init__(
+        self,
+        options: LoaderOptions,
+        plan: LoaderPlan,
+        workers: LoaderWorkers,
+        counters: LoaderCounters,
+        sender: DeviceSender | None = None,
+    ) -> None:
+        # `__del__` needs these attributes even if the constructor fails below.
+        #: The batches that have been begun and not taken, in the order of the plan.
+        self._pending: deque[Batch] = deque()
+        plan.number = workers.begin_use()
+        self._loader_workers: LoaderWorkers | None = workers
+        self._last_workers = weakref.ref(workers)
+        self._handles: list[WorkerHandle] = []
+        super().__init__(options, plan, counters, sender)
+        self._noted = -1
+        self._has_begun_all = False
+        self._on_last_batch: Callable[[], None] | None = None
+        self._sampler_error: Exception | None = None
+        self._num_ahead = options.num_ahead
+        #: A batch may be taken before the oldest pending one if its number is less than this above that one's.
+        self._window = options.own["reorder_window"] or (1 if options.in_order else sys.maxsize)
+        self._watches_restarts = not options.seeds_by_task
+        plan.check()
+        plan.start()
+        with workers:
+            self._fill(workers, workers.num_ahead or self._num_ahead)
+
+    @property
+    def _workers(self) -> list[WorkerHandle]:
+        return self._handles if self._loader_workers is None else list(self._loader_workers.handles)
+
+    def _shutdown_workers(self) -> None:
         self.end()
         workers = self._last_workers()
         if workers is not None:
@@ -222,13 +269,10 @@ class LoaderIterator(Iterator[Any]):
             callback()
 
     def settle(self) -> None:
-        """Bring the state up to date, for a program that asks for it."""
-        self._plan.start()
+        super().settle()
         self._plan.wants_states = True  # from the next request on: those in flight have older states, or none
-        self._note_report()
 
     def end(self) -> None:
-        """End the iterator, and its workers unless the loader keeps them."""
         if self._loader_workers is not None:
             self._handles = list(self._loader_workers.handles)
         self._leave()
@@ -236,15 +280,9 @@ class LoaderIterator(Iterator[Any]):
     def _leave(self) -> None:
         workers = getattr(self, "_loader_workers", None)
         if workers is not None:
-            self._note_report()
             self._loader_workers = None
             workers.end_use(self._plan.number, self._pending)
             self._pending.clear()
-
-    def _note_report(self) -> None:
-        """Record the state of an iterable dataset without workers, which is read when somebody asks."""
-        if self._loader_workers is not None and not self.state.is_over:
-            self.state.note_walk(0, self._loader_workers.report())
 
     # The next batch
 
@@ -266,9 +304,7 @@ class LoaderIterator(Iterator[Any]):
                     if (batch := self._delivered(key, outcome, self._sender)) is not _EMPTY:
                         return batch
                     continue
-            if type(outcome) is BatchAnswer:  # made in this process
-                return outcome.batch
-            if type(outcome) in _RESPONSES:  # an exception's class may define `__class__`
+            if type(outcome) is Response:  # an exception's class may define `__class__`
                 batch = self._batch_of(key, outcome, workers)
                 if batch is not _EMPTY:
                     return batch
@@ -281,9 +317,8 @@ class LoaderIterator(Iterator[Any]):
                 break
         return self._raise_end()
 
-    def _take(self, workers: LoaderWorkers | LocalWorkers) -> tuple[BatchKey, Any] | None:
-        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch; without
-        workers, items of an iterable are lost.
+    def _take(self, workers: LoaderWorkers) -> tuple[BatchKey, Any] | None:
+        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch.
 
         Return None at the end, or if another thread has taken the last batch while this one waited for the lock.
 
@@ -291,38 +326,29 @@ class LoaderIterator(Iterator[Any]):
             ClosedError: another thread has ended the iterator while this one waited for the batch.
         """
         plan, pending = self._plan, self._pending
-        # Without workers, a lock in C: calls of Python would cost as much as a small batch.
-        with workers if self._num_ahead else workers.guard:  # type: ignore[union-attr]
-            if not self._num_ahead and not pending:
-                if not plan.has_started:
-                    plan.start()
-                self._fill(workers, 1)
+        with workers:
             while pending:
                 batch = self._wait(workers)
                 if batch not in pending:
                     raise ClosedError(ENDED)
-                if self._sender is not None and type(batch.outcome) in _MADE:
+                if self._sender is not None and type(batch.outcome) is Response:
                     return batch.key, batch  # to be sent first: if memory is short, it stays pending
                 if self._noted != batch.key.iteration:  # once, although the sampler may be interrupted below
                     plan.note(batch)
                     self._noted = batch.key.iteration
-                if self._num_ahead:
-                    most = (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1
-                    self._fill(workers, most if self._sender is None else most + self._num_sent())
-                    if batch not in pending:  # ended while the sampler drew
-                        raise ClosedError(ENDED)
-                    place = pending.index(batch)
-                    del pending[place]
-                    outcome = workers.take(batch)  # type: ignore[union-attr]  # without workers, nothing is ahead
-                    if (
-                        type(outcome) not in _RESPONSES
-                        and is_a(outcome, SampleTypeError)
-                        and self._request_as_batch(batch, place, workers)
-                    ):
-                        continue
-                else:
-                    pending.remove(batch)
-                    outcome = batch.outcome
+                most = (self._num_ahead if workers.tuner is None else workers.num_ahead) + 1
+                self._fill(workers, most if self._sender is None else most + self._num_sent())
+                if batch not in pending:  # ended while the sampler drew
+                    raise ClosedError(ENDED)
+                place = pending.index(batch)
+                del pending[place]
+                outcome = workers.take(batch)
+                if (
+                    type(outcome) is not Response
+                    and is_a(outcome, SampleTypeError)
+                    and self._request_as_batch(batch, place, workers)
+                ):
+                    continue
                 plan.deliver(batch)
                 return batch.key, outcome
         return None
@@ -330,38 +356,35 @@ class LoaderIterator(Iterator[Any]):
     def _send_ahead(self, sender: DeviceSender) -> None:
         """Begin the copies of the next batches that are ready."""
         workers = self._loader_workers
-        if workers is None or not self._num_ahead or not sender.num_ahead:
+        if workers is None or not sender.num_ahead:
             return
-        with workers:  # type: ignore[union-attr]  # without workers, nothing is ahead
+        with workers:
             following = [batch for _, batch in zip(range(sender.num_ahead + 1), self._pending, strict=False)]
-            if any(batch.outcome is None for batch in following) and not workers.pool.is_closed:  # type: ignore[union-attr]
-                workers.pool.poll()  # type: ignore[union-attr]
+            if any(batch.outcome is None for batch in following) and not workers.pool.is_closed:
+                workers.pool.poll()
         for batch in following:
             if type(batch.outcome) is SentBatch:
                 continue
-            if type(batch.outcome) not in _MADE or not sender.can_send(sender.num_delivered + self._num_sent()):
+            if type(batch.outcome) is not Response or not sender.can_send(sender.num_delivered + self._num_sent()):
                 return
             try:
                 self._send(batch, workers, sender)
             except (OutOfMemoryError, BuffersInUseError):
                 return  # tried again when the program needs the batch
 
-    def _send(self, batch: Batch, workers: LoaderWorkers | LocalWorkers, sender: DeviceSender) -> None:
+    def _send(self, batch: Batch, workers: LoaderWorkers, sender: DeviceSender) -> None:
         """Make a batch of its answers, and begin its copy. Its outcome becomes what `_delivered` takes.
 
         Raises:
             OutOfMemoryError, BuffersInUseError: memory of the device is short. The call can be repeated.
         """
         outcome, sent = batch.outcome, SentBatch()
-        if type(outcome) not in _MADE:  # another thread takes the batch, or memory of its workers is short
+        if type(outcome) is not Response:  # another thread takes the batch, or memory of its workers is short
             return
         try:
-            if type(outcome) is BatchAnswer:
-                made = outcome.batch
-            else:
-                sent.answers = outcome.messages()
-                sent.is_empty = not self._plan.is_batch(sent.answers)
-                made = None if sent.is_empty else _batch_of(outcome, sent.answers, workers)
+            sent.answers = outcome.messages()
+            sent.is_empty = not self._plan.is_batch(sent.answers)
+            made = None if sent.is_empty else _batch_of(outcome, sent.answers, workers)
         except Exception as error:
             sent.error = self._with_note(error, batch.key, workers)
         else:
@@ -393,7 +416,7 @@ class LoaderIterator(Iterator[Any]):
             self.latest_sent = sent.in_host
         return sender.deliver(sent.batch)
 
-    def _wait(self, workers: LoaderWorkers | LocalWorkers) -> Batch:
+    def _wait(self, workers: LoaderWorkers) -> Batch:
         """Wait for the next batch, or for one that may overtake it.
 
         Raises:
@@ -408,12 +431,7 @@ class LoaderIterator(Iterator[Any]):
         if self._window > 1:
             end = first.key.iteration + self._window
             candidates = [batch for batch in pending if batch.key.iteration < end]
-        try:
-            batch = workers.wait_for(candidates, options.timeout_s)
-        finally:
-            if first.outcome is LOST and first in pending:
-                self._plan.note(first)
-                pending.remove(first)
+        batch = workers.wait_for(candidates, options.timeout_s)
         if batch is None:
             raise LoaderTimeoutError(
                 "\n".join([f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(first)])
@@ -422,13 +440,13 @@ class LoaderIterator(Iterator[Any]):
             workers.warn_about_restarts()
         return batch
 
-    def _request_as_batch(self, batch: Batch, place: int, workers: LoaderWorkers | LocalWorkers) -> bool:
+    def _request_as_batch(self, batch: Batch, place: int, workers: LoaderWorkers) -> bool:
         """Let the worker collate a batch whose samples cannot be pickled, and all later ones. Return False if it did.
 
         For example, a ``sqlite3.Row`` cannot be pickled; a batch of many is a list of tensors, which can.
         """
         plan = self._plan
-        if not isinstance(plan, SamplesPlan) or not self._options.num_workers or (key := plan.whole(batch.key)) is None:
+        if not isinstance(plan, SamplesPlan) or (key := plan.whole(batch.key)) is None:
             return False
         workers.fetcher.as_batches = True
         self._pending.insert(place, workers.pool.submit(key))
@@ -449,7 +467,7 @@ class LoaderIterator(Iterator[Any]):
         finally:
             del error
 
-    def _fill(self, workers: LoaderWorkers | LocalWorkers, most: int) -> None:
+    def _fill(self, workers: LoaderWorkers, most: int) -> None:
         """Begin batches until enough are in flight. An error of the sampler is raised after the batches before it."""
         plan, pool, pending = self._plan, workers.pool, self._pending
         while len(pending) < most and not self._has_begun_all:
@@ -457,8 +475,6 @@ class LoaderIterator(Iterator[Any]):
                 key = plan.begin(next(workers.turns))
             except Exception as error:
                 if not is_a(error, StopIteration):
-                    if not self._options.num_workers:  # there are no batches before it
-                        raise
                     add_note(error, "raised by the sampler")
                     self._sampler_error = with_traceback_as_text(error, "the sampler")
                 self._has_begun_all = True
@@ -471,7 +487,7 @@ class LoaderIterator(Iterator[Any]):
                     pool.cancel(pending.pop())
                 return
 
-    def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers | LocalWorkers) -> Any:
+    def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers) -> Any:
         """Return the batch of a response, or `_EMPTY`. Record the states in it."""
         try:
             answers = response.messages()
@@ -480,36 +496,13 @@ class LoaderIterator(Iterator[Any]):
             self._with_note(error, key, workers)
             raise
 
-    def _with_note(self, error: Exception, key: BatchKey, workers: LoaderWorkers | LocalWorkers) -> Exception:
+    def _with_note(self, error: Exception, key: BatchKey, workers: LoaderWorkers) -> Exception:
         """Return an error of a batch whose samples came from the workers, with a note."""
-        if self._options.num_workers:
-            add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")
+        add_note(error, f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers")
         return error
 
-    # Warnings
 
-    def _warn_of_empty_epoch(self) -> None:
-        """Warn, once, if the iterator ends without a batch: a ``for`` loop would only do nothing."""
-        if not self._num_yielded and self._may_be_empty:
-            self._may_be_empty = False
-            warn(f"this epoch is empty: {why_empty(self._options)}", UserWarning)
-
-    def _warn_about_length(self) -> None:
-        options = self._options
-        message = (
-            f"Length of IterableDataset {options.dataset} was reported to be {self._announced}(when accessing "
-            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
-        )
-        if options.num_workers:
-            message += (
-                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
-                "replica at each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset"
-                " for examples."
-            )
-        warn(message, UserWarning)
-
-
-def _batch_of(response: Any, answers: Mapping[int, Any], workers: LoaderWorkers | LocalWorkers) -> Any:
+def _batch_of(response: Any, answers: Mapping[int, Any], workers: LoaderWorkers) -> Any:
     """Return the batch of a response, and record whether its samples had the expected schema."""
     first = answers.get(0)
     if type(first) is BatchAnswer:
@@ -550,9 +543,7 @@ def _samples_of(response: Response, answers: Mapping[int, SamplesAnswer]) -> lis
     return samples
 
 
-def _batch_of_positions(
-    response: Response, answers: Mapping[int, PositionsAnswer], workers: LoaderWorkers | LocalWorkers
-) -> Any:
+def _batch_of_positions(response: Response, answers: Mapping[int, PositionsAnswer], workers: LoaderWorkers) -> Any:
     """Return the batch of a composed dataset. Empty positions have no row."""
     if len(answers) == 1 and answers[0].collated:
         return answers[0].collated[0]

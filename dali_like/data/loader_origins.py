@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.data.messages import SamplesRequest, unpack_request
 from dali_like.data.options import LoaderOptions
+from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.errors import ArgumentClashError, OriginError
 from dali_like.sources.composed import is_composed
 from dali_like.sources.origins import UNKNOWN, Origin, Origins, origin_at
 
 if TYPE_CHECKING:
     from dali_like.data.base_loader import BaseDataLoader
-    from dali_like.engine.memory.batch_key import BatchKey
     from dali_like.feed.shards import PositionsPart, PositionsRequest
     from dali_like.sources.composed.dataset import ComposedDataset
     from dali_like.sources.composed.stream import Elements
@@ -39,24 +39,23 @@ def origins_of(loader: BaseDataLoader[Any], batch: Any) -> list[Origins]:
         raise OriginError(
             f"this is not one of the last {recent.maxlen} batches of the loader: pass a batch as the loader has yielded it"
         )
-    return _of_request(loader, _request_of(key))
-
-
-def _of_request(loader: BaseDataLoader[Any], request: Any) -> list[Origins]:
     options = LoaderOptions.of(loader)
-    if isinstance(request, SamplesRequest):
-        return origins_of_keys(options, request.keys, loader)
-    dataset = loader.dataset  # type: ignore[attr-defined]
-    if is_composed(dataset):
-        return _tracing_of(loader, dataset).of_positions(request)
-    raise OriginError(
-        "the samples of an iterable dataset have no indices: let it yield them, or describe it with "
-        "ComposedDataset.from_iterables"
-    )
+    if options.is_sharded:
+        return _tracing_of(loader, loader.dataset).of_positions(_made_of(key))  # type: ignore[attr-defined]
+    if options.is_iterable:
+        raise OriginError(
+            "the samples of an iterable dataset have no indices: let it yield them, or describe it with "
+            "ComposedDataset.from_iterables"
+        )
+    return origins_of_keys(options, _made_of(key), loader)
 
 
-def _request_of(key: BatchKey) -> Any:
-    return unpack_request(key.request) if isinstance(key.request, bytes) else key.request
+def _made_of(key: Any) -> Any:
+    """Return the keys or the request of a batch, given its entry in `LoaderCounters.recent`."""
+    if type(key) is not BatchKey:
+        return key
+    request = unpack_request(key.request)
+    return request.keys if isinstance(request, SamplesRequest) else request
 
 
 def origins_of_keys(options: LoaderOptions, keys: Any, keeper: Any = None) -> list[Origins]:
@@ -179,12 +178,12 @@ def traceable(loader: Any) -> Traceable:
     return Traceable(tracing.with_origins, kept)
 
 
-def column_for(options: LoaderOptions) -> Callable[[Any, BatchKey], Any] | None:
-    """Return a function that adds the column to a batch with some key; None if the batch has it, or needs none."""
+def column_for(options: LoaderOptions) -> Callable[[Any, Any], Any] | None:
+    """Return a function that adds the column to a batch, given its key; None if the batch has it, or needs none."""
     if not options.own["origins"] or options.is_sharded:
         return None
     keeper = _Keeper()
-    return lambda batch, key: with_column_for(options, batch, _request_of(key).keys, keeper)
+    return lambda batch, key: with_column_for(options, batch, _made_of(key), keeper)
 
 
 def with_column_for(options: LoaderOptions, batch: Any, keys: Any, keeper: Any = None) -> Any:

@@ -163,10 +163,6 @@ class LoaderWorkers(OwnedPool):
 
     # Batches
 
-    def report(self) -> dict[str, Any] | None:
-        """Return None: states come with answers."""
-        return None
-
     def note_different(self, schema: Any, messages: Mapping[int, Any]) -> None:
         """Record that the samples of a batch had another schema than the expected one."""
         with self:

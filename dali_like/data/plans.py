@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import copy
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,7 +45,6 @@ from dali_like.sources.state_format import (
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
-    from dali_like.data.local_workers import LocalWorkers
     from dali_like.data.options import LoaderOptions
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
 
@@ -133,8 +132,8 @@ class LoaderPlan(abc.ABC):
         options: of the loader.
         state: the position of the iterator, which the plan advances.
         indices: the iterator over the sampler.
-        workers: answer the requests.
         counters: of the loader.
+        workers: answer the requests; None: the batches are computed where they are taken.
 
     Attributes:
         state: as given.
@@ -146,37 +145,39 @@ class LoaderPlan(abc.ABC):
         wants_states: whether answers must bring the state of an iterable dataset: the program asks for it.
     """
 
+    number = 0
+    wants_states = False
+    has_started = False
+    has_ended = False
     #: Whether the sampler may yield other iterables than lists.
     _needs_sequences = False
+    _was_interrupted = False
 
     def __init__(
         self,
         options: LoaderOptions,
         state: IteratorState,
         indices: SamplerIterator[Any],
-        workers: LoaderWorkers | LocalWorkers,
         counters: LoaderCounters,
+        workers: LoaderWorkers | None = None,
     ) -> None:
         self.state = state
-        self.wants_states = False
         self._options = options
         self.indices = indices
         self._counters = counters
-        self.number = 0
         self.num_begun = state.position
-        self._seed = state.seed if options.seeds_by_task and options.num_workers else None
-        #: A pool in this process takes the request as it is.
-        self._pack: Callable[[Any], Any] = pack_request if options.num_workers else _unchanged
-        self.has_started = False
-        self.has_ended = False
-        self._was_interrupted = False
-        self._fetcher = workers.fetcher
-        self._capacity = workers.capacity
-        self._prepare(workers)
+        self._prepare()
+        if workers is not None:
+            self._seed = state.seed if options.seeds_by_task else None
+            self._fetcher = workers.fetcher
+            self._capacity = workers.capacity
+            self._prepare_requests(workers)
 
-    @abc.abstractmethod
-    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+    def _prepare(self) -> None:  # noqa: B027  # most plans need nothing
         """Read the entries that this kind of plan needs."""
+
+    def _prepare_requests(self, workers: LoaderWorkers) -> None:  # noqa: B027  # most plans need nothing
+        """Read what the requests to workers need."""
 
     @abc.abstractmethod
     def begin(self, turn: int) -> BatchKey:
@@ -264,29 +265,40 @@ class LoaderPlan(abc.ABC):
 class SamplesPlan(LoaderPlan):
     """Batches of the samples of a map-style dataset; without batches, single samples."""
 
-    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+    def _prepare_requests(self, workers: LoaderWorkers) -> None:
         options = self._options
-        self._is_local = not options.num_workers
         self._passes_keys = self._fetcher.passes_keys
         self._is_batched = options.batched
         self._needs_sequences = options.batched and not self._passes_keys
         #: Batch n belongs to worker n modulo this number; 0: to any worker.
         self._num_bound = options.num_workers if workers.is_bound else 0
 
+    def draw(self) -> Any:
+        """Return the keys of the next batch, which this process computes.
+
+        Nothing defers Ctrl-C. A generator that it ends then ends the epoch, as in PyTorch.
+
+        Raises:
+            StopIteration: there are no more batches.
+            Exception: the error of the sampler.
+        """
+        state, number = self.state, self.num_begun
+        keys = next(self.indices)
+        while number < state.position or number in state.ahead:  # delivered before, out of order
+            number = self.num_begun = number + 1  # in case the sampler is interrupted
+            keys = next(self.indices)
+        self.num_begun = number + 1
+        return keys
+
     def begin(self, turn: int) -> BatchKey:
         state, number = self.state, self.num_begun
-        # Without workers, nothing defers Ctrl-C. A generator that it ends then ends the epoch, as in PyTorch.
-        keys = next(self.indices) if self._is_local else self._draw()
+        keys = self._draw()
         while number < state.position or number in state.ahead:  # delivered before, out of order
             number = self.num_begun = number + 1  # in case the sampler is interrupted
             keys = self._draw()
-        if self._is_local and self._needs_sequences and type(keys) is not list:
-            keys = as_sequence(keys)
         self.num_begun = number + 1
         num_samples = len(keys) if self._is_batched else 1
         self._counters.samples += num_samples
-        if self._is_local:
-            return BatchKey(0, self.number, number, 0, 1, request=SamplesRequest(None, number, keys, True))  # type: ignore[arg-type]
         worker = number % self._num_bound if self._num_bound else ANY_WORKER
         is_whole = not self._is_batched or self._passes_keys
         parts, fetcher = 1, self._fetcher
@@ -304,19 +316,21 @@ class SamplesPlan(LoaderPlan):
         assert isinstance(request, SamplesRequest)
         if request.as_batch:
             return None
-        text = self._pack(request._replace(as_batch=True))
+        text = pack_request(request._replace(as_batch=True))
         return key._replace(size=1, parts=len(request.keys) + 1, request=text)
 
 
 class ItemsPlan(LoaderPlan):
     """Items of an iterable dataset, in batches. The workers take turns; those at their end are left out."""
 
-    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
-        options, state = self._options, self.state
+    def _prepare(self) -> None:
         self.has_started = True  # there are no indices
+
+    def _prepare_requests(self, workers: LoaderWorkers) -> None:
+        options, state = self._options, self.state
         self._packed_states: dict[int, tuple[dict[str, Any], bytes]] = {}
         workers_at_end = [worker for worker, known in state.states.items() if known.state == ENDED]
-        passed = [state.passed(worker) for worker in range(options.num_workers or 1)]
+        passed = [state.passed(worker) for worker in range(options.num_workers)]
         self._ended = workers_at_end
         self._turns = Turns(passed, state.turn, workers_at_end)
 
@@ -326,7 +340,7 @@ class ItemsPlan(LoaderPlan):
         if not waiting:
             raise StopIteration
         worker = waiting[0]
-        if not options.in_order and options.num_workers:
+        if not options.in_order:
             # The worker with the fewest pending requests: otherwise all of them would wait for a slow worker.
             worker = min(waiting, key=lambda w: turns.steps(w) - self.state.passed(w))
         request = ItemsRequest(
@@ -337,13 +351,13 @@ class ItemsPlan(LoaderPlan):
             size=options.samples_per_batch,
             drop_last=options.drop_last,
             shared_seed=self.state.shared_seed,
-            state=self._packed_state(worker) if options.num_workers else None,
+            state=self._packed_state(worker),
             wants_state=self.wants_states,
         )
         number = self.num_begun
         self.num_begun += 1
         self._counters.samples += request.size or 1
-        return BatchKey(0, self.number, number, 0, 1, worker, turn, self._pack(request))
+        return BatchKey(0, self.number, number, 0, 1, worker, turn, pack_request(request))
 
     def note(self, batch: Batch) -> None:
         state, worker = self.state, batch.key.worker
@@ -356,8 +370,16 @@ class ItemsPlan(LoaderPlan):
         else:
             state.position += 1
             state.states[worker] = ShardState(known.taken, known.state, passed + 1)
-        if self._options.num_workers:
-            state.turn = (worker + 1) % self._options.num_workers
+        state.turn = (worker + 1) % self._options.num_workers
+
+    def note_steps(self, passed: int, reported: dict[str, Any] | None, *, is_over: bool = False) -> None:
+        """Record how many steps this process has taken, and the state of the dataset, if there is one."""
+        states = self.state.states
+        if is_over:
+            states[0] = ShardState(passed, ENDED)
+        elif passed:
+            states[0] = states.get(0, _BEGINNING)._replace(passed=passed)
+        self.state.note_walk(0, reported)
 
     def deliver(self, batch: Batch) -> None:
         """The batch has been counted by `note`."""
@@ -381,7 +403,7 @@ class ItemsPlan(LoaderPlan):
 class PositionsPlan(LoaderPlan):
     """Positions of a composed dataset in logical shards; see `dali_like.feed.shards`."""
 
-    def _prepare(self, workers: LoaderWorkers | LocalWorkers) -> None:
+    def _prepare(self) -> None:
         options = self._options
         sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
         begun = self.positions
@@ -412,37 +434,49 @@ class PositionsPlan(LoaderPlan):
     def shard_states(self) -> Mapping[int, ShardState]:
         return self._progress.states
 
+    def draw(self) -> PositionsRequest:
+        """Return the request for the next batch, which this process computes.
+
+        Raises:
+            StopIteration: there are no more batches.
+        """
+        request, _ = self._draw_request(None)
+        return request
+
     def begin(self, turn: int) -> BatchKey:
+        request, owners = self._draw_request(self._seed)
+        positions = request.positions
+        request = request._replace(fills_rows=not self._fetcher.takes_whole(len(positions), self._capacity))
+        return BatchKey(
+            0,
+            self.number,
+            request.number,
+            0,
+            min(len(positions), self._capacity),
+            turn=turn,
+            request=pack_request(request),
+            parts=len(positions) + 1,  # the last part is the collation
+            owners=owners,
+        )
+
+    def _draw_request(self, seed: int | None) -> tuple[PositionsRequest, tuple[int, ...]]:
+        """Return the request for the next batch, and the worker of each part."""
         drawn = self._draw()
         positions: list[int] = drawn if self._options.batched else [drawn]
         parts = self._progress.by_worker(positions)
         number = self.num_begun
         self.num_begun += 1
-        request = PositionsRequest(
-            self._seed,
-            number,
-            self._epoch,
-            positions,
-            not self._fetcher.takes_whole(len(positions), self._capacity),
-            packed(parts.values()),
-        )
-        return BatchKey(
-            0,
-            self.number,
-            number,
-            0,
-            min(len(positions), self._capacity),
-            turn=turn,
-            request=self._pack(request),
-            parts=len(positions) + 1,  # the last part is the collation
-            owners=tuple(parts),
-        )
+        return PositionsRequest(seed, number, self._epoch, positions, parts=packed(parts.values())), tuple(parts)
 
     def is_batch(self, answers: Mapping[int, Any]) -> bool:
         num_elements = sum(len(answer.found) for answer in answers.values())
         return num_elements >= (self._sampler.batch_size or 1 if self._sampler.drop_last else 1)
 
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
+        return self.note_answers(answers)
+
+    def note_answers(self, answers: Mapping[int, Any]) -> bool:
+        """Record the states in the answers of a batch. Return whether it is a batch for the program."""
         self._progress.note(answers.values())
         self.has_ended = self._progress.is_at_end
         self._counters.samples += sum(len(answer.found) for answer in answers.values())
@@ -496,7 +530,3 @@ def plan_for(options: LoaderOptions) -> type[LoaderPlan]:
 def pack_request(request: SamplesRequest | ItemsRequest | PositionsRequest) -> bytes:
     """Pickle a request as a plain tuple; see `dali_like.data.messages.unpack_request`."""
     return pickle.dumps((NUMBERS[type(request)], *request), pickle.HIGHEST_PROTOCOL)
-
-
-def _unchanged(request: Any) -> Any:
-    return request

@@ -270,18 +270,40 @@ class Expensive(Counter):
         return self.calls.stat().st_size
 
 
-def test_without_workers_states_are_read_at_begin_and_end_and_on_request_only(tmp_path: Path) -> None:
+def test_without_workers_states_of_a_dataset_are_read_on_request_and_at_the_end_only(tmp_path: Path) -> None:
     dataset = Expensive(tmp_path)
     loader = DataLoader(dataset, batch_size=1)
     batches = iter(loader)
     for _ in range(5):
         next(batches)
 
-    assert dataset.num_calls == 1
+    assert dataset.num_calls == 0
     loader.state_dict()
-    assert dataset.num_calls == 2
+    assert dataset.num_calls == 1
     list(batches)
-    assert dataset.num_calls == 3
+    assert dataset.num_calls == 2  # another epoch may begin from there
+
+
+def test_without_workers_the_state_of_an_iterator_is_read_on_request_and_in_the_middle_of_an_epoch_only() -> None:
+    class CountingBook(Book):
+        num_calls = 0
+
+        def state_dict(self) -> Any:
+            CountingBook.num_calls += 1
+            return super().state_dict()
+
+    class Library(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return CountingBook(0)
+
+    loader = DataLoader(Library(), batch_size=2)
+    list(loader)
+    assert CountingBook.num_calls == 0
+    for _ in loader:
+        break
+    assert CountingBook.num_calls == 1  # the iterator is gone, and its state may be wanted
+    loader.state_dict()
+    assert CountingBook.num_calls == 1
 
 
 @pytest.mark.parametrize("method", ["fork", "thread"])

@@ -11,7 +11,8 @@ from jax.sharding import Sharding
 
 from dali_like.data.batch_trees import map_arrays
 from dali_like.data.loader import DataLoader as NumpyLoader
-from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
+from dali_like.data.local_iterator import LocalIterator
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, ShardError
 
 __all__ = ["DataLoader"]
@@ -70,11 +71,20 @@ class JaxSender:
             ) from error
 
 
-class JaxIterator(LoaderIterator):
+class JaxParts(LoaderIterator):
     """Yields batches of JAX arrays."""
 
-    def __init__(self, options: Any, plan: Any, workers: Any, counters: Any, sender: Any = None) -> None:
-        super().__init__(options, plan, workers, counters, _sender_of(options))
+    def __init__(self, options: Any, plan: Any, maker: Any, counters: Any, sender: Any = None) -> None:
+        construct: Callable[..., None] = super().__init__
+        construct(options, plan, maker, counters, _sender_of(options))
+
+
+class JaxLocalIterator(JaxParts, LocalIterator):
+    """An iterator without workers."""
+
+
+class JaxWorkerIterator(JaxParts, WorkerIterator):
+    """An iterator with workers."""
 
 
 def _sender_of(options: Any) -> Any:
@@ -106,8 +116,8 @@ class DataLoader(NumpyLoader[T_co]):
         super()._dali_like_construct(own, **given)
 
     @property
-    def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
-        return JaxIterator, JaxIterator
+    def _dali_like_iterator_types(self) -> tuple[type[LocalIterator], type[WorkerIterator]]:
+        return JaxLocalIterator, JaxWorkerIterator
 
     def _dali_like_sender_for(self, options: Any, before: Any) -> Any:
         return before or _sender_of(options)

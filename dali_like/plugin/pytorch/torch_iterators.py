@@ -14,14 +14,15 @@ import torch
 import torch.distributed as dist
 import torch.utils.data.dataloader as torch_dataloader
 
-from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
+from dali_like.data.local_iterator import LocalIterator
 from dali_like.data.sampler_iterators import resumable
 from dali_like.errors import UnavailableAttributeError
 
 if TYPE_CHECKING:
     from dali_like.data.plans import IteratorState
 
-__all__ = ["TorchParts", "TorchSerialIterator", "TorchWorkerIterator", "is_advanced"]
+__all__ = ["TorchParts", "TorchLocalIterator", "TorchWorkerIterator", "is_advanced"]
 
 #: States of iterators whose sampler the program has advanced, so that the position is not known.
 _ADVANCED: weakref.WeakSet[IteratorState] = weakref.WeakSet()
@@ -153,7 +154,7 @@ class TorchParts(LoaderIterator):
         )
 
 
-class TorchSerialIterator(TorchParts, torch_dataloader._SingleProcessDataLoaderIter):
+class TorchLocalIterator(TorchParts, LocalIterator, torch_dataloader._SingleProcessDataLoaderIter):
     """An iterator without workers."""
 
     @property
@@ -164,7 +165,7 @@ class TorchSerialIterator(TorchParts, torch_dataloader._SingleProcessDataLoaderI
         )
 
 
-class TorchWorkerIterator(TorchParts, torch_dataloader._MultiProcessingDataLoaderIter):
+class TorchWorkerIterator(TorchParts, WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
     """An iterator with workers."""
 
     @property

@@ -13,7 +13,8 @@ from dali_like.errors import ArgumentClashError, ArgumentError
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
-    from dali_like.data.loader_iterator import LoaderIterator
+    from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
+    from dali_like.data.local_iterator import LocalIterator
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
@@ -87,10 +88,10 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         return TORCH_BACKEND
 
     @property
-    def _dali_like_iterator_types(self) -> tuple[type[LoaderIterator], type[LoaderIterator]]:
-        from dali_like.plugin.pytorch.torch_iterators import TorchSerialIterator, TorchWorkerIterator
+    def _dali_like_iterator_types(self) -> tuple[type[LocalIterator], type[WorkerIterator]]:
+        from dali_like.plugin.pytorch.torch_iterators import TorchLocalIterator, TorchWorkerIterator
 
-        return TorchSerialIterator, TorchWorkerIterator
+        return TorchLocalIterator, TorchWorkerIterator
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._dali_like_own_arguments and "_iterator" in vars(self):
