@@ -210,25 +210,43 @@ def _mix(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
 
 
 def _pack(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
-    method, rest = context.choice(("concat", "first_fit", "best_fit")), context.choice(("pad", "drop"))
-    block, length = context.number(1, 6), context.number(3, 6)
+    rest, block, length = context.choice(("pad", "drop")), context.number(1, 6), context.number(3, 6)
+    method = context.choice(("concat", "first_fit", "best_fit", "knapsack", "balanced", RandomGroups(1)))
+    if method == "balanced" or callable(method):
+        rest = "pad"
     if context.choice((False, True)):
         return dataset.map(Tokens(3)).pack(length, method=method, block=block, rest=rest, pad=-1)
     return dataset.map(Fields(3)).pack({"text": length, "image": 3}, method=method, block=block, rest=rest)
 
 
+def _pack_by_cost(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    block = context.number(1, 6)
+    if context.choice((False, False, True)):
+        return dataset.pack(cost=Costs(4), method=RandomGroups(context.number(1, 2)), block=block)
+    return dataset.pack(
+        cost=Costs(4),
+        budget={"tokens": context.number(3, 9), "parts": context.number(2, 6)},
+        method=context.choice(("first_fit", "best_fit", "knapsack", "balanced")),
+        block=block,
+        too_long="drop",
+        most_segments=context.choice((None, 2)),
+    )
+
+
 def _bucket(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     sizes = [context.number(1, 3) for _ in range(3)]
-    rest = context.choice(("keep", "drop"))
-    return dataset.map(Tokens(4)).bucket(len, [2, 3], sizes, block=context.number(1, 6), rest=rest)
+    rest, block = context.choice(("keep", "drop")), context.number(1, 6)
+    if context.choice((False, True)):
+        return dataset.bucket(Costs(4), [2, 3], sizes, key="tokens", block=block, rest=rest)
+    return dataset.map(Tokens(4)).bucket(len, [2, 3], sizes, block=block, rest=rest)
 
 
 def _batch_by_budget(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
-    tokens = dataset.map(Tokens(4))
-    block, budget = context.number(1, 6), context.number(4, 9)
-    return tokens.batch_by_budget(
-        budget, len, block=block, padded=context.choice((False, True)), most=context.choice((None, 2))
-    )
+    block, padded, most = context.number(1, 6), context.choice((False, True)), context.choice((None, 2))
+    if context.choice((False, True)):
+        budget = {"tokens": context.number(4, 9), "parts": context.number(2, 6)}
+        return dataset.batch_by_budget(budget, Costs(4), block=block, padded=padded, most=most, too_large="drop")
+    return dataset.map(Tokens(4)).batch_by_budget(context.number(4, 9), len, block=block, padded=padded, most=most)
 
 
 def _batch(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
@@ -248,6 +266,7 @@ STAGES: Mapping[str, Callable[[_Context, ComposedDataset], ComposedDataset]] = M
         "map": _map,
         "mix": _mix,
         "pack": _pack,
+        "pack_by_cost": _pack_by_cost,
         "repeat": _repeat,
         "shard": _shard,
         "shuffle": _shuffle,
@@ -341,6 +360,29 @@ class Fields:
 
     def __call__(self, element: Any) -> Any:
         return {"text": Tokens(self.most)(element), "image": Tokens(self.most)((element, 1))}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Returns two costs of an element: 0 to `most` tokens, and 0 to 2 parts."""
+
+    most: int
+
+    def __call__(self, element: Any) -> Mapping[str, float]:
+        value = value_of(element)
+        return {"tokens": value % (self.most + 1), "parts": value % 3}
+
+
+@dataclass(frozen=True)
+class RandomGroups:
+    """Makes packs of up to `most` elements, and leaves some elements out of a block by chance."""
+
+    most: int
+
+    def __call__(self, costs: Any, generator: np.random.Generator) -> Any:
+        count = len(next(iter(costs.values())) if isinstance(costs, dict) else costs)
+        order = generator.permutation(count)[: max(1, count - int(generator.integers(0, 3)))]
+        return [order[begin : begin + self.most] for begin in range(0, len(order), self.most)]
 
 
 @dataclass(frozen=True)

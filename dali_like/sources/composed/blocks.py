@@ -7,9 +7,10 @@ the beginning of the block, and the number of delivered outputs of the block. So
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +26,21 @@ from dali_like.sources.composed.stage import (
     is_anything,
     is_count,
     note_place,
+    skip_any,
     state_parts,
 )
 from dali_like.sources.permutation import Neighborhoods, Permutation
 
-__all__ = ["BlockShuffle", "BlockStage", "RegroupingStage", "Shuffle", "in_random_order", "seeded"]
+__all__ = [
+    "BlockShuffle",
+    "BlockStage",
+    "Grouping",
+    "LeavingStage",
+    "RegroupingStage",
+    "Shuffle",
+    "in_random_order",
+    "seeded",
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,26 @@ class _BlockSharded(Sharded):
         return BlockWalk(self._stage, self._place, source, (epoch, shard), number, taken, raised)
 
 
+class _LeavingSharded(Sharded):
+    def __init__(self, stage: LeavingStage, place: Place, source: Sharded) -> None:
+        self._stage, self._place, self._source = stage, place, source
+
+    def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
+        parts = state_parts(state, _FIRST_BLOCK, is_anything, is_count, is_count, is_count, _are_counts, is_count, is_count)
+        begin = _BlockBegin(*parts[:1], *parts[4:])
+        source = self._source.open(shard, epoch, begin.before)
+        return LeavingWalk(self._stage, self._place, source, (epoch, shard), begin, *parts[1:4])
+
+
+#: The state of a `LeavingWalk` at its beginning.
+_FIRST_BLOCK = (None, 0, 0, 0, (), 0, 0)
+
+
+def _are_counts(value: Any) -> bool:
+    """Return whether a value is a list of ascending counts."""
+    return isinstance(value, (list, tuple)) and all(map(is_count, value)) and list(value) == sorted(set(value))
+
+
 class BlockWalk(ShardWalk):
     """The state is that of the input before the block, the number of the block, the number of delivered outputs, and the
     number of exceptions that the inputs of the block have raised.
@@ -120,21 +151,28 @@ class BlockWalk(ShardWalk):
                     f"{self._numbers[1]}. Check its input, or pass a larger block="
                 )
             if self._drafts is not None:
-                self._drafts, self._taken, self._raised = None, 0, 0
-                self._number += 1
-                self._before = self._source.state()
+                self._begin_block()
             numbers = (*self._numbers, self._number)
             self._read(self._stage.block_size(self._place, numbers))
             if not self._elements:
                 raise StopIteration
             elements, self._elements = self._elements, []
             self._drafts = []  # should the stage raise an exception: it is the only output
-            self._drafts = self._stage.drafts(elements, self._place, numbers)
+            self._drafts = self._distributed(elements, numbers)
             num_empty += 1
         drafts = self._drafts
         draft, drafts[self._taken] = drafts[self._taken], None
         self._taken += 1
         return draft
+
+    def _begin_block(self) -> None:
+        self._drafts, self._taken, self._raised = None, 0, 0
+        self._number += 1
+        self._before = self._source.state()
+
+    def _distributed(self, elements: list[Any], numbers: tuple[int, int, int]) -> list[Any]:
+        """Return the drafts of a block."""
+        return self._stage.drafts(elements, self._place, numbers)
 
     def _read(self, size: int) -> None:
         while len(self._elements) < size:
@@ -167,6 +205,198 @@ class RegroupingStage(ShardedStage, BlockStage):
 
     def evaluator(self, place: Place) -> Sharded:
         return self.sharded(place)
+
+
+class Grouping(NamedTuple):
+    """The outputs for a block, and the elements without one.
+
+    Attributes:
+        drafts: outputs before `BlockStage.finished`.
+        left: the numbers of the elements that are in none of them, ascending.
+    """
+
+    drafts: list[Any]
+    left: list[int]
+
+
+@dataclass(frozen=True)
+class LeavingStage(RegroupingStage):
+    """A stage that may leave elements of a block out. They are the first elements of the next block."""
+
+    @property
+    @abc.abstractmethod
+    def leaves(self) -> bool:
+        """Whether it may. Otherwise, its states are as for other stages that work in blocks."""
+
+    @abc.abstractmethod
+    def grouping(
+        self, elements: list[Any], num_left: int, is_last: bool, place: Place, numbers: tuple[int, ...]
+    ) -> Grouping:
+        """Return the outputs for a block.
+
+        Args:
+            elements: as `admitted` has returned them.
+            num_left: the first ones were left out of the block before.
+            is_last: whether the input has ended.
+            place, numbers: see `BlockStage.drafts`.
+        """
+
+    def drafts(self, elements: list[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:
+        is_last = len(elements) < self.block_size(place, numbers)  # type: ignore[arg-type]
+        return self.grouping(elements, 0, is_last, place, numbers).drafts
+
+    def sharded(self, place: Place) -> Sharded:
+        if not self.leaves:
+            return super().sharded(place)
+        return _LeavingSharded(self, place, in_shards(self.input.evaluator(place.input(0)), place))
+
+
+class _BlockBegin(NamedTuple):
+    """The beginning of a block, and of the elements that were left out of earlier ones.
+
+    Attributes:
+        before: the state of the input before the first of them.
+        left: the numbers in the shard of the elements that were left out.
+        passed: the number of the first new one.
+        dropped: elements that have been dropped.
+    """
+
+    before: Any
+    left: Sequence[int]
+    passed: int
+    dropped: int
+
+
+class _Input(NamedTuple):
+    """An element, the state of the input before it, and its number in the shard. Exceptions have numbers, too."""
+
+    element: Any
+    before: Any
+    number: int
+
+
+#: Elements that have been left out for so many blocks are dropped: a resume goes back to the first one that is left.
+_MOST_BLOCKS_LEFT = 64
+
+
+class LeavingWalk(BlockWalk):
+    """Its state extends the state of a `BlockWalk`: it goes back to the first element that was left out, and has the numbers
+    of all elements that were, the number of the first new element, and the number of dropped ones.
+    """
+
+    _stage: LeavingStage
+    _elements: list[_Input]
+
+    def __init__(
+        self,
+        stage: LeavingStage,
+        place: Place,
+        source: ShardWalk,
+        numbers: tuple[int, int],
+        begin: _BlockBegin,
+        number: int,
+        taken: int,
+        raised: int,
+    ) -> None:
+        super().__init__(stage, place, source, numbers, number, taken, raised)
+        self._begin = begin
+        #: Inputs so far.
+        self._count = begin.left[0] if begin.left else begin.passed
+        #: The numbers of elements to read again.
+        self._to_read = list(begin.left)
+        self._is_replayed = not begin.left
+        self._left: list[_Input] = []
+        self._dropped = begin.dropped
+        self._has_ended = False
+
+    def _begin_block(self) -> None:
+        self._begin = self._next_begin()
+        self._elements, self._left = self._left, []
+        super()._begin_block()
+
+    def _next_begin(self) -> _BlockBegin:
+        left = self._left
+        before = left[0].before if left else self._source.state()
+        return _BlockBegin(before, [each.number for each in left], self._count, self._dropped)
+
+    def _read(self, size: int) -> None:
+        if not self._is_replayed:
+            self._replay()
+        while len(self._elements) < size:
+            before, number = self._source.state(), self._count
+            try:
+                self._elements.append(_Input(self._take_input(), before, number))
+            except StopIteration:
+                self._has_ended = True
+                return
+            except Exception:
+                if not self._to_ignore:
+                    self._raised += 1
+                    raise
+                self._to_ignore -= 1
+
+    def _take_input(self) -> Any:
+        try:
+            element = next(self._source)
+        except StopIteration:
+            raise
+        except Exception:
+            self._count += 1
+            raise
+        self._count += 1
+        return self._admitted(element)
+
+    def _replay(self) -> None:
+        """Read the elements that were left out before a state, and go past the others."""
+        while self._to_read:
+            number = self._to_read.pop(0)
+            self._skip_to(number)
+            before = self._source.state()
+            self._elements.append(_Input(self._take_input(), before, number))
+        self._skip_to(self._begin.passed)
+        self._is_replayed = True
+
+    def _skip_to(self, number: int) -> None:
+        while self._count < number:
+            skip_any(self._source)
+            self._count += 1
+
+    def _distributed(self, elements: list[_Input], numbers: tuple[int, int, int]) -> list[Any]:
+        stage = self._stage
+        num_left = sum(each.number < self._begin.passed for each in elements)
+        try:
+            drafts, left = stage.grouping(
+                [each.element for each in elements], num_left, self._has_ended, self._place, numbers
+            )
+        except Exception as error:  # a user's function may raise anything
+            note_place(error, stage, f"block {self._number} of shard {self._numbers[1]}")
+            raise
+        if not drafts and not self._has_ended and len(left) >= stage.block:
+            self._dropped += len(left)
+            raise EmptyFilterError(
+                f"stage {stage.text} has left out all {len(left)} elements of a block in shard {self._numbers[1]}, which "
+                "are dropped. Check the function, or pass a larger block="
+            )
+        oldest = self._count if self._has_ended and not drafts else self._count - _MOST_BLOCKS_LEFT * stage.block
+        self._left = [elements[i] for i in left if elements[i].number >= oldest]
+        self._dropped += len(left) - len(self._left)
+        if self._has_ended and not self._left and self._dropped:
+            self._warn()
+        return drafts
+
+    def _warn(self) -> None:
+        warnings.warn(
+            f"stage {self._stage.text} has dropped {self._dropped} elements of shard {self._numbers[1]}, which it had left "
+            "out of all packs",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def state(self) -> list[Any]:
+        number, taken, raised, begin = self._number, self._taken, self._raised, self._begin
+        if self._drafts is not None and taken >= len(self._drafts):
+            number, taken, raised, begin = number + 1, 0, 0, self._next_begin()
+        return [begin.before, number, taken, raised, list(begin.left), begin.passed, begin.dropped]
 
 
 @dataclass(frozen=True)

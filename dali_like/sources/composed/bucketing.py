@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dali_like.errors import SampleError, SampleTypeError
 from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
-from dali_like.sources.composed.elementwise import name_of
-from dali_like.sources.composed.packing import fit
+from dali_like.sources.composed.costs import Budget, Cost, Measured
+from dali_like.sources.composed.packers import fit
 from dali_like.sources.composed.stage import Place
 
-__all__ = ["Bucket", "Budget", "WithinBudget"]
-
-#: An element, and its length or cost.
-Measured = tuple[Any, float]
+__all__ = ["Bucket", "BudgetBatches"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Bucket(RegroupingStage):
         drop_rest: whether to drop the smaller batches at the end of a block.
     """
 
-    length_of: Callable[[Any], float]
+    length_of: Cost
     boundaries: tuple[float, ...]
     batch_sizes: tuple[int, ...]
     drop_rest: bool
@@ -40,17 +36,18 @@ class Bucket(RegroupingStage):
     @property
     def text(self) -> str:
         rest = "drop" if self.drop_rest else "keep"
+        key = "" if self.length_of.names is None else f"[{self.length_of.names[0]!r}]"
         return (
-            f"bucket({name_of(self.length_of)}, {list(self.boundaries)}, {list(self.batch_sizes)}, block={self.block}, "
+            f"bucket({self.length_of.text}{key}, {list(self.boundaries)}, {list(self.batch_sizes)}, block={self.block}, "
             f"rest={rest})"
         )
 
     def admitted(self, element: Any) -> Measured:
-        return element, _measured(self.length_of, element)
+        return self.length_of.measured(element)
 
     def drafts(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> list[Any]:
         buckets: list[list[Any]] = [[] for _ in self.batch_sizes]
-        for element, length in elements:
+        for element, (length,) in elements:
             buckets[bisect.bisect_right(self.boundaries, length)].append(element)
         batches = [
             bucket[begin : begin + size]
@@ -62,72 +59,47 @@ class Bucket(RegroupingStage):
 
 
 @dataclass(frozen=True)
-class Budget(RegroupingStage):
-    """Batches whose cost stays within a budget.
+class BudgetBatches(RegroupingStage):
+    """Batches whose costs stay within a budget.
 
     Attributes:
-        budget: limit of the cost of a batch.
-        cost: of an element.
-        padded: whether a batch costs its largest element times its size, not the sum.
+        padded: whether a batch costs the maximum of its elements times its size, not the sum; for each cost.
         most: limit of elements in a batch; None: no limit.
+        is_measured: whether the input has the costs of elements already, see `WithinBudget`.
     """
 
-    budget: float
-    cost: Callable[[Any], float]
+    budget: Budget
     padded: bool
     most: int | None
+    is_measured: bool = False
 
     @property
     def text(self) -> str:
         padded = ", padded=True" if self.padded else ""
-        return f"batch_by_budget({self.budget}, {name_of(self.cost)}, block={self.block}{padded}, most={self.most})"
+        return f"batch_by_budget({self.budget.text}, {self.budget.cost.text}, block={self.block}{padded}, most={self.most})"
 
     def admitted(self, element: Any) -> Measured:
-        cost = _measured(self.cost, element)
-        if cost > self.budget:
-            raise SampleError(
-                f'an element has the cost {cost:.15g}, and a batch the budget {self.budget}. Pass too_large="drop", or '
-                "a larger budget"
-            )
-        return element, cost
+        if self.is_measured:
+            measured: Measured = element
+            return measured
+        return self.budget.admitted(element, "a batch", 'too_large="drop"')
 
     def drafts(self, elements: list[Measured], place: Place, numbers: tuple[int, ...]) -> list[Any]:
-        costs = [cost for _, cost in elements]
-        groups = self._padded(costs) if self.padded else fit(np.array(costs)[:, None], [self.budget], self.most)
+        costs = np.array([costs for _, costs in elements])
+        groups = self._padded(costs) if self.padded else fit(costs, self.budget.limits, self.most)
         return in_random_order([[elements[item][0] for item in group] for group in groups], place, numbers)
 
-    def _padded(self, costs: list[float]) -> list[list[int]]:
-        """Return groups of items of similar cost."""
+    def _padded(self, costs: NDArray[np.float64]) -> list[list[int]]:
+        """Return groups of items of similar costs."""
+        limits = self.budget.limits
+        order = np.argsort(costs[:, 0] if len(limits) == 1 else (costs / limits).sum(axis=1), kind="stable")
         groups: list[list[int]] = []
-        for item in sorted(range(len(costs)), key=costs.__getitem__):
+        largest = costs[0]
+        for item in order.tolist():
             size = len(groups[-1]) + 1 if groups else 0
-            if not size or size * costs[item] > self.budget or (self.most is not None and size > self.most):
+            largest = np.maximum(largest, costs[item])
+            if not size or (size * largest > limits).any() or (self.most is not None and size > self.most):
                 groups.append([])
+                largest = costs[item]
             groups[-1].append(item)
         return groups
-
-
-@dataclass(frozen=True)
-class WithinBudget:
-    """Whether an element fits into a batch: a function for `filter`."""
-
-    budget: float
-    cost: Callable[[Any], float]
-
-    def __call__(self, element: Any) -> bool:
-        return _measured(self.cost, element) <= self.budget
-
-
-def _measured(function: Callable[[Any], float], element: Any) -> float:
-    """Return the length or cost of an element.
-
-    Raises:
-        SampleError: it is negative, or not a number.
-        SampleTypeError: it is of another type.
-    """
-    value = function(element)
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise SampleTypeError(f"{name_of(function)} should return a number, but it returned a {type(value).__qualname__}")
-    if not value >= 0:
-        raise SampleError(f"{name_of(function)} should return a number from 0 on, but it returned {value}")
-    return float(value)

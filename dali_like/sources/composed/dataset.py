@@ -27,10 +27,13 @@ from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
-from dali_like.sources.composed.yielding import Filter, FlatMap
+from dali_like.sources.composed.yielding import Admission, Filter, FlatMap
 from dali_like.sources.state_format import ShardState
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from dali_like.sources.composed.costs import Cost
     from dali_like.sources.composed.draws import MixtureReport
     from dali_like.sources.composed.from_files import Paths
     from dali_like.sources.composed.reads import ElementsAhead
@@ -525,11 +528,13 @@ class ComposedDataset:
     @suggest_arguments
     def pack(
         self,
-        length: int | Mapping[str, int],
+        length: int | Mapping[str, int] | None = None,
         *,
-        method: str = "first_fit",
+        budget: float | Mapping[str, float] | None = None,
+        cost: Callable[[Any], float | Mapping[str, float]] | None = None,
+        method: str | Callable[[Any, np.random.Generator], Iterable[Sequence[int]]] = "first_fit",
         block: int = 1024,
-        rest: str = "pad",
+        rest: str | None = None,
         pad: Any = 0,
         too_long: str | None = None,
         most_segments: int | None = None,
@@ -548,45 +553,67 @@ class ComposedDataset:
 
         Grain has the same names. Elements without any entry are left out.
 
+        With ``cost=`` instead of a length, elements have any structure, such as images, text and sound together. A pack is
+        then a list of elements whose summed costs stay within ``budget=``, without padding. Collate it with
+        ``map(jagged_collate)``, or a function of your own.
+
         Args:
             length: of a pack, if the elements are arrays; their field is named "tokens". Or a mapping from field to length,
                 if the elements are mappings. All fields of an element have the same segment id. Arrays with more dimensions
                 are packed along the first.
+            budget: limit of the cost of a pack; or a mapping from name to limit, for several costs.
+            cost: of an element, a function that returns a number from 0 on; or a mapping with the names of `budget`, such as
+                ``{"tokens": 600, "images": 2}``. It is called once for each element.
             method: "first_fit" puts each element into the first pack with room for it, and "best_fit" into the fullest one,
                 the longest elements of a block first. The packs of a block come in random order, which depends on the seed.
                 "concat" puts elements one after another, and splits them at the end of a pack.
-            block: number of inputs that are distributed together by fitting. Packs are closed at the end of a block, so
-                larger blocks need less padding. A process holds a block of each of its logical shards in memory.
-            rest: "pad" or "drop" the last pack of a shard. By fitting, a shard that ends together with a block has no rest.
+                "knapsack" fills one pack after another so that the least is unused, of the scarcest cost. It leaves out the
+                emptiest packs of a block: their elements begin packs of the next block. "balanced" makes as few packs as
+                possible, with nearly equal costs. A function makes packs of its own: it is called with the costs of a block
+                (an array; for several costs or fields, a mapping of arrays) and a generator that depends on the seed and the
+                block, and returns lists of indices, in the order in which the packs come. Elements that it leaves out are
+                the first ones of the next block. Elements in no pack at the end, or left out for 64 blocks, are dropped,
+                with a warning that counts them.
+            block: number of inputs that are distributed together, except for "concat". Packs are closed at the end of a
+                block, so larger blocks need less padding. A process holds a block of each of its logical shards in memory.
+            rest: "pad" (with `cost`: "keep") or "drop" the last pack of a shard. By fitting, a shard that ends together with
+                a block has no rest.
             pad: value of the padding; or a mapping from field to value.
-            too_long: for elements that are longer than a pack: "error"; "drop"; or "split", the default for "concat". The
-                default for fitting is "error".
+            too_long: for elements that are longer than a pack, or cost more than the budget: "error"; "drop"; or "split",
+                the default for "concat". Otherwise, the default is "error". With `cost`, elements cannot be split.
             most_segments: limit of elements in a pack; default: the sum of all lengths, so no limit.
 
         Raises:
             ArgumentError: an argument has an unknown value.
+            ArgumentClashError: there are both a length and a cost, or neither; or arguments do not fit together.
         """
-        return self._then(
-            composed.packing.pack_stage(
-                self._stage,
-                length,
-                method=method,
-                block=positive("block", block),
-                rest=rest,
-                pad=pad,
-                too_long=too_long,
-                most_segments=None if most_segments is None else positive("most_segments", most_segments),
-                most_rejected=_MOST_REJECTED,
+        packing = composed.packing
+        if (length is None) == (cost is None) or (length is not None and budget is not None):
+            raise ArgumentClashError(
+                "pack needs either length=, for arrays, or budget= and cost=, for elements of any structure"
             )
+        arguments = packing.PackArguments(
+            method=method,
+            block=positive("block", block),
+            rest=rest,
+            too_long=too_long,
+            most_segments=None if most_segments is None else positive("most_segments", most_segments),
+            most_rejected=_MOST_REJECTED,
         )
+        if length is not None:
+            return self._then(packing.pack_stage(self._stage, length, pad, arguments))
+        if pad != 0:
+            raise ArgumentClashError("pad= is for packs of arrays, with length=; packs by cost have no padding")
+        return self._then(packing.group_stage(self._stage, _callable(cost), budget, arguments))
 
     @suggest_arguments
     def bucket(
         self,
-        length: Callable[[Any], float],
+        length: Callable[[Any], float | Mapping[str, float]],
         boundaries: Sequence[float],
         batch_sizes: Sequence[int],
         *,
+        key: str | None = None,
         block: int = 1024,
         rest: str = "keep",
     ) -> Self:
@@ -597,7 +624,8 @@ class ComposedDataset:
         get different numbers of batches; the loader's ``shard_rest`` evens them out.
 
         Args:
-            length: of an element, a function.
+            length: of an element, a function that returns a number from 0 on, or a mapping of several.
+            key: of the number in such a mapping.
             boundaries: ascending. Bucket i has the elements with ``boundaries[i - 1] <= length < boundaries[i]``.
             batch_sizes: of the buckets, one more than boundaries.
             block: number of inputs that are put into buckets together.
@@ -617,15 +645,15 @@ class ComposedDataset:
         is_dropped = one_of("rest", rest, ("keep", "drop")) == "drop"
         return self._then(
             composed.bucketing.Bucket(
-                self._stage, positive("block", block), _callable(length), tuple(boundaries), sizes, is_dropped
+                self._stage, positive("block", block), cost_of(length, key), tuple(boundaries), sizes, is_dropped
             )
         )
 
     @suggest_arguments
     def batch_by_budget(
         self,
-        budget: float,
-        cost: Callable[[Any], float],
+        budget: float | Mapping[str, float],
+        cost: Callable[[Any], float | Mapping[str, float]],
         *,
         block: int = 1024,
         padded: bool = False,
@@ -637,24 +665,28 @@ class ComposedDataset:
         The stream then runs in logical shards. Its elements are lists, in random order: see `bucket`.
 
         Args:
-            budget: limit of the cost of a batch.
-            cost: of an element, a function that returns a number from 0 on.
+            budget: limit of the cost of a batch; or a mapping from name to limit, for several costs.
+            cost: of an element, a function that returns a number from 0 on; or a mapping with the names of `budget`, such as
+                ``{"tokens": 600, "pixels": 50176}``. It is called once for each element.
             block: number of inputs that are distributed together. Larger blocks make fuller batches.
-            padded: whether the cost of a batch is that of its largest element times its size, as for batches that are
-                padded. A batch then has elements of similar cost. False: the sum, distributed by first fit.
+            padded: whether the cost of a batch is the maximum of its elements times its size, as for batches that are
+                padded; for each of several costs. A batch then has elements of similar cost. False: the sum, distributed by
+                first fit.
             most: limit of elements in a batch.
             too_large: for elements that cost more than the budget: "error" or "drop".
 
         Raises:
             ArgumentError: an argument has an unknown value.
         """
-        if not budget > 0:
-            raise ArgumentError(f"budget should be positive, but got {budget!r}")
+        limits = composed.costs.budget_of(budget, _callable(cost))
         stage, most = self._stage, None if most is None else positive("most", most)
-        if one_of("too_large", too_large, ("error", "drop")) == "drop":
-            stage = Filter(stage, composed.bucketing.WithinBudget(budget, _callable(cost)), _MOST_REJECTED)
+        is_dropped = one_of("too_large", too_large, ("error", "drop")) == "drop"
+        if is_dropped:
+            stage = Admission(stage, composed.costs.WithinBudget(limits), _MOST_REJECTED)
         return self._then(
-            composed.bucketing.Budget(stage, positive("block", block), budget, _callable(cost), flag("padded", padded), most)
+            composed.bucketing.BudgetBatches(
+                stage, positive("block", block), limits, flag("padded", padded), most, is_measured=is_dropped
+            )
         )
 
     @suggest_arguments
@@ -738,7 +770,11 @@ class ComposedDataset:
 
     @suggest_arguments
     def report(
-        self, state: Mapping[str, Any] | None = None, *, cost: Callable[[Any], float] | None = None
+        self,
+        state: Mapping[str, Any] | None = None,
+        *,
+        cost: Callable[[Any], float | Mapping[str, float]] | None = None,
+        key: str | None = None,
     ) -> list[MixtureReport]:
         """Return how the mixtures of this dataset draw from their inputs: rounded shares; samples and epochs until a state.
 
@@ -746,7 +782,9 @@ class ComposedDataset:
 
         Args:
             state: of an iterator or a loader, of one rank or merged; default: the beginning.
-            cost: returns the number of tokens of an element. Up to 100 elements of each input are read, to estimate totals.
+            cost: returns the number of tokens of an element, or a mapping of several numbers. Up to 100 elements of each
+                input are read, to estimate totals.
+            key: of the number in such a mapping.
 
         Raises:
             CheckpointError: the state is of another stream, or stages behind a mixture hide its position.
@@ -755,7 +793,9 @@ class ComposedDataset:
             first = {0: ShardState(0, None)} if self.shards else {}
             state = make_state(self.description, self.seed, self.shards, 0, 0, first)
         checked = checked_state(state, self.description, self.seed, self.shards)
-        return composed.draws.report(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, cost)
+        return composed.draws.report(
+            self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, None if cost is None else cost_of(cost, key)
+        )
 
     # Elements
 
@@ -964,6 +1004,11 @@ class ComposedIterator(Iterator[Any]):
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
         self._reads, self._has_begun = None, False
         self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)
+
+
+def cost_of(function: Callable[[Any], Any], key: str | None) -> Cost:
+    """Return a measure of one cost of elements."""
+    return composed.costs.Cost(_callable(function), None if key is None else (key,))
 
 
 def _callable(function: Any) -> Any:

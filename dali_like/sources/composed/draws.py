@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dali_like.errors import CheckpointError
+from dali_like.sources.composed.costs import Cost
 from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
 from dali_like.sources.composed.selection import Concat, Repeat
 from dali_like.sources.composed.stage import (
@@ -342,9 +343,7 @@ class MixtureReports(list[MixtureReport]):
         return "\n\n".join(map(str, self)) or "no mixtures"
 
 
-def report(
-    stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], cost: Callable[[Any], float] | None
-) -> MixtureReports:
+def report(stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], cost: Cost | None) -> MixtureReports:
     """Return reports of all mixtures of a dataset, at a state."""
     reports = MixtureReports()
     for line, each in enumerate(_stages(stage)):
@@ -354,7 +353,7 @@ def report(
     return reports
 
 
-def _report(drawn: Drawn, cost: Callable[[Any], float] | None) -> MixtureReport:
+def _report(drawn: Drawn, cost: Cost | None) -> MixtureReport:
     mixture, place = drawn.mixture, drawn.place
     if mixture.is_sharded:
         schedule = mixture.schedule(place.num_shards)
@@ -387,7 +386,7 @@ def _shares(numbers: Sequence[float]) -> tuple[float, ...]:
     return tuple(number / total for number in numbers)
 
 
-def _mean_cost(stage: Stage, place: Place, count: int, cost: Callable[[Any], float]) -> float:
+def _mean_cost(stage: Stage, place: Place, count: int, cost: Cost) -> float:
     """Return the mean cost of some of the elements drawn from an input."""
     number = min(count, _MOST_COSTS)
     source = stage.evaluator(place)
@@ -395,4 +394,4 @@ def _mean_cost(stage: Stage, place: Place, count: int, cost: Callable[[Any], flo
         elements = list(itertools.islice(source.open(0, 0), number))
     else:
         elements = [source.at(i * count // number) for i in range(number)]
-    return sum(map(cost, elements)) / max(len(elements), 1)
+    return sum(map(cost.number, elements)) / max(len(elements), 1)

@@ -1,21 +1,32 @@
 """Packs: elements of different lengths, such as tokenized documents, combined to arrays of one length.
 
-`ConcatPack` puts elements one after another and splits them at the end of a pack. `FitPack` keeps elements whole: each block
-of inputs is distributed to packs by first fit or best fit. `PackLayout` builds the arrays of a pack.
+`ConcatPack` puts elements one after another and splits them at the end of a pack. `FitPack` keeps elements whole: a packer
+distributes each block of inputs, see `dali_like.sources.composed.packers`. `PackLayout` builds the arrays of a pack.
+`GroupPack` distributes elements of any structure in the same way, by their costs, to lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.checks import one_of, positive
-from dali_like.errors import ArgumentError, CheckpointError, EmptyFilterError, SampleError, SampleTypeError
-from dali_like.sources.composed.blocks import RegroupingStage, in_random_order
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentError,
+    CheckpointError,
+    EmptyFilterError,
+    SampleError,
+    SampleTypeError,
+)
+from dali_like.sources.composed.blocks import Grouping, LeavingStage
+from dali_like.sources.composed.costs import Budget, Cost, Measured, WithinBudget, budget_of
+from dali_like.sources.composed.packers import PACKERS, OwnPacker, Packer, Task
 from dali_like.sources.composed.stage import (
     Place,
     Sharded,
@@ -27,9 +38,21 @@ from dali_like.sources.composed.stage import (
     note_place,
     state_parts,
 )
-from dali_like.sources.composed.yielding import Filter, FlatMap, ShardedInputStage
+from dali_like.sources.composed.yielding import Admission, FlatMap, ShardedInputStage
 
-__all__ = ["ConcatPack", "FitPack", "Fits", "PackLayout", "Pieces", "fit", "pack_layout", "pack_stage"]
+__all__ = [
+    "ConcatPack",
+    "FitPack",
+    "Fits",
+    "GroupPack",
+    "PackArguments",
+    "PackLayout",
+    "PackStage",
+    "Pieces",
+    "group_stage",
+    "pack_layout",
+    "pack_stage",
+]
 
 #: The field of packs of plain arrays.
 PLAIN_FIELD = "tokens"
@@ -163,13 +186,14 @@ def _check_range(number: Any, dtype: np.dtype[Any]) -> None:
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether an element is short enough for a pack: a function for `filter`."""
+    """Returns the arrays of an element that is short enough for a pack: a function for `Admission`."""
 
     layout: PackLayout
 
-    def __call__(self, element: Any) -> bool:
+    def __call__(self, element: Any) -> Parts | None:
         parts = self.layout.parts(element)
-        return all(len(part) <= length for part, length in zip(parts, self.layout.lengths, strict=True))
+        fits = all(len(part) <= length for part, length in zip(parts, self.layout.lengths, strict=True))
+        return parts if fits else None
 
 
 # The name is in the texts of states, which compare it: a loader refuses states of other names.
@@ -187,62 +211,37 @@ class Pieces:
             yield pieces[0] if layout.is_plain else dict(zip(layout.names, pieces, strict=True))
 
 
-# Fitting
-
-
-def fit(sizes: NDArray[Any], capacities: Sequence[float], most: int | None = None, best: bool = False) -> list[list[int]]:
-    """Distribute items to bins, the largest first. An item that fits into no bin opens another one.
-
-    Args:
-        sizes: of shape ``(items, dimensions)``, none larger than the capacities.
-        capacities: of a bin in each dimension.
-        most: limit of items in a bin.
-        best: take the bin with the least free space, in all dimensions together, not the first one.
-
-    Returns:
-        The items of each bin, ascending.
-
-    >>> fit(np.array([[3], [6], [5], [4], [2]]), [10])
-    [[1, 3], [0, 2, 4]]
-    """
-    bins: list[list[int]] = []
-    rooms = [np.full(len(sizes), capacity, float) for capacity in capacities]
-    order = np.argsort(-(sizes / capacities).sum(axis=1), kind="stable")
-    for item, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        number = _bin_for(size, [room[: len(bins) + 1] for room in rooms], best)
-        if number == len(bins):
-            bins.append([])
-        bins[number].append(item)
-        for room, needed in zip(rooms, size, strict=True):
-            room[number] -= needed
-        if len(bins[number]) == most:
-            rooms[0][number] = -1
-    return [sorted(items) for items in bins]
-
-
-def _bin_for(size: list[float], rooms: list[NDArray[Any]], best: bool) -> int:
-    """Return the bin for an item. `rooms` is the free space of the bins by dimension; the last bin is empty."""
-    fits = rooms[0] >= size[0]
-    for room, needed in zip(rooms[1:], size[1:], strict=True):
-        fits &= room >= needed
-    return int((np.where(fits, -sum(rooms), -np.inf) if best else fits).argmax())
+# Whole elements
 
 
 @dataclass(frozen=True)
-class FitPack(RegroupingStage):
-    """Packs of whole elements, distributed by `fit`. The packs of a block come in random order."""
+class PackStage(LeavingStage):
+    """Packs of whole elements, distributed by a packer.
 
-    layout: PackLayout
-    best: bool
+    Attributes:
+        drop_rest: whether to drop the last pack of a shard, if it is not full.
+    """
+
+    packer: Packer | OwnPacker
+    most: int | None
     drop_rest: bool
 
     @property
-    def text(self) -> str:
-        method, rest = "best_fit" if self.best else "first_fit", "drop" if self.drop_rest else "pad"
-        return f"pack({self.layout.text}, method={method}, block={self.block}, rest={rest})"
+    @abc.abstractmethod
+    def limits(self) -> tuple[float, ...] | None:
+        """Limits of the costs of a pack."""
 
-    def admitted(self, element: Any) -> Parts:
-        return self.layout.whole_parts(element)
+    @abc.abstractmethod
+    def names(self, elements: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Return the names of the costs of admitted elements; None: there is one, without a name."""
+
+    @abc.abstractmethod
+    def costs(self, element: Any) -> Sequence[float] | None:
+        """Return the costs of an admitted element; None: it is left out of all packs."""
+
+    @property
+    def leaves(self) -> bool:
+        return self.packer.leaves
 
     def block_size(self, place: Place, numbers: tuple[int, int, int]) -> int:
         """The first blocks of the shards differ in size. So shards do not read blocks all at once, and at any time, half of
@@ -251,18 +250,109 @@ class FitPack(RegroupingStage):
         _, shard, number = numbers
         return self.block if number else max(self.block * (shard + 1) // place.num_shards, 1)
 
-    def drafts(self, elements: list[Parts], place: Place, numbers: tuple[int, ...]) -> list[Any]:
-        layout = self.layout
-        filled = [parts for parts in elements if any(map(len, parts))]
-        sizes = np.array([list(map(len, parts)) for parts in filled]).reshape(-1, len(layout.names))
-        bins = fit(sizes, layout.lengths, layout.most_segments, self.best)
-        is_last = len(elements) < self.block_size(place, numbers)  # type: ignore[arg-type]
-        if self.drop_rest and is_last and bins and sizes[bins[-1]].sum() < sum(layout.lengths):
-            bins.pop()
-        return in_random_order([[filled[item] for item in items] for items in bins], place, numbers)
+    def grouping(
+        self, elements: list[Any], num_left: int, is_last: bool, place: Place, numbers: tuple[int, ...]
+    ) -> Grouping:
+        measured = [(i, costs) for i, costs in enumerate(map(self.costs, elements)) if costs is not None]
+        if not measured:
+            return Grouping([], [])
+        names = self.names(elements)
+        costs = np.array([costs for _, costs in measured], float)
+        task = Task(costs, self.limits, self.most, num_left, is_last, names)
+        generator = np.random.Generator(np.random.PCG64(place.seed_of(*numbers)))
+        groups = self.packer.groups(task, generator)
+        left = set(range(len(measured))).difference(*groups)
+        if self.drop_rest and is_last and groups:
+            groups = self._without_rest(groups, costs)
+        if self.packer.is_random:
+            groups = [groups[i] for i in generator.permutation(len(groups)).tolist()]
+        return Grouping(
+            [[elements[measured[item][0]] for item in group] for group in groups],
+            [measured[item][0] for item in sorted(left)],
+        )
+
+    def _without_rest(self, groups: list[list[int]], costs: NDArray[np.float64]) -> list[list[int]]:
+        """Return the packs without the last one, unless it is full."""
+        assert self.limits is not None
+        return groups[:-1] if costs[groups[-1]].sum() < sum(self.limits) else groups
+
+
+@dataclass(frozen=True)
+class FitPack(PackStage):
+    """Packs of arrays."""
+
+    layout: PackLayout
+    #: Whether the input has the arrays of elements already, see `Fits`.
+    is_measured: bool = False
+
+    @property
+    def text(self) -> str:
+        rest = "drop" if self.drop_rest else "pad"
+        return f"pack({self.layout.text}, method={self.packer.text}, block={self.block}, rest={rest})"
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        return self.layout.lengths
+
+    def names(self, elements: Sequence[Parts]) -> tuple[str, ...] | None:
+        return None if self.layout.is_plain else self.layout.names
+
+    def admitted(self, element: Any) -> Parts:
+        return element if self.is_measured else self.layout.whole_parts(element)
+
+    def costs(self, element: Parts) -> Sequence[float] | None:
+        sizes = tuple(map(len, element))
+        return sizes if any(sizes) else None
 
     def finished(self, draft: list[Parts]) -> dict[str, NDArray[Any]]:
         return self.layout.pack(draft)
+
+
+@dataclass(frozen=True)
+class GroupPack(PackStage):
+    """Packs of elements of any structure, by their costs: lists."""
+
+    cost: Cost
+    budget: Budget | None
+    is_measured: bool = False
+
+    @property
+    def text(self) -> str:
+        budget = "no budget" if self.budget is None else self.budget.text
+        rest = ", rest=drop" if self.drop_rest else ""
+        return f"pack({self.cost.text}: {budget}, max {self.most}, method={self.packer.text}, block={self.block}{rest})"
+
+    @property
+    def limits(self) -> tuple[float, ...] | None:
+        return None if self.budget is None else self.budget.limits
+
+    def names(self, elements: Sequence[Measured]) -> tuple[Any, ...] | None:
+        """Without a budget, each element of a block needs the same ones."""
+        if self.budget is not None:
+            return self.cost.names
+        first, *others = [tuple(costs) if isinstance(costs, dict) else None for _, costs in elements]
+        for other in others:
+            if other != first:
+                raise SampleError(
+                    f"{self.cost.text} should return the same names for all elements of a block, but it returned {first} "
+                    f"and {other}"
+                )
+        return first
+
+    def admitted(self, element: Any) -> Measured:
+        if self.is_measured:
+            measured: Measured = element
+            return measured
+        if self.budget is None:
+            return element, self.cost.any_numbers(element)
+        return self.budget.admitted(element, "a pack", 'too_long="drop"')
+
+    def costs(self, element: Measured) -> Sequence[float]:
+        costs = element[1]
+        return tuple(costs.values()) if isinstance(costs, dict) else costs
+
+    def finished(self, draft: list[Measured]) -> list[Any]:
+        return [element for element, _ in draft]
 
 
 # Concatenation
@@ -275,6 +365,7 @@ class ConcatPack(ShardedInputStage):
     layout: PackLayout
     may_split: bool
     drop_rest: bool
+    is_measured: bool = False
 
     @property
     def text(self) -> str:
@@ -282,6 +373,9 @@ class ConcatPack(ShardedInputStage):
         return f"pack({self.layout.text}, method=concat, rest={rest}{split})"
 
     def parts(self, element: Any) -> Parts:
+        if self.is_measured:
+            parts: Parts = element
+            return parts
         return self.layout.parts(element) if self.may_split else self.layout.whole_parts(element)
 
     def evaluator(self, place: Place) -> Sharded:
@@ -406,37 +500,85 @@ class _ConcatPackWalk(ShardWalk):
 # Arguments
 
 
-def pack_stage(
-    stage: Stage,
-    length: int | Mapping[str, int],
-    *,
-    method: str,
-    block: int,
-    rest: str,
-    pad: Any,
-    too_long: str | None,
-    most_segments: int | None,
-    most_rejected: int,
-) -> Stage:
-    """Return the stages of `ComposedDataset.pack`, with its arguments.
+class PackArguments(NamedTuple):
+    """Arguments of `ComposedDataset.pack`, for arrays and for groups."""
 
-    Args:
-        most_rejected: of `Filter`.
+    method: str | Callable[..., Any]
+    block: int
+    rest: str | None
+    too_long: str | None
+    most_segments: int | None
+    most_rejected: int
+
+    def packer(self) -> Packer | OwnPacker:
+        """Return the packer for whole elements."""
+        if callable(self.method):
+            return OwnPacker(self.method)
+        return PACKERS[one_of("method", self.method, tuple(PACKERS))]
+
+    def drops_rest(self, *choices: str) -> bool:
+        """Return whether the last pack of a shard is dropped. The first choice is the default."""
+        is_dropped = one_of("rest", self.rest or choices[0], choices) == "drop"
+        if is_dropped and (callable(self.method) or self.method == "balanced"):
+            raise ArgumentClashError(f'rest="drop" is for methods that fill one pack after another, not for {self.method!r}')
+        return is_dropped
+
+
+def pack_stage(stage: Stage, length: int | Mapping[str, int], pad: Any, arguments: PackArguments) -> Stage:
+    """Return the stages of `ComposedDataset.pack` for arrays.
 
     Raises:
         ArgumentError: an argument has an unknown value.
     """
-    layout = pack_layout(length, pad, most_segments)
-    is_concat = one_of("method", method, ("concat", "first_fit", "best_fit")) == "concat"
-    drop_rest = one_of("rest", rest, ("pad", "drop")) == "drop"
-    too_long = one_of("too_long", too_long or ("split" if is_concat else "error"), ("error", "drop", "split"))
-    if too_long == "drop":
-        stage = Filter(stage, Fits(layout), most_rejected)
+    layout = pack_layout(length, pad, arguments.most_segments)
+    if not callable(arguments.method):
+        one_of("method", arguments.method, ("concat", *PACKERS))
+    is_concat = arguments.method == "concat"
+    drop_rest = arguments.drops_rest("pad", "drop")
+    too_long = arguments.too_long or ("split" if is_concat else "error")
+    is_dropped = one_of("too_long", too_long, ("error", "drop", "split")) == "drop"
+    if is_dropped:
+        stage = Admission(stage, Fits(layout), arguments.most_rejected)
     if is_concat:
-        return ConcatPack(stage, layout, too_long == "split", drop_rest)
+        return ConcatPack(stage, layout, too_long == "split", drop_rest, is_dropped)
     if too_long == "split":
         stage = FlatMap(stage, Pieces(layout))
-    return FitPack(stage, block, layout, method == "best_fit", drop_rest)
+    return FitPack(
+        stage, arguments.block, arguments.packer(), arguments.most_segments, drop_rest, layout, is_measured=is_dropped
+    )
+
+
+def group_stage(
+    stage: Stage, cost: Callable[[Any], Any], budget: float | Mapping[str, float] | None, arguments: PackArguments
+) -> Stage:
+    """Return the stages of `ComposedDataset.pack` for elements of any structure.
+
+    Raises:
+        ArgumentError: an argument has an unknown value.
+        ArgumentClashError: there is no budget, and the method needs one.
+    """
+    if arguments.method == "concat" or arguments.too_long == "split":
+        raise ArgumentClashError(
+            "elements with a cost= cannot be split. Pass length= to split arrays; or one of the methods "
+            f"{', '.join(map(repr, PACKERS))}"
+        )
+    packer = arguments.packer()
+    if budget is None and isinstance(packer, Packer):
+        raise ArgumentClashError("cost= needs budget=, the limit of a pack")
+    limits = None if budget is None else budget_of(budget, cost)
+    is_dropped = one_of("too_long", arguments.too_long or "error", ("error", "drop")) == "drop"
+    if is_dropped and limits is not None:
+        stage = Admission(stage, WithinBudget(limits), arguments.most_rejected)
+    return GroupPack(
+        stage,
+        arguments.block,
+        packer,
+        arguments.most_segments,
+        arguments.drops_rest("keep", "drop"),
+        Cost(cost) if limits is None else limits.cost,
+        limits,
+        is_measured=is_dropped and limits is not None,
+    )
 
 
 def pack_layout(length: int | Mapping[str, int], pad: Any, most_segments: int | None) -> PackLayout:

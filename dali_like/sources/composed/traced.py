@@ -16,18 +16,19 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
-from dali_like.sources.composed.bucketing import Bucket, Budget
+from dali_like.sources.composed.bucketing import Bucket, BudgetBatches
 from dali_like.sources.composed.cache_stage import Cache
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
 from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.costs import Budget, Cost
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.mixing import Mix
-from dali_like.sources.composed.packing import ConcatPack, FitPack, PackLayout
+from dali_like.sources.composed.packing import ConcatPack, FitPack, Fits, GroupPack, PackLayout
 from dali_like.sources.composed.selection import Concat, Repeat, ShardOut, Slice, Window, Zip
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, SingleInputStage, Stage
-from dali_like.sources.composed.yielding import Filter, FlatMap
+from dali_like.sources.composed.yielding import Admission, Filter, FlatMap
 from dali_like.sources.origins import Origin, Origins, file_of, flat
 
 __all__ = ["RULES", "Traced", "traced", "traced_dataset"]
@@ -338,12 +339,36 @@ def _enumerate(stage: Enumerate, trace: Callable[..., Stage], values: bool, name
     return _Applied(replace(stage, input=trace(stage.input)), _numbered)
 
 
+def _cost(cost: Cost) -> Cost:
+    return replace(cost, function=_OfValue(cost.function))
+
+
+def _limits(budget: Budget) -> Budget:
+    return replace(budget, cost=_cost(budget.cost))
+
+
 def _bucket(stage: Bucket, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
-    return _Applied(replace(stage, input=trace(stage.input), length_of=_OfValue(stage.length_of)), _joined_list)
+    return _Applied(replace(stage, input=trace(stage.input), length_of=_cost(stage.length_of)), _joined_list)
 
 
-def _budget(stage: Budget, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
-    return _Applied(replace(stage, input=trace(stage.input), cost=_OfValue(stage.cost)), _joined_list)
+def _budget(stage: BudgetBatches, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
+    return _Applied(replace(stage, input=trace(stage.input), budget=_limits(stage.budget)), _joined_list)
+
+
+def _groups(stage: GroupPack, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
+    budget = None if stage.budget is None else _limits(stage.budget)
+    copied = replace(stage, input=trace(stage.input), cost=_cost(stage.cost), budget=budget)
+    return _Applied(copied, _joined_list)
+
+
+def _admission(stage: Admission, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
+    """The function gets `Traced` elements. Only the next stage gets its results."""
+    function: Any = stage.function
+    if isinstance(function, Fits):
+        changed: Any = replace(function, layout=_TracedLayout.of(function.layout))
+    else:
+        changed = replace(function, budget=_limits(function.budget))
+    return replace(stage, input=trace(stage.input), function=changed)
 
 
 class _Marked(np.ndarray[Any, Any]):
@@ -427,9 +452,10 @@ def _cache(stage: Cache, trace: Callable[..., Stage], values: bool, name: str) -
 
 #: How to trace each stage of descriptions.
 RULES: dict[type[Stage], _Rule] = {
+    Admission: _admission,
     BlockShuffle: _with_input,
     Bucket: _bucket,
-    Budget: _budget,
+    BudgetBatches: _budget,
     Cache: _cache,
     ChunkShuffle: _with_input,
     Concat: _concat,
@@ -438,6 +464,7 @@ RULES: dict[type[Stage], _Rule] = {
     Filter: _filter,
     FitPack: _pack,
     FlatMap: _flat_map,
+    GroupPack: _groups,
     Indexed: _indexed,
     Map: _map,
     Mix: _mix,

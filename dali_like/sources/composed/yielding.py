@@ -21,7 +21,10 @@ from dali_like.sources.composed.stage import (
     state_parts,
 )
 
-__all__ = ["Filter", "FlatMap"]
+__all__ = ["Admission", "Filter", "FlatMap"]
+
+#: In place of the output for an element that a filter leaves out.
+REJECTED = object()
 
 #: Inputs of a flat_map in a row that may have no items.
 _MOST_EMPTY = 1_000_000
@@ -50,6 +53,22 @@ class Filter(ShardedInputStage):
     def evaluator(self, place: Place) -> Sharded:
         return _FilterSharded(self, self.source(place))
 
+    def accepted(self, element: Any) -> Any:
+        """Return the output for an element, or `REJECTED`."""
+        return element if self.function(element) else REJECTED
+
+
+@dataclass(frozen=True)
+class Admission(Filter):
+    """The results of a function for each element, such as an element and its cost; None leaves the element out.
+
+    The next stage needs not call the function again. In descriptions, it is a filter.
+    """
+
+    def accepted(self, element: Any) -> Any:
+        admitted = self.function(element)
+        return REJECTED if admitted is None else admitted
+
 
 class _FilterSharded(Sharded):
     def __init__(self, stage: Filter, source: Sharded) -> None:
@@ -73,12 +92,12 @@ class _FilterWalk(ShardWalk):
         for _ in range(stage.most_rejected):
             element = next(self._source)
             try:
-                is_accepted = bool(stage.function(element))
+                output = stage.accepted(element)
             except Exception as error:  # a user's function may raise anything
                 note_place(error, stage, f"the input before {self._source.state()} in shard {self._shard}")
                 raise
-            if is_accepted:
-                return element
+            if output is not REJECTED:
+                return output
         raise EmptyFilterError(
             f"stage {stage.text} has rejected {stage.most_rejected} inputs in a row in shard {self._shard}. Check the "
             "function, or pass a larger most_rejected="

@@ -15,6 +15,7 @@ from dali_like.sources.composed import bucketing, dataset, traced
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.traced import Traced, traced_dataset
 from dali_like.sources.origins import Origin, flat
+from dali_like.testing.strategies import RandomGroups
 
 A, B = range(100, 120), range(500, 510)
 
@@ -61,6 +62,10 @@ def numbers_in(value: Any) -> list[int]:
     return [abs(int(value))]
 
 
+def named_cost(number: int) -> dict[str, int]:
+    return {"a": abs(number)}
+
+
 STREAMS: dict[str, Callable[[], ComposedDataset]] = {
     "mix": mixed,
     "mix that repeats": lambda: mixed("all"),
@@ -87,7 +92,12 @@ STREAMS: dict[str, Callable[[], ComposedDataset]] = {
     "flat_map": lambda: mixed().flat_map(twice),
     "bucket": lambda: mixed().bucket(abs, [300], [2, 3], block=16),
     "batch_by_budget": lambda: mixed().batch_by_budget(1100, abs, block=8),
+    "batch_by_budget that drops": lambda: mixed().batch_by_budget(210, abs, block=8, too_large="drop"),
+    "pack by cost": lambda: mixed().pack(budget=1100, cost=abs, method="knapsack", block=8),
+    "pack by cost that drops": lambda: mixed().pack(budget={"a": 210}, cost=named_cost, block=8, too_long="drop"),
+    "pack of a packer": lambda: mixed().pack(cost=named_cost, method=RandomGroups(2), block=8),
     "pack": lambda: mixed().map(document).filter(len).pack(8),
+    "pack that drops": lambda: mixed().map(document).filter(len).pack(2, too_long="drop"),
     "pack of whole elements": lambda: mixed().map(document).filter(len).pack(8, method="best_fit", block=8),
     "pack of pieces": lambda: mixed().map(document).filter(len).pack(4, method="first_fit", block=8, too_long="split"),
 }
