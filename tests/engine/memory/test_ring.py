@@ -8,15 +8,12 @@ import itertools
 import os
 import threading
 import warnings
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
@@ -259,53 +256,6 @@ def test_forked_child_that_drops_a_batch_leaves_it_to_the_parent(make_pipeline: 
 
     for iteration, batch in enumerate(held):
         assert_untouched(batch, iteration)
-
-
-run_and_hold = st.tuples(st.just("hold"), st.sampled_from(FORMS_OF_RAGGED))
-steps = st.one_of(
-    run_and_hold,
-    run_and_hold,
-    st.tuples(st.just("run"), st.none()),
-    st.tuples(st.just("release"), st.integers(0, 1000)),
-    st.tuples(st.just("reset"), st.none()),
-)
-sizes = st.lists(st.sampled_from([1, 10, 1000, 1001, 5000, 1 << 17, 3 << 18]), min_size=1, max_size=5)
-
-
-@pytest.mark.parametrize("way", ["serial", "fork"])
-@given(steps=st.lists(steps, min_size=5, max_size=60), sizes=st.lists(sizes, min_size=1, max_size=4))
-@settings(max_examples=15, deadline=None)
-def test_any_order_of_holding_and_releasing(way: str, steps: list[tuple[str, Any]], sizes: list[list[int]]) -> None:
-    """`sizes` has the sizes of samples by iteration and by sample: they grow, shrink, are one or many."""
-
-    def source(info: SampleInfo) -> NDArray[Any]:
-        of_batch = sizes[info.iteration % len(sizes)]
-        size = of_batch[info.idx_in_batch % len(of_batch)]
-        return np.full(size, info.epoch_idx * 100_000 + info.idx_in_epoch, np.int32)
-
-    @pipeline_def(batch_size=4, py_num_workers=2)
-    def pipeline() -> Any:
-        return fn.external_source(source=source, batch=False, parallel=way != "serial")
-
-    held: list[tuple[Any, int]] = []
-    with contextlib.closing(pipeline()) as pipe:
-        epoch = iteration = 0
-        for step, argument in steps:
-            if step == "reset":
-                pipe.reset()
-                epoch, iteration = (epoch + 1, 0) if iteration else (epoch, 0)
-            elif step == "release" and held:
-                del held[argument % len(held)]
-            elif step in ("run", "hold"):
-                (batch,) = pipe.run()
-                assert_untouched(batch, iteration, epoch)
-                iteration += 1
-                if step == "hold":
-                    view = FORMS[argument](batch)
-                    held.append((view, zlib.crc32(content(view))))
-                del batch
-
-    assert [zlib.crc32(content(view)) for view, _ in held] == [checksum for _, checksum in held]
 
 
 # Released memory is reused
