@@ -32,6 +32,7 @@ class Shape:
         lines: of each file.
         functions: lines of each function, by its place, without docstrings and empty lines.
         one_caller: places of private functions that only one other function, or the module's own level, uses.
+        passed_on: those of them that are used as a value, such as callbacks: they cannot stand where they are used.
         private: the number of all private functions.
         classes: modules that define each class name which several modules define; leading underscores do not count.
         helpers: the same for private functions at module level.
@@ -42,6 +43,7 @@ class Shape:
     lines: dict[str, int] = field(default_factory=dict)
     functions: dict[str, int] = field(default_factory=dict)
     one_caller: list[str] = field(default_factory=list)
+    passed_on: list[str] = field(default_factory=list)
     private: int = 0
     classes: dict[str, list[str]] = field(default_factory=dict)
     helpers: dict[str, list[str]] = field(default_factory=dict)
@@ -54,6 +56,7 @@ def shape_of(root: Path) -> Shape:
     trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(root.rglob("*.py"))}
     shape = Shape()
     users = {path: _users_by_name(tree) for path, tree in trees.items()}
+    called = {path: {*_called_names(tree)} for path, tree in trees.items()}
     defined = {path: {function.name for function in _functions_in(tree)} for path, tree in trees.items()}
     classes: defaultdict[str, list[str]] = defaultdict(list)
     helpers: defaultdict[str, list[str]] = defaultdict(list)
@@ -70,6 +73,8 @@ def shape_of(root: Path) -> Shape:
                 near = [each for each in users if each == path or function.name not in defined[each]]
                 if sum(len(users[each].get(function.name, set()) - {function.name}) for each in near) == 1:
                     shape.one_caller.append(name)
+                    if not (_is_property(function) or any(function.name in called[each] for each in near)):
+                        shape.passed_on.append(name)
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name.lstrip("_")].append(place)
@@ -113,6 +118,16 @@ def _users_by_name(tree: ast.Module) -> dict[str, set[str]]:
 
     visit(tree, "")
     return users
+
+
+def _called_names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            yield node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+
+
+def _is_property(function: _Function) -> bool:
+    return any(ast.unparse(decorator).endswith("property") for decorator in function.decorator_list)
 
 
 def start_methods_compared(tree: ast.AST) -> Iterator[int]:
@@ -236,7 +251,10 @@ def report(shape: Shape, *, shows_places: bool = False) -> Iterator[str]:
     yield f"functions: {len(functions)}; lines {_spread(functions)} each; more than 50 lines: {len(long)}"
     if shows_places:
         yield from _indented(long)
-    yield f"private functions: {shape.private}; used in one place: {len(shape.one_caller)}"
+    yield (
+        f"private functions: {shape.private}; used in one place: {len(shape.one_caller)}, "
+        f"{len(shape.passed_on)} of them as a value"
+    )
     if shows_places:
         yield from _indented(shape.one_caller)
     for what, names in {"class names": shape.classes, "names of private functions": shape.helpers}.items():

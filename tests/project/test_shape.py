@@ -30,6 +30,11 @@ FILES = {
         def _shared():
             return _shared
 
+        def _callback():
+            return 2
+
+        atexit.register(_callback)
+
         def public(start_method):
             _shared()
             return _alone(), start_method == "fork"
@@ -74,15 +79,17 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> shape.Shape:
 def test_lines_of_functions_exclude_docstrings_and_empty_lines(measured: shape.Shape) -> None:
     by_name = {place.split()[1]: count for place, count in measured.functions.items() if "first" in place}
 
-    assert by_name == {"_alone": 2, "_shared": 2, "public": 3, "other": 3}
+    assert by_name == {"_alone": 2, "_shared": 2, "_callback": 2, "public": 3, "other": 3}
 
 
 def test_private_functions_with_one_caller_are_counted_by_module(measured: shape.Shape) -> None:
-    assert [place.split(":")[0].rpartition("/")[2] + place[-7:] for place in measured.one_caller] == [
-        "first.py _alone",
-        "second.py _alone",
+    assert [(place.split(":")[0].rpartition("/")[2], place.split()[1]) for place in measured.one_caller] == [
+        ("first.py", "_alone"),
+        ("first.py", "_callback"),
+        ("second.py", "_alone"),
     ]
-    assert measured.private == 3
+    assert [place.split()[1] for place in measured.passed_on] == ["_callback"]
+    assert measured.private == 4
 
 
 def test_names_of_several_modules_are_found_without_regard_to_leading_underscores(measured: shape.Shape) -> None:
@@ -97,7 +104,7 @@ def test_circles_of_imports_grow_with_the_kinds_of_imports(measured: shape.Shape
 
 
 def test_comparisons_with_start_methods_are_found_in_collections_and_cases(measured: shape.Shape) -> None:
-    assert measured.comparisons == ["package/first.py:22", "package/first.py:26", "package/second.py:10"]
+    assert measured.comparisons == ["package/first.py:27", "package/first.py:31", "package/second.py:10"]
 
 
 def test_circles_are_strongly_connected_components_largest_first() -> None:
