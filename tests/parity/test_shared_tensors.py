@@ -168,6 +168,30 @@ def test_kept_workers_and_program_see_each_others_writes(method: str) -> None:
     assert len(workers) == 1
 
 
+class Counting:
+    """Holds tensors, and returns the number of descriptors of the process."""
+
+    def __init__(self, count: int) -> None:
+        self.tensors = [torch.full((2,), i).share_memory_() for i in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def __getitem__(self, index: int) -> tuple[int, Any]:
+        return len(os.listdir("/proc/self/fd")), self.tensors[index]
+
+
+def test_a_tensor_in_shared_memory_takes_one_descriptor_in_each_process() -> None:
+    dataset, limit = Counting(600), 600 + 100  # more than one message to the forkserver
+    batches = iter(DataLoader(dataset, batch_size=600, num_workers=1, multiprocessing_context="spawn"))
+
+    in_worker, tensors = next(batches)
+
+    assert tensors[:, 0].tolist() == list(range(600))
+    assert int(in_worker.max()) < limit
+    assert dataset[0][0] < limit
+
+
 def test_sources_of_pipelines_share_as_well(make_pipeline: MakePipeline) -> None:
     counter = torch.zeros(4, dtype=torch.int64).share_memory_()
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.descriptors import Descriptor, LentDescriptor
 from dali_like.errors import PicklingError
 
 #: Modules whose reducers handle objects with descriptors. Other reducers of `multiprocessing` are no better than pickle.
@@ -46,10 +46,11 @@ class _File(NamedTuple):
         return cls(status.st_dev, status.st_ino, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE)
 
 
-_inherited: dict[_File, Descriptor] = {}
+#: While sources are unpickled, by file: its descriptor, or the object that has taken the place of the descriptor.
+_inherited: dict[_File, Any] = {}
 
 
-class _Inherited:
+class Inherited:
     """A descriptor in a pickle. Replaces `multiprocessing.reduction.DupFd`."""
 
     def __init__(self, file: _File) -> None:
@@ -58,6 +59,17 @@ class _Inherited:
     def detach(self) -> int:
         """Return a duplicate of the descriptor, for the caller to close. Runs in the worker."""
         return os.dup(_inherited[self._file].fileno())
+
+    def become(self, make: Callable[[Descriptor], Any]) -> Any:
+        """Return the object that takes the place of the descriptor: a process has one descriptor for it, and not two.
+
+        Args:
+            make: makes the object, the first time. It detaches the descriptor.
+        """
+        found = _inherited[self._file]
+        if isinstance(found, Descriptor):
+            found = _inherited[self._file] = make(found)
+        return found
 
 
 class InheritedObjects:
@@ -72,7 +84,7 @@ class InheritedObjects:
         descriptors: the descriptors to inherit, by file.
     """
 
-    DupFd = _Inherited
+    DupFd = Inherited
 
     def __init__(self, for_spawned: bool = True) -> None:
         from multiprocessing import (  # few programs need it
@@ -92,7 +104,7 @@ class InheritedObjects:
         self._semaphores = synchronize.SemLock
         self._memories = (shared_memory.SharedMemory, shared_memory.ShareableList)
         self._tracker: Any = resource_tracker._resource_tracker
-        self._of_tensors: Mapping[type, Callable[[Any], Any]] = {}
+        self._of_tensors: Mapping[type, Callable[[Any, InheritedObjects], Any]] = {}
         if "torch.multiprocessing.reductions" in sys.modules:
             from dali_like.engine.backends.inherited_tensors import REDUCERS  # imports PyTorch
 
@@ -115,6 +127,13 @@ class InheritedObjects:
             self.descriptors[file] = Descriptor(os.dup(fd))
         return file
 
+    def lend_to_child(self, fd: int, owner: object) -> _File:
+        """As `duplicate_for_child`, for a descriptor that its owner never closes. So no duplicate is needed."""
+        file = _File.of(fd)
+        if self._for_spawned and file not in self.descriptors:
+            self.descriptors[file] = LentDescriptor(fd, owner)
+        return file
+
     def reduce(self, value: Any) -> Any:
         """Reduce an object, for `pickle.Pickler.reducer_override`.
 
@@ -124,10 +143,10 @@ class InheritedObjects:
         if isinstance(value, self._semaphores):
             return self._reduce_semaphore(value)
         if isinstance(value, self._memories) and self._tracker._fd is not None:
-            tracker = _Inherited(self.duplicate_for_child(self._tracker._fd))
+            tracker = Inherited(self.duplicate_for_child(self._tracker._fd))
             return _attach, (tracker, *value.__reduce__()[:2])
         if (of_tensor := self._of_tensors.get(type(value))) is not None:
-            return of_tensor(value)
+            return of_tensor(value, self)
         reducer = self._reducers.get(type(value))
         if reducer is None or reducer.__module__ not in _MODULES:
             return NotImplemented
@@ -146,7 +165,7 @@ class InheritedObjects:
         return type(value), (value._semlock.handle,)
 
 
-def _attach(tracker: _Inherited, kind: type, arguments: tuple[Any, ...]) -> Any:
+def _attach(tracker: Inherited, kind: type, arguments: tuple[Any, ...]) -> Any:
     from multiprocessing import resource_tracker  # see `InheritedObjects`
 
     own: Any = resource_tracker._resource_tracker

@@ -65,6 +65,11 @@ class Descriptor:
         if fd >= 0:
             self._close(fd)
 
+    def detach(self) -> int:
+        """Return the number, which the caller must close from now on."""
+        fd, self.number = self.number, -1
+        return fd
+
     def __del__(self) -> None:
         self.close()
 
@@ -74,6 +79,22 @@ class Descriptor:
         for descriptor in list(cls._open):
             if descriptor not in kept:
                 descriptor.close()
+
+
+class LentDescriptor(Descriptor):
+    """A file descriptor that belongs to another object, which this one keeps. `close` gives the object up."""
+
+    def __init__(self, fd: int, owner: object) -> None:
+        self.number = fd
+        self._owner: object = owner
+
+    def detach(self) -> int:
+        """Return a duplicate: the number itself stays with the owner."""
+        return _duplicate(self.number)
+
+    def close(self) -> None:
+        """Give the owner up."""
+        self.number, self._owner = -1, None
 
 
 class Alarm(Descriptor):
