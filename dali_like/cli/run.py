@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--only", action="append", default=[], metavar="FILE", help="replace only loaders made in this file or module")
     add("--skip", action="append", default=[], metavar="FILE", help="do not replace loaders made in this file or module")
     add("--trace", type=Path, metavar="FILE", help="record a trace of all loaders")
+    add("--profile", type=Path, metavar="FILE", help="sample the lines of the program in the workers; for dali-like view")
     add("--json-file", type=Path, metavar="FILE", help="write the figures of the summary as JSON")
     add("--html", type=Path, metavar="FILE", help="write summary, reports and trace as one page")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="module to run, with its arguments")
@@ -66,12 +67,16 @@ def run(options: argparse.Namespace) -> int:
         status = run_program(command, settings)
         records = records_in(folder)
         print_summary(records, settings)
-        from dali_like.cli.run_files import merged_trace, page
+        from dali_like.cli.run_files import merged_profile, merged_trace, page
 
         if options.json_file is not None:
             options.json_file.write_text(json.dumps({"processes": records}, indent=1), encoding="utf-8")
         if options.trace is not None:
             options.trace.write_text(json.dumps(merged_trace(settings.folder, records)), encoding="utf-8")
+        if options.profile is not None:
+            profile = merged_profile(settings.folder, records)
+            profile.write(options.profile)
+            print(f"Profile: {profile}", file=sys.stderr)
         if options.html is not None:
             options.html.write_text(page(records, settings), encoding="utf-8")
     return status
@@ -88,6 +93,7 @@ def settings_of(options: argparse.Namespace, folder: str, **changes: Any) -> Run
             "skip": tuple(options.skip),
             "folder": folder,
             "trace": options.trace is not None or options.html is not None,
+            "profile": options.profile is not None,
             "steps": options.steps,
             **changes,
         }

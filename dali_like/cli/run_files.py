@@ -11,10 +11,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from dali_like.monitor.profile.profile import Profile, merged
 from dali_like.running.run_settings import RunSettings
 from dali_like.running.summary import summary_lines
 
-__all__ = ["merged_trace", "page", "traces_in"]
+__all__ = ["merged_profile", "merged_trace", "page", "traces_in"]
 
 #: Groups of tracks in the trace of one loader: main process, workers, GPU.
 _GROUPS = 10
@@ -45,6 +46,19 @@ def merged_trace(folder: str, records: Sequence[Mapping[str, Any]]) -> dict[str,
                 moved["args"] = {"name": f"{where}, loader {number + 1}: {event['args']['name']}"}
             events.append(moved)
     return {"displayTimeUnit": "ms", "otherData": {"made_by": "dali_like", "begin_ns": begin_ns}, "traceEvents": events}
+
+
+def merged_profile(folder: str, records: Sequence[Mapping[str, Any]]) -> Profile:
+    """Return one profile of all loaders of all processes."""
+    ranks = {record["pid"]: record["rank"] for record in records}
+    profiles: dict[str, Profile] = {}
+    paths = sorted(Path(folder).glob("*.profile"))
+    for number, path in enumerate(paths, 1):
+        pid = int(path.name.partition("-")[0])
+        where = f"rank {ranks[pid]}, " if ranks.get(pid) else ""
+        name = f"{where}loader {number}:" if len(paths) > 1 else ""
+        profiles[name] = Profile.from_json(json.loads(path.read_text(encoding="utf-8")))
+    return merged(profiles)
 
 
 def page(records: Sequence[Mapping[str, Any]], settings: RunSettings) -> str:

@@ -1,13 +1,15 @@
-"""Shows a trace or running pipelines in the browser.
+"""Shows a trace, a profile or running pipelines in the browser.
 
-With a file, shows a trace of `Pipeline.trace`. Without a file, shows the pipelines of programs that call publish(), or run
-with DALI_LIKE_PUBLISH=1. Serves the page on this machine only, until Ctrl-C. The URL contains a token that the page needs.
+With a file, shows a trace of `Pipeline.trace` or a profile of `Pipeline.profile`. Without a file, shows the pipelines of
+programs that call publish(), or run with DALI_LIKE_PUBLISH=1. Serves the page on this machine only, until Ctrl-C. The URL
+contains a token that the page needs.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
-    parser.add_argument("trace", nargs="?", type=Path, help="file written by Pipeline.trace")
+    parser.add_argument("trace", nargs="?", type=Path, help="file written by Pipeline.trace or Pipeline.profile")
     parser.add_argument("--pid", type=int, help="show only the pipelines of this process")
     parser.add_argument("--name", help="show only pipelines of this name")
     parser.add_argument("--port", type=_port, default=0, help="TCP port of the page; default: any free port")
@@ -53,6 +55,8 @@ def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], A
         from dali_like.monitor.trace import chrome
 
         path: Path = options.trace
+        if (profile := _profile_in(path)) is not None:
+            return {"about.json": lambda: {"kind": "profile", "name": path.name}, "profile.json": profile}
         try:
             chrome.load(path)  # report a bad file before serving it
             content = path.read_bytes()
@@ -64,3 +68,18 @@ def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], A
     watching = Watching(options.pid, options.name)
     watching.read()  # report that nothing runs before serving it
     return {"about.json": lambda: {"kind": "live"}, "live.json": watching.read}
+
+
+def _profile_in(path: Path) -> bytes | None:
+    """Return the content of a file that has a profile; None if it has another form."""
+    from dali_like.monitor.profile.profile import Profile
+
+    try:
+        content = path.read_bytes()
+        saved = json.loads(content)
+    except (OSError, ValueError, RecursionError):
+        return None  # reported as that of a trace
+    if not isinstance(saved, dict) or "format" not in saved:
+        return None
+    Profile.from_json(saved)  # report a bad file before serving it
+    return content

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.monitor.measure.statistics import Statistics
     from dali_like.monitor.monitoring import Monitor
+    from dali_like.monitor.profile.profiling import Profiling
     from dali_like.monitor.show.report import Report
     from dali_like.serving.batch_server import Policy, Server
     from dali_like.sources.origins import Origins
@@ -436,6 +437,16 @@ class BaseDataLoader(LoaderArguments[T_co]):
         from dali_like.data.loader_trace import LoaderTrace
 
         return LoaderTrace(self, path, nvtx=nvtx)
+
+    def profile(self, path: str | os.PathLike[str] | None = None) -> Profiling:
+        """Sample the stacks of the workers for the duration of a context; see `dali_like.Pipeline.profile`.
+
+        Workers of later iterators are sampled, too; without workers, the functions of the program in this thread.
+        """
+        from dali_like.monitor.profile.profiling import Profiling  # few programs want profiles
+
+        counters = self._dali_like_factory.counters
+        return Profiling(self._dali_like_monitor, "loader", lambda: [workers.pool for workers in counters.worker_sets], path)
 
     @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:

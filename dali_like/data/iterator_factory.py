@@ -197,6 +197,8 @@ class IteratorFactory:
         workers = self._workers_for(options, state.base_seed)
         if (trace := self.monitor.trace) is not None:
             trace.follow_workers(workers)
+        if (profiling := self.monitor.profiling) is not None:
+            profiling.follow(workers.pool)
         sender = self._sender_for(options, workers) if options.goes_to_device else None
         plan = plan_for(options)(options, state, indices, counters, workers)
         return self._worker_type(options, plan, workers, counters, sender)

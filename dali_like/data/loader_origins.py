@@ -63,7 +63,7 @@ def origins_of_keys(options: LoaderOptions, keys: Any, keeper: Any = None) -> li
 
     Args:
         options: of the loader. Its dataset is a map-style one, or has random access.
-        keeper: keeps what is needed again for the next keys.
+        keeper: keeps the evaluator for the next keys.
     """
     dataset, listed = options.dataset, list(keys) if options.batched else [keys]
     numbers = [key.item() if hasattr(key, "item") and getattr(key, "ndim", 1) == 0 else key for key in listed]

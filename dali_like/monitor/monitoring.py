@@ -19,6 +19,8 @@ from dali_like.monitor.measure.loops import LoopMeter
 
 if TYPE_CHECKING:
     from dali_like.monitor.measure.statistics import Statistics
+    from dali_like.monitor.profile.profile import Profile
+    from dali_like.monitor.profile.profiling import Profiling
     from dali_like.monitor.show.live import Publication
     from dali_like.monitor.show.report import Report
     from dali_like.monitor.trace.trace_records import Records
@@ -41,6 +43,8 @@ class Monitor:
         meter: as given.
         trace: the trace in progress, if any.
         records: the records of the last trace.
+        profiling: the profile in progress, if any.
+        profile: the last profile.
         hooks: of the trace in progress, in the loop of a pipeline.
     """
 
@@ -48,6 +52,8 @@ class Monitor:
         self.meter = meter
         self.trace: Any = None
         self.records: Records | None = None
+        self.profiling: Profiling | None = None
+        self.profile: Profile | None = None
         self.hooks = LoopHooks()
         self._publication: Publication | None = None
 
@@ -55,7 +61,8 @@ class Monitor:
         """Return a report of the time between two readings of the statistics; see `dali_like.Pipeline.report`."""
         from dali_like.monitor.show.report import Report  # lazy: few programs ask for a report
 
-        return Report(now if since is None else now.since(since))
+        profile = self.profile if self.profiling is None else self.profiling.profile
+        return Report(now if since is None else now.since(since), profile)
 
     def call_regularly(
         self, owner: Monitored, function: Callable[[Statistics], Any], batches: int | None, seconds: float | None

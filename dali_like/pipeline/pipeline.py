@@ -54,10 +54,12 @@ from dali_like.pipeline.scheduling import Schedule, wait_on_stream
 from dali_like.types import DALIDataType, PipelineAPIType
 
 if TYPE_CHECKING:
+    from dali_like.engine.pool.pool import WorkerPool
     from dali_like.graph.execution.computation import TensorList
     from dali_like.graph.execution.executor import Executor
     from dali_like.graph.execution.inputs import InputPool
     from dali_like.monitor.measure.statistics import Statistics
+    from dali_like.monitor.profile.profiling import Profiling
     from dali_like.monitor.show.report import Report
     from dali_like.pipeline.checkpoints import Checkpoint
     from dali_like.pipeline.pipeline_trace import PipelineTrace
@@ -1020,6 +1022,36 @@ class Pipeline:
         from dali_like.pipeline.pipeline_trace import PipelineTrace
 
         return PipelineTrace(self, path, nvtx=nvtx)
+
+    def profile(self, path: str | os.PathLike[str] | None = None) -> Profiling:
+        """Sample the stacks of the workers for the duration of a context, fifty times a second.
+
+        >>> with pipe.profile("profile.json") as profile:  # doctest: +SKIP
+        ...     for images, labels in pipe:
+        ...         train(images, labels)
+        >>> print(profile)  # doctest: +SKIP
+
+        The result names the lines in which your functions spend the time of the workers, and who calls them: CPU time and
+        waiting apart, with and without the GIL. `report` then has the three hottest. ``dali-like view profile.json`` draws a
+        flame graph. See docs/how-to/profile-the-workers.md. Entering the context builds the pipeline. Sources that this
+        process calls are sampled in this thread. Workers in Ray are not sampled.
+
+        Args:
+            path: the file, overwritten when the context is left: ``*.speedscope.json``, ``*.collapsed`` (for
+                ``flamegraph.pl``), or another name for ``dali-like view``. None: no file.
+
+        Raises:
+            PipelineStateError: the pipeline is being profiled already. This, and the exceptions of `build`, on entering.
+        """
+        from dali_like.monitor.profile.profiling import Profiling  # lazy: few programs want profiles
+
+        return Profiling(self._monitor, "pipeline", self._pools, path)
+
+    def _pools(self) -> list[WorkerPool]:
+        """Build the pipeline, and return the pool of its workers."""
+        self.build()
+        runtime = self._runtime
+        return [] if runtime is None or runtime.process_pool is None else [runtime.process_pool]
 
     @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:

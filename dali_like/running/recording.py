@@ -37,12 +37,14 @@ class _Loader:
         options: its options, without its objects.
         foreign: why it uses PyTorch's iterator; "" if it does not.
         trace: the trace in progress.
+        profile: the profile in progress.
     """
 
     counters: Any
     options: Any
     foreign: str
     trace: Any = None
+    profile: Any = None
 
 
 @dataclass
@@ -98,6 +100,12 @@ def note(loader: Any) -> None:
             if settings().folder:
                 kept.trace = LoaderTrace(loader, Path(settings().folder) / f"{os.getpid()}-{number}.trace")
                 kept.trace.__enter__()
+        if settings().profile and settings().folder:
+            from dali_like.data.base_loader import BaseDataLoader
+
+            number = sum(len(place.loaders) for place in _process.places.values())
+            kept.profile = BaseDataLoader.profile(loader, Path(settings().folder) / f"{os.getpid()}-{number}.profile")
+            kept.profile.__enter__()
         if len(place.loaders) > _MOST_LOADERS:
             oldest = place.loaders.pop(0)
             _add(place.sums, _sums_of(_statistics(oldest)))
@@ -153,6 +161,9 @@ def _finish() -> None:
         if loader.trace is not None:
             trace, loader.trace = loader.trace, None
             trace.__exit__(None, None, None)
+        if loader.profile is not None:
+            profile, loader.profile = loader.profile, None
+            profile.__exit__(None, None, None)
     write()
 
 

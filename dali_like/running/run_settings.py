@@ -29,6 +29,7 @@ class RunSettings:
         only, skip: patterns of files and modules that make loaders.
         folder: where processes write their records; "" without ``dali-like run``.
         trace: whether to record traces.
+        profile: whether to sample the stacks of the workers.
         seeds: whether the global random generators begin with a fixed seed, for programs that set none.
         steps: number of batches after which a process ends; 0 for all.
     """
@@ -40,6 +41,7 @@ class RunSettings:
     skip: tuple[str, ...] = ()
     folder: str = ""
     trace: bool = False
+    profile: bool = False
     seeds: bool = False
     steps: int = 0
 

@@ -27,7 +27,7 @@ class Origin(NamedTuple):
     source: str = ""
 
 
-#: The origin of one sample, or those of the parts of a pack, a window or a zip.
+#: The origin of one sample, or of each part of a pack, a window or a zip.
 Origins = Origin | tuple[Origin, ...]
 
 #: The origin of an element that nobody knows, such as the result of ``on_error``.

@@ -19,6 +19,8 @@ import pytest
 
 from dali_like import Pipeline, cli
 from dali_like.cli import top
+from dali_like.engine.worker.sampling import StackCounts
+from dali_like.monitor.profile.profile import Profile
 from dali_like.monitor.trace import chrome
 from dali_like.monitor.trace.trace_records import Records
 from tests.conftest import DEADLINE_S
@@ -53,6 +55,15 @@ def test_a_trace_is_served_until_ctrl_c(tmp_path: Path) -> None:
     with viewing(str(tmp_path / "run.json")) as url:
         assert get(url, "about.json") == {"kind": "trace", "name": "run.json"}
         assert get(url, "trace.json") == chrome.as_json(Records(0, 7))
+
+
+def test_a_profile_is_served(tmp_path: Path) -> None:
+    profile = Profile()
+    profile.add("worker 0", StackCounts())
+    profile.write(tmp_path / "profile.json")
+    with viewing(str(tmp_path / "profile.json")) as url:
+        assert get(url, "about.json") == {"kind": "profile", "name": "profile.json"}
+        assert get(url, "profile.json") == profile.as_json()
 
 
 def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:

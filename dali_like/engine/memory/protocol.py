@@ -7,6 +7,7 @@ without a lock. Larger data lie in shared memory (`dali_like.engine.memory.space
     start message    START_MESSAGE_BYTES, written by the main process before workers start
     message areas    MESSAGE_BYTES for each worker: the error of its start, and Python stacks
     logs             LOG_BYTES for each worker: computed tasks with times; see `dali_like.engine.worker.meters`
+    profiles         PROFILE_BYTES for each worker: counts of stacks; see `dali_like.engine.worker.profiles`
     meters           METER_WORDS words for each source and worker: times of callbacks (`dali_like.engine.worker.meters`)
     slots            one batch of one source each; made by the main process, addressed by their first page
 
@@ -71,6 +72,8 @@ LOG_HEADER_BYTES = PAGE_BYTES
 LOG_RECORD_BYTES = 64
 LOG_RECORDS = 4096
 LOG_BYTES = LOG_HEADER_BYTES + LOG_RECORDS * LOG_RECORD_BYTES
+#: A worker's profile, see `dali_like.engine.worker.profiles`. It has memory only while the program wants profiles.
+PROFILE_BYTES = 1 << 20
 
 
 class Status(enum.IntEnum):
@@ -164,9 +167,14 @@ def log_offset(worker: int, num_workers: int) -> int:
     return message_offset(num_workers, num_workers) + worker * LOG_BYTES
 
 
+def profile_offset(worker: int, num_workers: int) -> int:
+    """Return the offset of a worker's profile."""
+    return log_offset(num_workers, num_workers) + worker * PROFILE_BYTES
+
+
 def meter_offset(source: int, worker: int, num_workers: int) -> int:
     """Return the offset of a worker's meter for a source."""
-    return log_offset(num_workers, num_workers) + (source * num_workers + worker) * METER_WORDS * WORD_BYTES
+    return profile_offset(num_workers, num_workers) + (source * num_workers + worker) * METER_WORDS * WORD_BYTES
 
 
 def control_bytes(num_workers: int, num_sources: int) -> int:

@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Sequence
 from time import monotonic_ns
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -55,6 +55,9 @@ from dali_like.engine.pool.workers import StartWorkers, WorkerOptions, Workers
 from dali_like.engine.worker.meters import Reading, TaskLogs, read_meters
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError
+
+if TYPE_CHECKING:
+    from dali_like.engine.worker.profiles import WorkerProfiles
 
 
 class WorkerPool:
@@ -232,6 +235,16 @@ class WorkerPool:
         logs = TaskLogs(self._space, self._options.num_workers)
         logs.want(self.num_workers)
         return logs
+
+    def profile_tasks(self, number: int) -> WorkerProfiles:
+        """Turn on profiles of the workers, also of later ones, and return them.
+
+        Args:
+            number: of the profile, from 1 on.
+        """
+        from dali_like.engine.worker.profiles import WorkerProfiles  # few programs want profiles
+
+        return WorkerProfiles(self._space, self._options.num_workers, number)
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Replace the sources of workers that start from now on; see `Workers.renew`."""

@@ -27,7 +27,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from time import monotonic_ns, sleep, thread_time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,9 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.neighbors import NUM_WORDS as NUM_NEIGHBOR_WORDS
 from dali_like.engine.worker.neighbors import NeighborCounts, count_neighbors, counts_of
 from dali_like.types import BatchInfo, SampleInfo
+
+if TYPE_CHECKING:
+    from dali_like.engine.worker.sampling import StackSampler
 
 #: If calls take this long on average, all are measured. Measuring one takes half a microsecond.
 _SLOW_NS = 200_000
@@ -281,6 +284,11 @@ class Meter:
             return None
         return Stopwatch()
 
+    def close(self) -> None:
+        """End the profile of the worker, if there is one."""
+        if self._log is not None:
+            self._log.end_profile()
+
     def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
         """End the task that `begin` returned `watch` for. Return whether there is more to `note`.
 
@@ -304,6 +312,11 @@ class Meter:
     def _write_records(self, task: Any, status: Status, watch: Stopwatch | None) -> None:
         """Write the record of a task. If operators were measured in it, also write those of its parts, one after another."""
         assert self._log is not None
+        wanted = self._log.words[_WANTED]
+        if wanted > RECORDS_WANTED:
+            self._log.profile()
+        if not wanted & RECORDS_WANTED:
+            return
         end_ns, pid, begin_ns = monotonic_ns(), threading.get_native_id(), self._begin_ns
         self._log.write(task.words, task.number, begin_ns, end_ns, status, pid)
         if watch is not None and watch.operators:
@@ -315,7 +328,7 @@ class Meter:
 
     def skip(self, words: Sequence[int], number: int) -> None:
         """Record a task of a cancelled batch, given the header of the slot and the number of the task."""
-        if self._is_traced[0] and self._log is not None:
+        if self._is_traced[0] & RECORDS_WANTED and self._log is not None:
             now_ns = monotonic_ns()
             self._log.write(words, number, now_ns, now_ns, Status.SKIPPED, threading.get_native_id())
 
@@ -451,6 +464,8 @@ def worker_meters(space: SharedSpace, *, num_sources: int, worker: int, num_work
         is_tuned: whether a tuner reads the worker's cell.
     """
     log = TaskLog(space, worker, num_workers)
+    if log.words[_WANTED] > RECORDS_WANTED:
+        log.profile()
     words = [_words_of(space, source, worker, num_workers) for source in range(num_sources)]
     if not is_tuned:
         return [Meter(of_source, log) for of_source in words]
@@ -491,8 +506,10 @@ def _slowest(words: Sequence[int]) -> list[SlowCall]:
     return [call for call in calls if call.duration_ns]
 
 
-#: The words of a log's header: whether records are wanted, and how many have been written.
+#: The words of a log's header: what is wanted, and how many records have been written.
 _WANTED, _WRITTEN = 0, 1
+#: The lowest bit of the first word. The others are the number of a profile; see `dali_like.engine.worker.profiles`.
+RECORDS_WANTED = 1
 
 
 #: `TaskRecord.part` of a whole task, of the callback in it, and of the first operator behind the callback.
@@ -543,14 +560,29 @@ class TaskLog:
     """The log of one worker, as the worker sees it.
 
     Attributes:
-        words: its header. The first word says whether records are wanted.
+        words: its header. The first word says what is wanted.
+        sampler: samples the stacks of the worker, while a profile is wanted.
     """
 
     def __init__(self, space: SharedSpace, worker: int, num_workers: int) -> None:
         begin = log_offset(worker, num_workers)
+        self._space, self._worker, self._num_workers = space, worker, num_workers
+        self.sampler: StackSampler | None = None
         self._map = space.map
         self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
         self._records = begin + LOG_HEADER_BYTES
+
+    def profile(self) -> None:
+        """Begin the profile that the main process wants, unless it has begun."""
+        if self.sampler is None or not self.sampler.is_alive():
+            from dali_like.engine.worker.profiles import begin_profile  # few programs want profiles
+
+            self.sampler = begin_profile(self._space, self._worker, self._num_workers, self.words)
+
+    def end_profile(self) -> None:
+        """End the profile at the end of the worker."""
+        if self.sampler is not None:
+            self.sampler.stop()
 
     def write(
         self, header: Sequence[int], task: int, begin_ns: int, end_ns: int, status: int, pid: int, part: int = WHOLE_TASK
@@ -608,7 +640,7 @@ class TaskLogs:
             return
         self._space.commit(self._begin + more.start * LOG_BYTES, (more.stop - more.start) * LOG_BYTES)
         self._read += self._words[more, _WRITTEN].tolist()
-        self._words[more, _WANTED] = 1
+        self._words[more, _WANTED] |= RECORDS_WANTED
         self._num_wanted = num_workers
 
     def read(self) -> list[tuple[int, TaskRecord]]:
@@ -632,7 +664,7 @@ class TaskLogs:
 
     def close(self) -> None:
         """Stop the workers from writing records."""
-        self._words[: self._num_wanted, _WANTED] = 0
+        self._words[: self._num_wanted, _WANTED] &= ~RECORDS_WANTED
 
 
 def merged(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -126,6 +126,8 @@ def run_worker(
     for source in sources:
         if source.worker_teardown is not None:
             runner.call(source.worker_teardown)
+    for meter in meters[:1]:  # all of them have the same profile
+        meter.close()
     runner.close()
     return 0
 

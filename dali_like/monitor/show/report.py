@@ -12,6 +12,8 @@ from dali_like.monitor.measure.durations import EDGES_S, Durations
 from dali_like.monitor.measure.stages import waiting_by_stage
 from dali_like.monitor.measure.statistics import OperatorTime, SlowCall, SourceStatistics, Statistics
 from dali_like.monitor.measure.text import bytes_text, seconds_text, sparkline
+from dali_like.monitor.profile.advice import advice_for
+from dali_like.monitor.profile.profile import Profile
 
 __all__ = ["Report"]
 
@@ -24,6 +26,8 @@ _MOST_WORKERS = 16
 _MOST_OPERATORS = 5
 _MOST_STAGES = 3
 _BAR_CELLS = 40
+#: Lines that are listed of a profile.
+_MOST_LINES = 3
 #: A cache is worthwhile if the callback takes this share of the workers' time, and waiting this share of the loop's.
 _MOST_OF_TIME = 0.5
 _MUCH_WAITING = 0.1
@@ -41,9 +45,11 @@ class Report:
 
     Attributes:
         statistics: the figures behind the report.
+        profile: the last profile of the workers, if there is one; see `Pipeline.profile`.
     """
 
     statistics: Statistics
+    profile: Profile | None = None
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -51,7 +57,7 @@ class Report:
         return diagnose(self.statistics)
 
     def __str__(self) -> str:
-        return "\n".join([*self._head(), "", *self._verdict(), "", *self._table(), "", *self._tail()])
+        return "\n".join([*self._head(), "", *self._verdict(), "", *self._table(), "", *self._profile(), *self._tail()])
 
     __repr__ = __str__
 
@@ -106,6 +112,16 @@ class Report:
                 f"copies to the GPU: {bytes_text(copies.copied_bytes)} in {copies.batches:,} batches; "
                 f"{seconds_text(copies.host_s)} of the main process, {seconds_text(copies.waited_s)} of it waiting"
             )
+
+    def _profile(self) -> Iterator[str]:
+        if self.profile is None or not self.profile.total.samples:
+            return
+        yield "hottest lines of the program:"
+        for line in self.profile.lines(_MOST_LINES):
+            yield f"  {line}"
+        for text in advice_for(self.profile):
+            yield from _paragraph(text)
+        yield ""
 
     def _tail(self) -> Iterator[str]:
         now = self.statistics

@@ -1,7 +1,7 @@
 """Traces elements of a composed dataset to their sources: the same stream, with the origin of each element.
 
 `traced` returns a copy of a description whose inputs yield `Traced` elements. The functions of the user get the elements
-alone. Seeds and states are those of the description: each stage keeps its place. So a state of one fits the other.
+alone. Seeds and states do not change: each stage keeps its place. So a state of one fits the other.
 
 With random access, the origin follows from the position. Then no element is computed (``values=False``).
 """

@@ -27,7 +27,7 @@ from dali_like.engine.memory.protocol import (
 )
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.exceptions import write_message
-from dali_like.engine.worker.meters import TaskLog, meter_of
+from dali_like.engine.worker.meters import RECORDS_WANTED, TaskLog, meter_of
 from dali_like.engine.worker.task import NoMemoryError, Region, SlotView
 
 #: Slot views to cache. One more clears the cache.
@@ -54,7 +54,7 @@ class Slots:
 
     def log(self, worker: int, pid: int, page: int, task: int, begin_ns: int, status: int) -> None:
         """Write a task into the log of a worker, if that is turned on; see `dali_like.engine.worker.meters`."""
-        if self._logs[worker].words[0]:
+        if self._logs[worker].words[0] & RECORDS_WANTED:
             header = self.header_of(page).tolist()
             self._logs[worker].write(header, task, begin_ns, monotonic_ns(), status, pid)
 

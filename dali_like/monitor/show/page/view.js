@@ -1,7 +1,8 @@
-// Page of `dali-like view`: shows a trace or running pipelines, as docs/tracing.md describes. No library, no build step.
+// Page of `dali-like view`: shows a trace, a profile or running pipelines, as docs/tracing.md describes. No library, no build step.
 
 import { showLive } from "./live.js";
 import { fail, get } from "./parts.js";
+import { showProfile } from "./profile.js";
 import { showTrace } from "./trace.js";
 
 try {
@@ -9,6 +10,10 @@ try {
   if (about.kind === "trace") {
     document.title = `dali_like: ${about.name}`;
     showTrace(await get("trace.json"), about.name);
+    document.body.dataset.state = "drawn";
+  } else if (about.kind === "profile") {
+    document.title = `dali_like: ${about.name}`;
+    showProfile(await get("profile.json"), about.name);
     document.body.dataset.state = "drawn";
   } else {
     await showLive();

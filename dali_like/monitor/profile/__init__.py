@@ -1,0 +1,1 @@
+"""Profiles: where the functions of the program spend the time of the workers."""
