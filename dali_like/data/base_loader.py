@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from dali_like.common.collector import paused_collector
 from dali_like.common.conditional_methods import unavailable_if
 from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
@@ -473,9 +474,11 @@ class BaseDataLoader(LoaderArguments[T_co]):
         """Made on first use: copies, and instances whose class was changed, have none."""
         factory: IteratorFactory | None = vars(self).get("_dali_like_iterator_factory")
         if factory is None:
-            from dali_like.data.iterator_factory import IteratorFactory
+            with paused_collector():
+                from dali_like.data.iterator_factory import IteratorFactory
 
-            made = IteratorFactory(*self._dali_like_iterator_types)
+                types = self._dali_like_iterator_types
+            made = IteratorFactory(*types)
             factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory
 

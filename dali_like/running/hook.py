@@ -103,10 +103,13 @@ def _replace_loader(data: ModuleType) -> None:
         try:
             from importlib import import_module
 
-            from dali_like.running.run_settings import settings
+            from dali_like.common.collector import paused_collector
 
-            name = "baseline_loader" if settings().baseline else "run_loader"
-            replacement = import_module(f"dali_like.running.{name}").DataLoader
+            with paused_collector():
+                from dali_like.running.run_settings import settings
+
+                name = "baseline_loader" if settings().baseline else "run_loader"
+                replacement = import_module(f"dali_like.running.{name}").DataLoader
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] != "dali_like":
                 raise

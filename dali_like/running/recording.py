@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dali_like.common.collector import paused_collector
 from dali_like.running.run_settings import settings
 
 __all__ = ["note", "shortened", "watched", "write"]
@@ -142,7 +143,8 @@ def _write_at_end() -> None:
     _process.is_registered = True
     # Import all that this needs now: Python forgets that Ctrl-C ends the process when it creates dataclasses afterwards, and
     # would not return the status that shells expect.
-    _record()
+    with paused_collector():
+        _record()
     if not settings().folder:
         from dali_like.running.summary import print_summary
 

@@ -334,6 +334,26 @@ def test_program_that_makes_no_loader_imports_no_engine(tmp_path: Path) -> None:
     assert out == "[]\nTrue\n", err
 
 
+def test_imports_behind_pytorch_make_python_look_for_garbage_only_a_few_times(tmp_path: Path) -> None:
+    written(
+        tmp_path,
+        "count.py",
+        """
+        import gc, torch
+        gc.set_threshold(700, 10, 10)
+        before = [each["collections"] for each in gc.get_stats()]
+        from torch.utils.data import DataLoader
+        next(iter(DataLoader([1])))
+        print(sum(each["collections"] for each in gc.get_stats()) - sum(before), gc.isenabled())
+        """,
+    )
+
+    collections, is_enabled = run("count.py", folder=tmp_path)[1].split()
+
+    assert is_enabled == "True"
+    assert int(collections) <= 12  # 33 without pauses
+
+
 def test_late_autoload_replaces_the_class_in_modules_of_the_program(tmp_path: Path) -> None:
     written(tmp_path, "early.py", "from torch.utils.data import DataLoader")
     script = written(tmp_path, "late.py", "import early, dali_like.autoload; print(early.DataLoader.__module__)")
