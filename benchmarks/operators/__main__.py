@@ -6,8 +6,9 @@ Each row is a pipeline of one operator behind a source without workers, with bat
 shape and of different ones, with one thread and with two. The pipelines of both libraries are in one process and take turns.
 Prints the medians of the CPU time of a batch, in all threads together, and their ratio: above 1, DALI is faster.
 
-The results go to a JSON file, beside those of other versions of DALI that it has. To compare with another version, run the
-program with the interpreter of an environment that has it, and the dependencies of this package::
+The results go to a JSON file, beside those of other versions of DALI that it has, and those with dali-like-kernels. To
+compare with another version, run the program with the interpreter of an environment that has it, and the dependencies of
+this package::
 
     python3 -m venv build/dali24 && build/dali24/bin/pip install nvidia-dali-cuda120==2.4.0 ".[images,audio,segmentation]"
     build/dali24/bin/python -m benchmarks.operators
@@ -25,8 +26,9 @@ from pathlib import Path
 
 from benchmarks.operators.cases import CASES
 from benchmarks.operators.measuring import Row, measure
-from benchmarks.operators.report import geometric_mean
+from benchmarks.operators.report import WITH_LOOPS, geometric_mean
 from benchmarks.turns import names
+from dali_like.common.kernel_library import kernels
 
 REPEATS, SECONDS = 5, 0.03
 QUICK_REPEATS, QUICK_SECONDS = 3, 0.01
@@ -62,7 +64,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     repeats = options.repeats or (QUICK_REPEATS if options.quick else REPEATS)
     seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
-    version = dali_version()
+    version = dali_version() + ("" if kernels() is None else WITH_LOOPS)
     ratios: dict[str, float] = {}
     print(f"{'':72}{'DALI ms':>9}{'ms':>9}{'ratio':>8}")
     for row in rows_of(options.cases, map(int, options.threads)):

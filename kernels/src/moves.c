@@ -2,6 +2,7 @@
 
 #include "kernels.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHORT_AXIS = 16 };
@@ -221,6 +222,67 @@ EXPORT void dlk_one_hot(int64_t count, int64_t element, int64_t classes, int64_t
             SET_ONES(int64_t)
         }
     }
+}
+
+typedef struct {
+    char bytes[3];
+} Three;
+
+#define TAKE(type)                                                                                                         \
+    for (int64_t x = 0; x < width; x++)                                                                                    \
+        ((type *)to)[x] = *(const type *)(row + xs[x]);                                                                    \
+    break;
+
+/* Take the nearest pixel of a row for each pixel of the result. `xs` are offsets in bytes. */
+static void take_pixels(char *to, const char *row, const int64_t *xs, int64_t width, int64_t pixel)
+{
+    switch (pixel) {
+    case 1:
+        TAKE(uint8_t)
+    case 3:
+        TAKE(Three)
+    default:
+        for (int64_t x = 0; x < width; x++)
+            memcpy(to + x * pixel, row + xs[x], (size_t)pixel);
+    }
+}
+
+/* Positions in single precision, as dali_like/operators/geometry/_resampling.py computes them. */
+static int64_t nearest(float start, float step, int64_t i, int64_t extent)
+{
+    float position = start + ((float)i + 0.5f) * step;
+    int64_t place = (int64_t)position;
+    place -= (float)place > position; /* floor */
+    return place < 0 ? 0 : place < extent ? place : extent - 1;
+}
+
+/* Scale images by nearest neighbors for each job: from, to, height, width, height and width of the result. `regions` has the
+   start and the end of the rows and of the columns for each. A pixel has `pixel` bytes. Returns 0, or -1 without memory. */
+EXPORT int64_t dlk_nearest(int64_t count, int64_t pixel, const int64_t *jobs, const float *regions)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < count; i++)
+        most = jobs[6 * i + 5] > most ? jobs[6 * i + 5] : most;
+    int64_t *xs = malloc((size_t)most * sizeof(int64_t));
+    if (!xs)
+        return -1;
+    for (int64_t i = 0; i < count; i++, jobs += 6, regions += 4) {
+        int64_t rows = jobs[4], columns = jobs[5], row_bytes = columns * pixel, last = -1;
+        float down = (regions[1] - regions[0]) / (float)rows, across = (regions[3] - regions[2]) / (float)columns;
+        char *to = (char *)jobs[1];
+        for (int64_t x = 0; x < columns; x++)
+            xs[x] = nearest(regions[2], across, x, jobs[3]) * pixel;
+        for (int64_t y = 0; y < rows; y++, to += row_bytes) {
+            int64_t place = nearest(regions[0], down, y, jobs[2]);
+            if (place == last)
+                memcpy(to, to - row_bytes, (size_t)row_bytes);
+            else
+                take_pixels(to, (const char *)jobs[0] + place * jobs[3] * pixel, xs, columns, pixel);
+            last = place;
+        }
+    }
+    free(xs);
+    return 0;
 }
 
 /* The version of the functions and of their arguments. */

@@ -78,6 +78,18 @@ def sides_of_images(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
     return (rng.integers(0, 9 * extent + 1, 3),)
 
 
+def polygons(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    """Return ids of masks, polygons and vertices; now and then an id is missing or occurs twice."""
+    vertices = rng.random((4 * extent + 3, 2)).astype(np.float32)
+    begins = rng.integers(0, len(vertices), extent)
+    ends = begins + rng.integers(0, len(vertices) - begins + 1)
+    masks = rng.integers(-2, 6, extent)
+    ids = rng.permutation(np.unique(masks))[: rng.integers(0, 5)]
+    if rng.random() < 0.05:
+        ids = np.append(ids, rng.integers(-2, 7))
+    return ids.astype(np.int32), np.stack([masks, begins, ends], axis=1).astype(np.int32), vertices
+
+
 def bbox_crop(**more: Any) -> Callable[..., Any]:
     given = {"aspect_ratio": [0.5, 2.0], "thresholds": [0.0, 0.3, 0.7], "scaling": [0.3, 1.0], "num_attempts": 3, **more}
     return lambda boxes, labels: fn.random_bbox_crop(boxes, labels, **given)
@@ -96,6 +108,23 @@ CASES: dict[str, list[Case]] = {
         image(lambda x: fn.flip(x, horizontal=1, vertical=1), NUMBERS),
         image(lambda x: fn.flip(x, horizontal=fn.random.coin_flip(), vertical=fn.random.coin_flip())),
         image(fn.flip, layout="FCHW", channels=None),
+    ],
+    "resize": [
+        image(lambda x: fn.resize(x, resize_shorter=5, interp_type=types.INTERP_NN), NUMBERS),
+        image(lambda x: fn.resize(x, size=[4, -9], interp_type=types.INTERP_NN), channels=None),
+        image(
+            lambda x: fn.resize(
+                x,
+                resize_x=3,
+                resize_y=6,
+                roi_start=[0.9, 0.1],
+                roi_end=[-0.2, 0.7],
+                roi_relative=True,
+                min_filter=types.INTERP_NN,
+                mag_filter=types.INTERP_NN,
+            ),
+            channels=None,
+        ),
     ],
     "crop": [
         image(lambda x: fn.crop(x, crop=[3, 2], crop_pos_x=fn.random.uniform(range=[0, 1]))),
@@ -240,6 +269,23 @@ CASES: dict[str, list[Case]] = {
             lambda x: fn.random_crop_generator(x, random_area=[0.9, 1.0], random_aspect_ratio=[3, 4], num_attempts=2),
             makes=sides_of_images,
         ),
+    ],
+    "sequence_rearrange": [
+        array(lambda x: fn.sequence_rearrange(x, new_order=[1, 0, 0]), 3),
+        image(lambda x: fn.sequence_rearrange(x, new_order=[0]), layout="FHWC", channels=None),
+    ],
+    "segmentation.random_mask_pixel": [
+        array(lambda x: fn.segmentation.random_mask_pixel(x, foreground=1, threshold=20.0), 2, ("uint8", "int32", "int16")),
+        array(fn.segmentation.random_mask_pixel, 3, ("uint8", "int32")),
+        array(
+            lambda x: fn.segmentation.random_mask_pixel(x, foreground=fn.random.coin_flip(dtype=types.INT32), value=7),
+            1,
+            ("int32", "uint8"),
+        ),
+    ],
+    "segmentation.select_masks": [
+        Case(fn.segmentation.select_masks, makes=polygons),
+        Case(lambda *inputs: fn.segmentation.select_masks(*inputs, reindex_masks=True), makes=polygons),
     ],
     "random_bbox_crop": [
         Case(bbox_crop(), makes=boxes_and_labels),

@@ -21,6 +21,7 @@ from dali_like.common.work_sharing import one_by_one
 from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.worker.staging import STACK_BYTES
 from dali_like.graph.execution.program import BatchPlaces, Program
+from dali_like.graph.language.batch_calls import ForEach
 from dali_like.graph.language.operator_interface import Array
 from dali_like.types import SampleInfo
 
@@ -66,9 +67,6 @@ class Results(Protocol):
         """Store all samples, which lie in the memory of `elements`."""
 
 
-#: Calls a function for each index below a number, within a second function, in one thread or several; see
-#: `dali_like.common.work_sharing.for_each`.
-ForEach = Callable[[int, Callable[[int], None], Callable[[Callable[[], None]], None]], None]
 #: Takes the nanoseconds of each step of a program in one thread, and when they began.
 NoteTimes = Callable[[Sequence[int], int], None]
 
@@ -105,8 +103,8 @@ def run_program(
         if _run_as_one(program, inputs, size, batch_id, results, note_times):
             return
         count = 1
-    by_kernels = count == 1 and program.has_kernels and not (program.compiled and kernels() is None)
-    if by_kernels and run_by_kernels(program, inputs, size, batch_id, results, note_times):
+    by_kernels = (count == 1 or program.for_large) and program.has_kernels and not (program.compiled and kernels() is None)
+    if by_kernels and run_by_kernels(program, inputs, size, batch_id, results, for_each, note_times):
         return
     local = threading.local()  # of each thread: times_ns, and the functions that compute samples
 
@@ -203,6 +201,7 @@ def run_by_kernels(
     size: int,
     batch_id: BatchId,
     results: Sequence[Results],
+    for_each: ForEach,
     note_times: NoteTimes | None,
 ) -> bool:
     """Run a program with compiled loops over all samples of a batch at once, of any shapes; see `run_program`.
@@ -211,7 +210,10 @@ def run_by_kernels(
         Whether there are results. Otherwise each sample must be computed alone.
     """
     nbytes = [*map(_nbytes_of, inputs)]
-    if None in nbytes or (sum(nbytes) > _MOST_TOGETHER_BYTES * size and not program.views):
+    if None in nbytes:
+        return False
+    are_large = sum(nbytes) > _MOST_TOGETHER_BYTES * size
+    if are_large and not (program.views or program.for_large):
         return False
     times_ns, begin_ns = (None, 0) if note_times is None else ([0] * len(program.steps), monotonic_ns())
     memory = None
@@ -222,7 +224,13 @@ def run_by_kernels(
         )
     try:
         made = program.run_batch(
-            inputs, batch_id.info(0), count=size, stride=batch_id.stride, memory=memory, times_ns=times_ns
+            inputs,
+            batch_id.info(0),
+            count=size,
+            stride=batch_id.stride,
+            memory=memory,
+            for_each=for_each if are_large else None,
+            times_ns=times_ns,
         )
     except Exception:  # the sample is not known
         return False

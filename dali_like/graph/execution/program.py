@@ -27,7 +27,7 @@ from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.pool.batch import describe_info
 from dali_like.errors import SampleError
 from dali_like.graph.execution.cache_operator import CacheOperator
-from dali_like.graph.language.batch_calls import BatchCall
+from dali_like.graph.language.batch_calls import BatchCall, ForEach
 from dali_like.graph.language.conditions import Merge
 from dali_like.graph.language.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.language.operator_interface import (
@@ -201,13 +201,20 @@ class ProgramStep(NamedTuple):
         registers[self.output : self.output + len(outputs)] = outputs
 
     def run_batch(
-        self, registers: Sequence[Any], info: SampleInfo, positions: Sequence[int], memory: BatchPlaces | None
+        self,
+        registers: Sequence[Any],
+        info: SampleInfo,
+        positions: Sequence[int],
+        memory: BatchPlaces | None,
+        for_each: ForEach | None = None,
+        times_ns: list[int] | None = None,
     ) -> Sequence[Any] | None:
         """Return the outputs of a batch of samples of any shapes; see `Program.run_batch`."""
         inputs = [registers[i] for i in self.inputs]
         arguments = {name: registers[i] for name, i in self.arguments.items()}
         count = len(positions)
-        if self.stacks and all(isinstance(data, np.ndarray) for data in (*inputs, *arguments.values())):
+        are_stacks = self.stacks and all(isinstance(data, np.ndarray) for data in (*inputs, *arguments.values()))
+        if are_stacks and (for_each is None or not self.has_kernel):
             return self.compute(inputs, arguments, info, memory and memory.rows, count, positions)
         operator: Any = self.operator
         export = self.export
@@ -217,9 +224,10 @@ class ProgramStep(NamedTuple):
                 place, elements = functools.partial(memory.rows, export), functools.partial(memory.elements, export)
             stack_call = OperatorCall(info, (), self.random_key, place, None, count, self.image_limit_bytes, (), positions)
             layouts = [_layout_of_batch(words, data) for words, data in zip(self.layouts, inputs, strict=True)]
-            made: Sequence[Any] | None = operator.compute_batch(
-                BatchCall(stack_call, layouts, count, is_stack=True, elements=elements), inputs, arguments
-            )
+            call = BatchCall(stack_call, layouts, count, is_stack=True, elements=elements, for_each=for_each)
+            made: Sequence[Any] | None = operator.compute_batch(call, inputs, arguments)
+            if times_ns is not None:
+                times_ns[self.number] += call.others_ns
             return made
         if arguments or memory is None or not getattr(operator, "elementwise", False):
             return None
@@ -320,6 +328,8 @@ class Program(NamedTuple):
         views: whether all steps return views of input samples.
         has_kernels: whether a step has a kernel, and all may compute a batch of any shapes.
         compiled: whether one of these kernels needs the compiled loops.
+        for_large: whether all steps have kernels for large samples, and one of them has inputs. Then no intermediate result
+            is as large as a batch.
     """
 
     constants: tuple[Array, ...]
@@ -335,6 +345,7 @@ class Program(NamedTuple):
     views: bool = False
     has_kernels: bool = False
     compiled: bool = False
+    for_large: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -487,6 +498,7 @@ class Program(NamedTuple):
         count: int,
         stride: int,
         memory: BatchPlaces | None,
+        for_each: ForEach | None = None,
         times_ns: list[int] | None = None,
     ) -> tuple[Any, ...] | None:
         """Return the results for a batch of samples of any shapes; None if the samples must be computed one by one.
@@ -497,6 +509,7 @@ class Program(NamedTuple):
             count: the number of samples.
             stride: from the ``idx_in_epoch`` of one sample to the next.
             memory: for results; None: they may be views of the inputs.
+            for_each: shares large samples among threads; None: the calling thread computes all.
             times_ns: as for `run`.
         """
         registers: list[Any] = [*inputs, *[repeated(array, count) for array in self.constants]]
@@ -504,7 +517,7 @@ class Program(NamedTuple):
         positions = range(info.idx_in_epoch, info.idx_in_epoch + count * stride, stride)
         for step in self.steps:
             begin_ns = 0 if times_ns is None else monotonic_ns()
-            outputs = step.run_batch(registers, info, positions, memory)
+            outputs = step.run_batch(registers, info, positions, memory, for_each, times_ns)
             if outputs is None:
                 return None
             registers[step.output : step.output + len(outputs)] = outputs
@@ -714,6 +727,7 @@ def make_program(
         views=views,
         has_kernels=is_whole and not producers and _have_kernels(steps),
         compiled=any(map(_is_compiled, steps)),
+        for_large=_are_for_large(steps),
     )
 
 
@@ -724,6 +738,12 @@ def _have_kernels(steps: Sequence[ProgramStep]) -> bool:
 def _is_compiled(step: ProgramStep) -> bool:
     operator: Any = step.operator
     return step.has_kernel and bool(operator.kernel_is_compiled)
+
+
+def _are_for_large(steps: Sequence[ProgramStep]) -> bool:
+    operators: list[Any] = [step.operator for step in steps]
+    are_fit = all(step.has_kernel and operator.kernel_for_large for step, operator in zip(steps, operators, strict=True))
+    return are_fit and sum(bool(step.inputs) for step in steps) == 1
 
 
 def _size_of(array: Array) -> int:
@@ -807,6 +827,7 @@ def operator_program(
         operator.per_sample,
         has_kernels=step.has_kernel,
         compiled=_is_compiled(step),
+        for_large=_are_for_large([step]),
     )
 
 

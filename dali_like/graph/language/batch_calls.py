@@ -8,6 +8,8 @@ is wrong: then the function of the operator computes, or raises the error. Other
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
+from time import monotonic_ns
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +21,9 @@ from dali_like.engine.memory.ring import SampleList
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 
 Table: TypeAlias = NDArray[np.int64]
+#: Calls a function for each index below a number, within a second function, in one thread or several; see
+#: `dali_like.common.work_sharing.for_each`.
+ForEach: TypeAlias = Callable[[int, Callable[[int], None], Callable[[Callable[[], None]], None]], None]
 #: The samples of a batch: a stack, or samples of different shapes.
 Batch: TypeAlias = "Array | SampleList"
 #: Results of different shapes start at multiples of this.
@@ -118,9 +123,10 @@ class BatchCall:
     Attributes:
         layouts: of a sample of each input, or empty.
         count: number of samples.
+        others_ns: nanoseconds that other threads have worked for `share`.
     """
 
-    __slots__ = ("_call", "_elements", "_is_stack", "count", "layouts")
+    __slots__ = ("_call", "_elements", "_for_each", "_is_stack", "count", "layouts", "others_ns")
 
     def __init__(
         self,
@@ -130,8 +136,11 @@ class BatchCall:
         *,
         is_stack: bool,
         elements: Callable[[int, np.dtype[Any]], Array] | None = None,
+        for_each: ForEach | None = None,
     ) -> None:
         self.layouts = layouts
+        self.others_ns = 0
+        self._for_each = for_each
         self.count = count
         self._call = call
         self._is_stack = is_stack
@@ -141,6 +150,33 @@ class BatchCall:
     def layout(self) -> str:
         """The layout of the first input."""
         return self.layouts[0]
+
+    def share(self, work: Callable[[int, int], int | None]) -> int:
+        """Do the work of all samples; in several threads if they are large.
+
+        Args:
+            work: does that of the samples from one number to another. It returns 0 or None, or a number if it has failed.
+
+        Returns:
+            What the work has returned for one of the samples where it has failed; otherwise 0.
+        """
+        if self._for_each is None:
+            return work(0, self.count) or 0
+        caller, failed, spent_ns = get_ident(), [0], [0]
+
+        def one(i: int) -> None:
+            if status := work(i, i + 1):
+                failed.append(status)
+
+        def measured(all_of_it: Callable[[], None]) -> None:
+            begin_ns = monotonic_ns()
+            all_of_it()
+            if get_ident() != caller:
+                spent_ns.append(monotonic_ns() - begin_ns)
+
+        self._for_each(self.count, one, measured)
+        self.others_ns += sum(spent_ns)
+        return failed[-1]
 
     def draws(self) -> Draws:
         """Return where the random numbers of the samples begin."""

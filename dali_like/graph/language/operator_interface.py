@@ -271,6 +271,7 @@ class KernelOperator(Protocol):
     Attributes:
         has_kernel: whether `compute_batch` may return results.
         kernel_is_compiled: whether it needs the compiled loops.
+        kernel_for_large: whether it computes batches of large samples, too.
     """
 
     @property
@@ -278,6 +279,9 @@ class KernelOperator(Protocol):
 
     @property
     def kernel_is_compiled(self) -> bool: ...
+
+    @property
+    def kernel_for_large(self) -> bool: ...
 
     def compute_batch(self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any] | None:
         """Return the outputs for a batch of samples of any shapes: a stack or a list of samples for each.
@@ -337,6 +341,7 @@ class ShapeOf(NamedTuple):
 
     has_kernel: bool = True
     kernel_is_compiled: bool = False
+    kernel_for_large: bool = True
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         return True

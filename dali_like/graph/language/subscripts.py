@@ -97,6 +97,10 @@ class Subscription:
     def kernel_is_compiled(self) -> bool:
         return False
 
+    @property
+    def kernel_for_large(self) -> bool:
+        return False
+
     def compute_batch(self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any] | None:
         """Return parts of the first dimension of samples of different shapes, which lie in the samples."""
         data, index = inputs[0], self.parts[0]

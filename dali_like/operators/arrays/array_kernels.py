@@ -131,7 +131,11 @@ def lookup_table(
     out = call.place(input.shapes, dtype)
     jobs = np.empty((call.count, 3), np.int64)
     jobs[:, 0], jobs[:, 1], jobs[:, 2] = input.addresses, out.addresses, input.sizes
-    kernels().look_up(call.count, input.dtype.itemsize, table.itemsize, address_of(jobs), address_of(table), len(table))
+    compiled, first, entries, row_bytes = kernels(), address_of(jobs), address_of(table), jobs.strides[0]
+    from_bytes, to_bytes, size = input.dtype.itemsize, table.itemsize, len(table)
+    call.share(
+        lambda begin, stop: compiled.look_up(stop - begin, from_bytes, to_bytes, first + row_bytes * begin, entries, size)
+    )
     return out.data
 
 
@@ -176,7 +180,9 @@ def _of_axes(
         shapes[:, first:last] = 1
     out = call.place(shapes if keep_dims else np.delete(shapes, gone, 1), of_result)
     jobs[:, 0], jobs[:, 1] = data.addresses, out.addresses
-    return None if kernels().reduce_axes(count, reduction, address_of(jobs)) else out.data
+    compiled, places, row_bytes = kernels(), address_of(jobs), jobs.strides[0]
+    failed = call.share(lambda begin, stop: compiled.reduce_axes(stop - begin, reduction, places + row_bytes * begin))
+    return None if failed else out.data
 
 
 def _numbers(call: BatchCall, data: Samples, values: Any, dtype: np.dtype[Any], keep_dims: bool) -> Any:
@@ -189,7 +195,13 @@ def _numbers(call: BatchCall, data: Samples, values: Any, dtype: np.dtype[Any], 
 def _totals(call: BatchCall, data: Samples, jobs: Table, reduction: int, means: Any = None) -> Any:
     totals = np.empty(call.count)
     given = None if means is None else address_of(means)
-    kernels().reduce(call.count, ELEMENTS[data.dtype], reduction, address_of(jobs), given, address_of(totals))
+    compiled, element, first, to = kernels(), ELEMENTS[data.dtype], address_of(jobs), address_of(totals)
+
+    def work(begin: int, stop: int) -> None:
+        of_means = None if given is None else given + 8 * begin
+        compiled.reduce(stop - begin, element, reduction, first + 16 * begin, of_means, to + 8 * begin)
+
+    call.share(work)
     return totals
 
 
@@ -250,7 +262,10 @@ def _extreme(column: int) -> Any:
         if input.dtype not in (_BYTE, np.int32) or (jobs := _jobs(call, input, axes, axis_names)) is None:
             return None
         found = np.empty((call.count, 2), input.dtype)
-        kernels().extremes(call.count, ELEMENTS[input.dtype], address_of(jobs), address_of(found))
+        compiled, element, first, to = kernels(), ELEMENTS[input.dtype], address_of(jobs), address_of(found)
+        call.share(
+            lambda begin, stop: compiled.extremes(stop - begin, element, first + 16 * begin, to + found.strides[0] * begin)
+        )
         return _numbers(call, input, found[:, column], input.dtype, keep_dims)
 
     return extreme

@@ -274,7 +274,14 @@ def _check_table(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"keys and values must have the same length, not {len(keys)} and {len(values)}")
 
 
-@operator(check=_check_table, strided=True, stacks=(), elementwise=True, kernel="arrays.array_kernels.lookup_table")
+@operator(
+    check=_check_table,
+    strided=True,
+    stacks=(),
+    elementwise=True,
+    kernel="arrays.array_kernels.lookup_table",
+    kernel_for_large=True,
+)
 def lookup_table(
     call: OperatorCall,
     input: Array,

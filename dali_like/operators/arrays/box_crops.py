@@ -235,6 +235,7 @@ class _Search:
     check=_check_random_crop,
     ignored={"quiet": False},
     kernel="arrays.array_kernels.random_bbox_crop",
+    kernel_for_large=True,
 )
 def random_bbox_crop(
     call: OperatorCall,
@@ -485,7 +486,9 @@ def _check_roi(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("in_shape and the input data exclude each other")
 
 
-@operator(random=True, output_layout="", check=_check_roi, kernel="arrays.array_kernels.roi_random_crop")
+@operator(
+    random=True, output_layout="", check=_check_roi, kernel="arrays.array_kernels.roi_random_crop", kernel_for_large=True
+)
 def roi_random_crop(
     call: OperatorCall,
     data: Array | None = None,

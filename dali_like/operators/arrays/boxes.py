@@ -221,7 +221,11 @@ def _check_encoder(given: Mapping[str, Any]) -> None:
 
 
 @operator(
-    num_outputs=2, output_layout=lambda _, __: ("", ""), check=_check_encoder, kernel="arrays.array_kernels.box_encoder"
+    num_outputs=2,
+    output_layout=lambda _, __: ("", ""),
+    check=_check_encoder,
+    kernel="arrays.array_kernels.box_encoder",
+    kernel_for_large=True,
 )
 def box_encoder(
     call: OperatorCall,

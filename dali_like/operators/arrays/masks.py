@@ -29,7 +29,14 @@ def _check_pixel(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("value and threshold exclude each other")
 
 
-@operator(module="segmentation", random=True, output_layout="", check=_check_pixel)
+@operator(
+    module="segmentation",
+    random=True,
+    output_layout="",
+    check=_check_pixel,
+    kernel="arrays.mask_kernels.random_mask_pixel",
+    kernel_for_large=True,
+)
 def random_mask_pixel(
     call: OperatorCall,
     mask: Array,
@@ -58,7 +65,13 @@ def random_mask_pixel(
     return np.array(np.unravel_index(rng.integers(mask.size), mask.shape), np.int64)
 
 
-@operator(module="segmentation", num_outputs=2, output_layout=lambda _, __: ("", ""))
+@operator(
+    module="segmentation",
+    num_outputs=2,
+    output_layout=lambda _, __: ("", ""),
+    kernel="arrays.mask_kernels.select_masks",
+    kernel_for_large=True,
+)
 def select_masks(
     call: OperatorCall, mask_ids: Array, polygons: Array, vertices: Array, *, reindex_masks: bool = False
 ) -> tuple[Array, Array]:

@@ -49,6 +49,7 @@ def _check_probabilities(values: Floats) -> None:
     check=_check,
     stacks=("shape_like",),
     kernel="arrays.array_kernels.uniform",
+    kernel_for_large=True,
 )
 def uniform(
     call: OperatorCall,
@@ -95,6 +96,7 @@ def _from_range(numbers: Any, least: float, most: float) -> Any:
     check=_check,
     stacks=("shape_like",),
     kernel="arrays.array_kernels.coin_flip",
+    kernel_for_large=True,
 )
 def coin_flip(
     call: OperatorCall,

@@ -66,6 +66,7 @@ def _reduction(name: str) -> Callable[[Callable[..., Array]], Description]:
         check=_check,
         strided=True,
         stacks=("mean",),
+        kernel_for_large=True,
         kernel=f"arrays.array_kernels.{name}_" if name in ("sum", "min", "max") else f"arrays.array_kernels.{name}",
     )
 

@@ -65,7 +65,14 @@ def element_extract(call: OperatorCall, input: Array, *, element_map: Annotated[
     return tuple([input[:, number] if call.lead else input[number] for number in element_map])
 
 
-@operator(output_layout=_sequence_layout, strided=True, stacks=())
+@operator(
+    output_layout=_sequence_layout,
+    strided=True,
+    stacks=(),
+    kernel="arrays.mask_kernels.sequence_rearrange",
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def sequence_rearrange(call: OperatorCall, input: Array, *, new_order: PerSample[Annotated[Ints, SOME]]) -> Array:
     """Reorder, repeat or drop elements of sequences.
 

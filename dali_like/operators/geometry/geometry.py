@@ -149,6 +149,7 @@ def crop_window(
     strided=True,
     stacks=(),
     kernel="geometry.window_kernels.crop",
+    kernel_for_large=True,
     kernel_for_stacks=False,
     ignored={"image_type": None},
 )
@@ -209,6 +210,7 @@ def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
     strided=True,
     stacks=(),
     kernel="geometry.window_kernels.slice",
+    kernel_for_large=True,
     kernel_for_stacks=False,
     ignored={"image_type": None},
 )

@@ -76,6 +76,8 @@ def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     num_outputs=lambda given: 1 + given["save_attrs"],
     strided=True,
     stacks=(),
+    kernel="geometry.resize_kernels.resize",
+    kernel_for_large=True,
     ignored={**_IGNORED, "image_type": None},
 )
 def resize(
@@ -129,8 +131,8 @@ def resize(
             INT32.
     """
     extents = _spatial_extents(call.layout, image.shape)
-    given = _GivenSize(size, (resize_z, resize_y, resize_x), resize_shorter, resize_longer, mode, max_size)
-    axes = _axes(extents, given, _regions(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
+    given = GivenSize(size, (resize_z, resize_y, resize_x), resize_shorter, resize_longer, mode, max_size)
+    axes = scaled_axes(extents, given, regions_of(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     scaled = _scaled(call, image, axes, filters, dtype)
     if not save_attrs:
@@ -151,7 +153,7 @@ operator(
 )(resize.function)
 
 
-class _GivenSize(NamedTuple):
+class GivenSize(NamedTuple):
     """Arguments of `resize` that give the size of the result; `sides` are those for depth, height and width."""
 
     size: Floats | None
@@ -163,8 +165,8 @@ class _GivenSize(NamedTuple):
 
 
 @functools.lru_cache(512)
-def _axes(
-    extents: tuple[int, ...], given: _GivenSize, regions: tuple[tuple[float, float], ...], subpixel_scale: bool
+def scaled_axes(
+    extents: tuple[int, ...], given: GivenSize, regions: tuple[tuple[float, float], ...], subpixel_scale: bool
 ) -> tuple[Axis, ...]:
     """Return the scaling of each spatial axis of an image."""
     mode = given.mode
@@ -191,7 +193,7 @@ def _spatial_extents(layout: str, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple([extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"])
 
 
-def _regions(
+def regions_of(
     extents: Sequence[int], starts: Floats | None, ends: Floats | None, *, relative: bool
 ) -> tuple[tuple[float, float], ...]:
     if starts is None or ends is None:
@@ -366,8 +368,8 @@ def resize_crop_mirror(
         interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
     """
     extents = _spatial_extents(call.layout, image.shape)
-    given = _GivenSize(size, (resize_z, resize_y, resize_x), resize_shorter, resize_longer, mode, max_size)
-    axes = _axes(extents, given, _regions(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
+    given = GivenSize(size, (resize_z, resize_y, resize_x), resize_shorter, resize_longer, mode, max_size)
+    axes = scaled_axes(extents, given, regions_of(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
     letters = "DHW"[-len(axes) :]
     window = crop_window(
         letters,
@@ -496,7 +498,7 @@ def tensor_resize(
     numbers = axes_of(call.layout, axes, axis_names, data.ndim)
     extents = [data.shape[axis] for axis in numbers]
     regions: list[tuple[float, float]] = [(0.0, float(extent)) for extent in data.shape]
-    for axis, region in zip(numbers, _regions(extents, roi_start, roi_end, relative=roi_relative), strict=True):
+    for axis, region in zip(numbers, regions_of(extents, roi_start, roi_end, relative=roi_relative), strict=True):
         regions[axis] = region
     wanted, limits, points = [float(extent) for extent in data.shape], [0.0] * data.ndim, [0.5] * data.ndim
     given = for_each_axis("sizes" if sizes else "scales", sizes or scales or (), len(numbers))

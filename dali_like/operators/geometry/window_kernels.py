@@ -65,6 +65,7 @@ class Windows:
 
 
 def copy_windows(
+    call: BatchCall,
     data: Samples,
     starts: int | None,
     sizes: Table,
@@ -81,22 +82,30 @@ def copy_windows(
         pattern: fills the parts of a window outside of its sample.
         mirrored: for each sample, bits that are axes to mirror.
     """
-    count, ndim = sizes.shape
-    kernels().cut(
-        count,
-        ndim,
-        data.dtype.itemsize,
-        address_of(data.addresses),
-        address_of(data.shapes),
-        data.row,
-        starts,
-        address_of(sizes),
-        sizes.strides[0] // 8,
-        None if mirrored is None else address_of(mirrored),
-        address_of(out.addresses),
-        None if pattern is None else address_of(pattern),
-        0 if pattern is None else pattern.nbytes,
-    )
+    ndim, item, row = sizes.shape[1], data.dtype.itemsize, data.row
+    row_bytes, size_bytes = data.shapes.strides[0], sizes.strides[0]
+    from_, shapes, wanted, to = map(address_of, (data.addresses, data.shapes, sizes, out.addresses))
+    flags = None if mirrored is None else address_of(mirrored)
+    filling = (None, 0) if pattern is None else (address_of(pattern), pattern.nbytes)
+    compiled = kernels()
+
+    def work(begin: int, stop: int) -> None:
+        compiled.cut(
+            stop - begin,
+            ndim,
+            item,
+            from_ + 8 * begin,
+            shapes + row_bytes * begin,
+            row,
+            None if starts is None else starts + 8 * ndim * begin,
+            wanted + size_bytes * begin,
+            size_bytes // 8,
+            None if flags is None else flags + 8 * begin,
+            to + 8 * begin,
+            *filling,
+        )
+
+    call.share(work)
 
 
 def cut(
@@ -111,7 +120,7 @@ def cut(
     pattern = None
     if windows.leave and policy != "trim_to_shape" and (pattern := pattern_of(fill_values, out, call.layout)) is None:
         return None
-    copy_windows(data, windows.addresses[0], windows.sizes, out, pattern)
+    copy_windows(call, data, windows.addresses[0], windows.sizes, out, pattern)
     return out.data
 
 
@@ -289,7 +298,7 @@ def flip(call: BatchCall, image: Samples, *, horizontal: Any = 1, vertical: Any 
             mirrored += (np.array(value) != 0).astype(np.int64) << axis
         elif value:
             mirrored += 1 << axis
-    copy_windows(image, None, image.shapes, out, mirrored=mirrored)
+    copy_windows(call, image, None, image.shapes, out, mirrored=mirrored)
     return out.data
 
 
@@ -327,7 +336,7 @@ def pad(
         address_of(sizes),
     )
     out = call.place(sizes, data.dtype)
-    copy_windows(data, None, sizes, out, pattern_of((fill_value,), out, ""))
+    copy_windows(call, data, None, sizes, out, pattern_of((fill_value,), out, ""))
     return out.data
 
 
@@ -362,5 +371,5 @@ def paste(
     pattern = pattern_of(fill_value, out, "HWC")
     if pattern is None:
         return None
-    copy_windows(image, windows.addresses[0], windows.sizes, out, pattern)
+    copy_windows(call, image, windows.addresses[0], windows.sizes, out, pattern)
     return out.data

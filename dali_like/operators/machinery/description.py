@@ -92,6 +92,8 @@ class Description:
         kernel_is_compiled: whether the kernel needs the compiled loops.
         kernel_for_stacks: whether the kernel takes less time than `function` for stacks and for large samples, too.
             Otherwise it computes samples of different shapes.
+        kernel_for_large: whether the kernel computes batches of large samples, too: it shares the samples among threads, or
+            takes little time. Otherwise threads share calls of `function`.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -128,6 +130,7 @@ class Description:
     kernel: str = ""
     kernel_is_compiled: bool = True
     kernel_for_stacks: bool = True
+    kernel_for_large: bool = False
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -289,6 +292,10 @@ class BoundOperator:
     def kernel_is_compiled(self) -> bool:
         return self.description.kernel_is_compiled
 
+    @property
+    def kernel_for_large(self) -> bool:
+        return self.description.kernel_for_large
+
     def compute_batch(
         self, call: BatchCall, inputs: Sequence[Any], arguments: Mapping[str, Any], *, is_stack: bool = True
     ) -> Sequence[Any] | None:
@@ -418,6 +425,7 @@ def describe(
     kernel: str = "",
     kernel_is_compiled: bool = True,
     kernel_for_stacks: bool = True,
+    kernel_for_large: bool = False,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -438,8 +446,8 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, views, stacks, elementwise, rowwise, kernel, kernel_is_compiled, kernel_for_stacks, in_order,
-            writes, for_frames: see `Description`.
+        per_sample, strided, views, stacks, elementwise, rowwise, kernel, kernel_is_compiled, kernel_for_stacks,
+            kernel_for_large, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -480,6 +488,7 @@ def describe(
         kernel=kernel,
         kernel_is_compiled=kernel_is_compiled,
         kernel_for_stacks=kernel_for_stacks,
+        kernel_for_large=kernel_for_large,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,
@@ -532,7 +541,12 @@ def operator(*, internal: bool = False, **options: Any) -> Callable[[Callable[..
 
 def view_kernel(name: str) -> Mapping[str, Any]:
     """Return the arguments of `operator` for a kernel of dali_like/operators/arrays/view_kernels.py."""
-    return {"kernel": f"arrays.view_kernels.{name}", "kernel_is_compiled": False, "kernel_for_stacks": False}
+    return {
+        "kernel": f"arrays.view_kernels.{name}",
+        "kernel_is_compiled": False,
+        "kernel_for_stacks": False,
+        "kernel_for_large": True,
+    }
 
 
 def register(description: Description) -> None:

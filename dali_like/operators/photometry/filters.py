@@ -176,7 +176,7 @@ def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: Pe
 # Erasing
 
 
-@operator(layouts=IMAGES, strided=True, stacks=(), kernel="photometry.pixel_kernels.grid_mask")
+@operator(layouts=IMAGES, strided=True, stacks=(), kernel="photometry.pixel_kernels.grid_mask", kernel_for_large=True)
 def grid_mask(
     call: OperatorCall,
     image: Array,
@@ -266,6 +266,7 @@ def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: 
     strided=True,
     stacks=(),
     kernel="photometry.pixel_kernels.erase",
+    kernel_for_large=True,
     kernel_for_stacks=False,
 )
 def erase(

@@ -54,6 +54,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     strided=True,
     stacks=("mirror",),
     kernel="photometry.pixel_kernels.crop_mirror_normalize",
+    kernel_for_large=True,
     ignored={"image_type": None},
 )
 def crop_mirror_normalize(
@@ -269,6 +270,7 @@ def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
     strided=True,
     stacks=(),
     kernel="photometry.pixel_kernels.normalize",
+    kernel_for_large=True,
 )
 def normalize(
     call: OperatorCall,

@@ -92,11 +92,16 @@ def crop_mirror_normalize(
         fills_all,
         address_of(jobs),
     )
+    first, row_bytes, compiled = address_of(jobs), jobs.strides[0], kernels()
     if dtype == _FLOAT:
-        served = kernels().normalize_pixels(call.count, ELEMENTS[image.dtype], address_of(jobs), *map(address_of, scaling))
-        return None if served else out.data
+        element, places = ELEMENTS[image.dtype], [*map(address_of, scaling)]
+        failed = call.share(
+            lambda begin, stop: compiled.normalize_pixels(stop - begin, element, first + row_bytes * begin, *places)
+        )
+        return None if failed else out.data
     tables = np.stack([channel_table(*pair, dtype) for pair in zip(*scaling, strict=True)])
-    kernels().look_up_pixels(call.count, dtype.itemsize, address_of(jobs), address_of(tables))
+    entries = address_of(tables)
+    call.share(lambda begin, stop: compiled.look_up_pixels(stop - begin, dtype.itemsize, first + row_bytes * begin, entries))
     return out.data
 
 
@@ -139,8 +144,10 @@ def normalize(
     jobs[:, 0], jobs[:, 1], jobs[:, 2], jobs[:, 3] = data.addresses, out.addresses, sizes // channels, channels
     given = np.zeros(1, _STATISTICS)
     given["ddof"], given["epsilon"], given["scale"], given["shift"] = ddof, epsilon, scale, shift
-    served = kernels().normalize(call.count, ELEMENTS[data.dtype], address_of(jobs), address_of(given))
-    return None if served else out.data
+    first, row_bytes, element, compiled = address_of(jobs), jobs.strides[0], ELEMENTS[data.dtype], kernels()
+    statistics = address_of(given)
+    failed = call.share(lambda begin, stop: compiled.normalize(stop - begin, element, first + row_bytes * begin, statistics))
+    return None if failed else out.data
 
 
 #: The struct Statistics of kernels/src/sums.c.
@@ -193,7 +200,13 @@ def grid_mask(
     jobs[:, 2] = np.multiply.reduce(shapes[:, :row], axis=1)
     jobs[:, 3], jobs[:, 4] = shapes[:, row], shapes[:, row + 1]
     jobs[:, 5] = np.multiply.reduce(shapes[:, row + 2 :], axis=1) * image.dtype.itemsize
-    return None if kernels().grid_mask(count, address_of(jobs), address_of(grids)) else out.data
+    first, second, compiled = address_of(jobs), address_of(grids), kernels()
+    failed = call.share(
+        lambda begin, stop: compiled.grid_mask(
+            stop - begin, first + jobs.strides[0] * begin, second + grids.strides[0] * begin
+        )
+    )
+    return None if failed else out.data
 
 
 def erase(
@@ -225,21 +238,28 @@ def erase(
     places, region = np.array(numbers, np.int64), np.array([anchor or (0.0,) * len(shape), shape], np.float32)
     pattern = fill_numbers(fill_value or (0.0,), data.dtype)
     out = call.place(data.shapes, data.dtype)
-    kernels().erase(
-        call.count,
-        ndim,
-        data.dtype.itemsize,
-        address_of(data.addresses),
-        address_of(data.shapes),
-        data.row,
-        len(numbers),
-        address_of(places),
-        address_of(region),
-        address_of(region) + region.strides[0],
-        normalized or normalized_anchor,
-        normalized or normalized_shape,
-        centered_anchor,
-        address_of(pattern),
-        address_of(out.addresses),
-    )
+    compiled, row_bytes = kernels(), data.shapes.strides[0]
+    from_, shapes, to, values = map(address_of, (data.addresses, data.shapes, out.addresses, pattern))
+    begins = address_of(region)
+
+    def work(begin: int, stop: int) -> None:
+        compiled.erase(
+            stop - begin,
+            ndim,
+            data.dtype.itemsize,
+            from_ + 8 * begin,
+            shapes + row_bytes * begin,
+            data.row,
+            len(numbers),
+            address_of(places),
+            begins,
+            begins + region.strides[0],
+            normalized or normalized_anchor,
+            normalized or normalized_shape,
+            centered_anchor,
+            values,
+            to + 8 * begin,
+        )
+
+    call.share(work)
     return out.data

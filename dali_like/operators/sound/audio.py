@@ -146,7 +146,7 @@ def _normalized(signal: Array, *, unsigned: bool) -> NDArray[np.float32]:
 _FILTERED_TYPES = "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float32 float64"
 
 
-@operator(output_layout="", stacks=(), kernel="sound.sound_kernels.preemphasis_filter")
+@operator(output_layout="", stacks=(), kernel="sound.sound_kernels.preemphasis_filter", kernel_for_large=True)
 def preemphasis_filter(
     call: OperatorCall,
     signal: Array,
@@ -205,6 +205,7 @@ def _check_silence(given: Mapping[str, Any]) -> None:
     check=_check_silence,
     stacks=(),
     kernel="sound.sound_kernels.nonsilent_region",
+    kernel_for_large=True,
 )
 def nonsilent_region(
     call: OperatorCall,

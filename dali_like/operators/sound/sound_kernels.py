@@ -33,7 +33,8 @@ def preemphasis_filter(
     jobs[:, 0], jobs[:, 1], jobs[:, 2] = signal.addresses, out.addresses, signal.sizes
     coefficients = each(preemph_coeff, call.count, np.float32)
     borders = ("zero", "clamp", "reflect").index(border)
-    kernels().preemphasis(call.count, address_of(jobs), address_of(coefficients), borders)
+    first, factors, compiled = address_of(jobs), address_of(coefficients), kernels()
+    call.share(lambda begin, stop: compiled.preemphasis(stop - begin, first + 24 * begin, factors + 4 * begin, borders))
     return out.data
 
 
@@ -54,18 +55,24 @@ def nonsilent_region(
     jobs = np.empty((call.count, 2), np.int64)
     jobs[:, 0], jobs[:, 1] = signal.addresses, signal.shapes[:, 0]
     cutoff = np.float32(10) ** np.float32(cutoff_db / 10)
-    served = kernels().nonsilent(
-        call.count,
-        ELEMENTS[signal.dtype],
-        address_of(jobs),
-        window_length,
-        reset_interval if resets else 0,
-        float(np.float32(reference_power)),
-        float(cutoff),
-        address_of(begins.data),
-        address_of(lengths.data),
-    )
-    return None if served else (begins.data, lengths.data)
+    element, interval = ELEMENTS[signal.dtype], reset_interval if resets else 0
+    first, to_begins, to_lengths = map(address_of, (jobs, begins.data, lengths.data))
+    power, compiled = float(np.float32(reference_power)), kernels()
+
+    def work(begin: int, stop: int) -> Any:
+        return compiled.nonsilent(
+            stop - begin,
+            element,
+            first + 16 * begin,
+            window_length,
+            interval,
+            power,
+            float(cutoff),
+            to_begins + 4 * begin,
+            to_lengths + 4 * begin,
+        )
+
+    return None if call.share(work) else (begins.data, lengths.data)
 
 
 def spectrogram(
