@@ -4,13 +4,16 @@
 
 Each case is one dataset and the arguments of a `DataLoader`. The loaders of both libraries take turns in one process, an
 epoch each, and their batches are compared once. Prints medians of the time of an epoch, and ratios to PyTorch's: of the
-time, of the CPU time of all processes, and of the memory of the workers. Above 1, PyTorch is better. Workers are kept
-between epochs, except in the cases of short epochs. Requires PyTorch.
+time, of the CPU time of all processes, and of the memory of the workers. Above 1, PyTorch is better. The last column is
+this library's CPU time, divided by that of a bare loop, which gets the samples and collates them in this process without a
+loader. Workers are kept between epochs, except in the cases of short epochs. A row in which a library fails has the error.
+Requires PyTorch.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import resource
 import statistics
 import time
@@ -305,6 +308,25 @@ def _own_cpu_s(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | 2)
 
 
+class BareLoop:
+    """Gets the samples of a loader of PyTorch and collates them, in this process and without a loader: a lower bound."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        loader, collate, dataset = self._loader, self._loader.collate_fn, self._loader.dataset
+        if isinstance(dataset, torch.utils.data.IterableDataset):
+            items = iter(dataset)
+            while batch := list(itertools.islice(items, loader.batch_size)):
+                yield collate(batch)
+        elif loader.batch_sampler is None:
+            yield from (collate(dataset[index]) for index in loader.sampler)
+        else:
+            for indices in loader.batch_sampler:
+                yield collate([dataset[index] for index in indices])
+
+
 def first_epoch(loader: Any) -> tuple[list[Any], int]:
     """Return the batches of an epoch, and the proportional memory of the loader's workers after the first batch."""
     before = {process.pid for process in descendants()}
@@ -330,8 +352,8 @@ def seconds_of(loader: Any) -> tuple[float, float]:
     return seconds, own_s + others_cpu_s() - begin_others_s
 
 
-def measured(case: Case, num_workers: int, repeats: int, method: str = "fork") -> tuple[Cost, Cost]:
-    """Return the costs of an epoch, in PyTorch and in this library: median times, and mean CPU times.
+def measured(case: Case, num_workers: int, repeats: int, method: str = "fork") -> tuple[Cost, Cost, Cost]:
+    """Return the costs of an epoch, in PyTorch, in this library and in a bare loop: median times, and mean CPU times.
 
     Raises:
         AssertionError: their batches differ.
@@ -343,12 +365,14 @@ def measured(case: Case, num_workers: int, repeats: int, method: str = "fork") -
     (theirs, their_bytes), (ours, our_bytes) = map(first_epoch, loaders)
     assert are_equal(theirs, ours), "the batches differ"
     del theirs, ours
+    own_generator = {"generator": torch.Generator().manual_seed(0)}
+    loaders.append(BareLoop(torch.utils.data.DataLoader(case.dataset, **case.options, **own_generator)))
     turns = [[seconds_of(loader) for loader in loaders] for _ in range(repeats)]
-    their_cost, our_cost = (
+    their_cost, our_cost, bare_cost = (
         Cost(statistics.median(s for s, _ in epochs), statistics.fmean(cpu for _, cpu in epochs), nbytes)
-        for epochs, nbytes in zip(zip(*turns, strict=True), (their_bytes, our_bytes), strict=True)
+        for epochs, nbytes in zip(zip(*turns, strict=True), (their_bytes, our_bytes, 0), strict=True)
     )
-    return their_cost, our_cost
+    return their_cost, our_cost, bare_cost
 
 
 def ratio_text(ours: float, theirs: float) -> str:
@@ -356,11 +380,22 @@ def ratio_text(ours: float, theirs: float) -> str:
     return f"{ours / theirs:.2f}" if theirs > 0 else ""
 
 
-def line_of(name: str, method: str, num_workers: int, their_cost: Cost, our_cost: Cost) -> str:
+def line_of(name: str, method: str, num_workers: int, their_cost: Cost, our_cost: Cost, bare_cost: Cost) -> str:
     """Return a line of the table, in Markdown."""
-    ratios = (ratio_text(ours, theirs) for ours, theirs in zip(our_cost, their_cost, strict=True))
-    cells = (name, method, num_workers, f"{their_cost.seconds * 1e3:.1f}", f"{our_cost.seconds * 1e3:.1f}", *ratios)
+    ratios = [ratio_text(ours, theirs) for ours, theirs in zip(our_cost, their_cost, strict=True)]
+    times = [f"{cost.seconds * 1e3:.1f}" for cost in (their_cost, our_cost)]
+    cells = (name, method, num_workers, *times, *ratios, ratio_text(our_cost.cpu_s, bare_cost.cpu_s))
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def row_of(name: str, method: str, num_workers: int, repeats: int) -> str:
+    """Measure a case, and return the line of the table."""
+    # The dataset is made anew: PyTorch moves its tensors to shared memory for spawned workers, with a descriptor for each.
+    case = CASES[name]()
+    try:
+        return line_of(name, method, num_workers, *measured(case, num_workers, repeats, method))
+    except (OSError, RuntimeError) as error:  # no descriptors are left
+        return f"| {name} | {method} | {num_workers} | {type(error).__name__}: {str(error).splitlines()[0]} |"
 
 
 def main() -> None:
@@ -373,15 +408,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)  # PyTorch's, about the number of workers
-    print("| case | start | workers | PyTorch ms | ms | time | CPU time | memory of workers |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|")
+    print("| case | start | workers | PyTorch ms | ms | time | CPU time | memory of workers | times a bare loop |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in arguments.cases:
-        case = CASES[name]()
-        for num_workers in case.workers:
+        for num_workers in CASES[name]().workers:
             if str(num_workers) in arguments.workers:
                 for method in arguments.methods if num_workers else ["-"]:
-                    costs = measured(case, num_workers, arguments.repeats, method)
-                    print(line_of(name, method, num_workers, *costs), flush=True)
+                    print(row_of(name, method, num_workers, arguments.repeats), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,28 @@ def test_a_case_yields_equal_batches_and_a_time_for_each_library(name: str) -> N
 
 
 def test_workers_have_a_cpu_time_and_memory() -> None:
-    for cost in losses.measured(losses.CASES["texts"](), num_workers=1, repeats=2):
+    for cost in losses.measured(losses.CASES["texts"](), num_workers=1, repeats=2)[:2]:
         assert cost.cpu_s > 0
         assert cost.worker_bytes > 1 << 20
+
+
+@pytest.mark.parametrize("name", ["texts", "stream with a state", "single numbers"])
+def test_a_bare_loop_yields_the_batches_of_the_loaders(name: str) -> None:
+    case = losses.CASES[name]()
+    loader = torch.utils.data.DataLoader(case.dataset, **case.options)
+
+    assert losses.are_equal(list(loader), list(losses.BareLoop(loader)))
+
+
+def test_a_row_in_which_a_library_fails_has_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(losses, "measured", fail)
+
+    assert (
+        losses.row_of("16 numbers", "spawn", 8, 1) == "| 16 numbers | spawn | 8 | OSError: [Errno 24] Too many open files |"
+    )
 
 
 def test_batches_that_differ_are_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
