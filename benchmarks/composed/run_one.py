@@ -12,10 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from benchmarks import processes
-from benchmarks.composed.sources import PACK_TOKENS
 from benchmarks.composed.systems import SYSTEMS, System, open_system
 from benchmarks.composed.workloads import RESUMED_STEP, WORKLOADS, Part, Workload
 from benchmarks.measurement import Measurement
@@ -65,12 +62,13 @@ def _packs(system: System, workload: Workload, run: Run, seconds: float) -> dict
     batches = workload.counted_packs // workload.batch_size
     began, used = time.perf_counter(), 0
     for _ in range(batches):
-        used += int(np.count_nonzero(np.asarray(system.consume(1)["tokens_segment_ids"])))
+        used += workload.used_tokens(system.consume(1))
     batch_s = (time.perf_counter() - began) / batches
-    padding = 1 - used / (batches * workload.batch_size * PACK_TOKENS)
+    padding = 1 - used / (batches * workload.batch_size * workload.pack_tokens)
     timed = run.timed(max(batches, round(seconds / batch_s)), processes.descendants(os.getpid()))
-    figures = rates(timed, batch_size=workload.batch_size, sample_bytes=3 * 4 * PACK_TOKENS)
-    return {**figures, "padding": padding, "tokens_per_s": figures["samples_per_s"] * PACK_TOKENS * (1 - padding)}
+    figures = rates(timed, batch_size=workload.batch_size, sample_bytes=3 * 4 * workload.pack_tokens)
+    tokens_per_s = figures["samples_per_s"] * workload.pack_tokens * (1 - padding)
+    return {**figures, "padding": padding, "tokens_per_s": tokens_per_s}
 
 
 def first(system: System, workload: Workload, _seconds: float) -> dict[str, Any]:

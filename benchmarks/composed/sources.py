@@ -13,11 +13,26 @@ from numpy.typing import NDArray
 
 from benchmarks.workloads import WrongBatchError
 
-__all__ = ["LENGTH", "PACK_TOKENS", "Documents", "Images", "brighten", "check_images", "check_packs"]
+__all__ = [
+    "GROUP_TOKENS",
+    "LENGTH",
+    "PACK_TOKENS",
+    "Documents",
+    "Images",
+    "Multimodal",
+    "brighten",
+    "check_groups",
+    "check_images",
+    "check_packs",
+    "costs_of",
+    "summary",
+]
 
 #: Elements of each source.
 LENGTH = 1_000_000
 PACK_TOKENS = 8_192
+#: Of packs of images and texts, and of one image.
+GROUP_TOKENS, IMAGE_TOKENS, MOST_IMAGES = 16_384, 256, 40
 SHORTEST, LONGEST = 10, 4_000
 
 #: A prime number of images, so that neighbors differ.
@@ -61,6 +76,46 @@ class Documents:
 
     def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
         return {"tokens": self._tokens[: self._lengths[int(index) % _NUM_LENGTHS]].copy()}
+
+
+class Multimodal:
+    """Texts with images: numbers of both. Texts have a log-normal number of tokens (median 600, sigma 1), at most so many
+    that the element fits into a pack, and there are 1 to 40 images.
+    """
+
+    def __init__(self, place: int) -> None:
+        rng = np.random.default_rng(place)
+        self._images = rng.integers(1, MOST_IMAGES + 1, _NUM_LENGTHS)
+        most = GROUP_TOKENS - IMAGE_TOKENS * self._images
+        self._texts = np.minimum(rng.lognormal(np.log(600), 1, _NUM_LENGTHS).astype(int), most)
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: Any) -> dict[str, int]:
+        place = int(index) % _NUM_LENGTHS
+        return {"text": int(self._texts[place]), "images": int(self._images[place])}
+
+
+def costs_of(element: Mapping[str, int]) -> dict[str, int]:
+    """Return the tokens of text and images of an element: its cost."""
+    return {"tokens": element["text"] + IMAGE_TOKENS * element["images"]}
+
+
+def summary(pack: list[Mapping[str, int]]) -> dict[str, int]:
+    """Return the numbers of elements and tokens in a pack."""
+    return {"elements": len(pack), "tokens": sum(costs_of(element)["tokens"] for element in pack)}
+
+
+def check_groups(batch: Mapping[str, Any], batch_size: int) -> None:
+    """Check that the packs of a batch have elements, and stay within the budget.
+
+    Raises:
+        WrongBatchError: they do not.
+    """
+    elements, tokens = np.asarray(batch["elements"]), np.asarray(batch["tokens"])
+    if elements.shape != (batch_size,) or not (elements > 0).all() or not (tokens <= GROUP_TOKENS).all():
+        raise WrongBatchError(f"the packs have {elements.tolist()} elements and {tokens.tolist()} tokens")
 
 
 def check_images(batch: Mapping[str, Any], batch_size: int, num_sources: int) -> None:

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.composed.sources import PACK_TOKENS, brighten
+from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, brighten, costs_of, summary
 from benchmarks.composed.workloads import Workload, weights
 from benchmarks.workloads import WORKERS
 
@@ -100,6 +100,9 @@ class DaliLike(System):
         mixed = shuffled[0].repeat() if is_single else composed.mix(shuffled, weights(len(shuffled)), stop="never")
         if self._workload.element == "images":
             return mixed.map(brighten)
+        if self._workload.element == "multimodal":
+            packs = mixed.pack(budget={"tokens": GROUP_TOKENS}, cost=costs_of, method="knapsack", block=4 * BLOCK)
+            return packs.map(summary).with_options(shards=WORKERS)  # few shards: the first blocks are smaller
         return mixed.pack({"tokens": PACK_TOKENS}, method="first_fit", block=BLOCK)
 
 

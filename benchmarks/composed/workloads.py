@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from benchmarks.composed.sources import Documents, Images, check_images, check_packs
+import numpy as np
+
+from benchmarks.composed.sources import (
+    GROUP_TOKENS,
+    PACK_TOKENS,
+    Documents,
+    Images,
+    Multimodal,
+    check_groups,
+    check_images,
+    check_packs,
+)
 
 __all__ = ["COMMON_SYSTEMS", "RESUMED_STEP", "WORKLOADS", "Workload", "weights"]
 
@@ -19,7 +30,8 @@ Part = Literal["steady", "first", "resume", "memory"]
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One workload: a mixture of shuffled, repeated sources. Images are mapped, and documents packed.
+    """One workload: a mixture of shuffled, repeated sources. Images are mapped, documents packed, and texts with images
+    packed by their costs.
 
     Attributes:
         part: the measured part. "steady": the rate after warm-up; "first": the time to the first batch; "resume": the time
@@ -30,7 +42,7 @@ class Workload:
 
     name: str
     part: Part
-    element: Literal["images", "documents"]
+    element: Literal["images", "documents", "multimodal"]
     num_sources: int
     batch_size: int
     systems: tuple[str, ...] = COMMON_SYSTEMS
@@ -38,7 +50,7 @@ class Workload:
 
     def sources(self) -> list[Any]:
         """Return the sources."""
-        make = Images if self.element == "images" else Documents
+        make = {"images": Images, "documents": Documents, "multimodal": Multimodal}[self.element]
         return [make(place) for place in range(self.num_sources)]
 
     @property
@@ -46,7 +58,20 @@ class Workload:
         """Raises `benchmarks.workloads.WrongBatchError` unless a batch is right."""
         if self.element == "images":
             return partial(check_images, batch_size=self.batch_size, num_sources=self.num_sources)
+        if self.element == "multimodal":
+            return partial(check_groups, batch_size=self.batch_size)
         return partial(check_packs, batch_size=self.batch_size)
+
+    @property
+    def pack_tokens(self) -> int:
+        """Tokens that a pack may have."""
+        return GROUP_TOKENS if self.element == "multimodal" else PACK_TOKENS
+
+    def used_tokens(self, batch: Mapping[str, Any]) -> int:
+        """Return the tokens of the packs of a batch, without padding."""
+        if self.element == "multimodal":
+            return int(np.sum(batch["tokens"]))
+        return int(np.count_nonzero(np.asarray(batch["tokens_segment_ids"])))
 
 
 def weights(num_sources: int) -> list[int]:
@@ -67,6 +92,15 @@ WORKLOADS = {
             num_sources=1,
             batch_size=8,
             systems=(*COMMON_SYSTEMS, "grain_64"),
+            counted_packs=4_096,
+        ),
+        Workload(
+            name="multimodal",
+            part="steady",
+            element="multimodal",
+            num_sources=1,
+            batch_size=8,
+            systems=("dali_like",),
             counted_packs=4_096,
         ),
         Workload(name="start", part="first", element="images", num_sources=8, batch_size=256, systems=_STARTS),

@@ -146,7 +146,7 @@ def common_shard(graph: Graph) -> Shard:
     if composed and others and next(iter(shards)) not in (None, Shard()):
         raise ArgumentClashError(
             f"the positions of ranks interleave in {composed[0]}, and those of {others[0]} are blocks: their samples would "
-            "not belong together. Make one composed dataset of both: ComposedDataset.zip(a, ComposedDataset.source(b))"
+            "not belong together. Make one composed dataset of both: ComposedDataset.zip([a, ComposedDataset.source(b)])"
         )
     return next(iter(shards), None) or ALONE
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.composed.__main__ import main, tables
 from benchmarks.composed.run_one import measure
-from benchmarks.composed.sources import PACK_TOKENS, check_images, check_packs
+from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, check_groups, check_images, check_packs
 from benchmarks.composed.workloads import WORKLOADS, Workload
 from benchmarks.measurement import Measurement
 from benchmarks.workloads import WrongBatchError
@@ -20,6 +20,7 @@ SMALL = {name: replace(workload, counted_packs=min(workload.counted_packs, 8)) f
 FIGURES = {
     "mixture": {"samples_per_s", "first_batch_s", "main_cpu_us_per_batch"},
     "packing": {"tokens_per_s", "padding", "samples_per_s"},
+    "multimodal": {"tokens_per_s", "padding", "samples_per_s"},
     "start": {"first_batch_s"},
     "resume": {"first_batch_s"},
     "memory": {"added_bytes"},
@@ -58,6 +59,13 @@ def test_wrong_images_are_detected(change: Any, message: str) -> None:
 
     with pytest.raises(WrongBatchError, match=message):
         check_images(batch, batch_size=2, num_sources=2)
+
+
+def test_groups_above_the_budget_are_detected() -> None:
+    check_groups({"elements": [1, 3], "tokens": [5, GROUP_TOKENS]}, batch_size=2)
+    for wrong in ({"elements": [1, 0], "tokens": [5, 0]}, {"elements": [1, 3], "tokens": [5, GROUP_TOKENS + 1]}):
+        with pytest.raises(WrongBatchError, match="the packs have"):
+            check_groups(wrong, batch_size=2)
 
 
 def packs() -> dict[str, Any]:

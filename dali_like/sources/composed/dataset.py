@@ -425,21 +425,29 @@ class ComposedDataset:
         return self._then(Enumerate(self._stage, start))
 
     @classmethod
-    def zip(cls, *datasets: ComposedDataset) -> Self:
-        """Combine the elements at the same position to tuples, as long as all datasets have one."""
-        return cls._combine(selection.Zip, datasets)
+    def zip(cls, *datasets: ComposedDataset | Sequence[ComposedDataset]) -> Self:
+        """Combine the elements at the same position to tuples, as long as all datasets have one.
+
+        Args:
+            datasets: a list of them, as for `mix`; or one by one.
+        """
+        return cls._combine(selection.Zip, as_list(datasets))
 
     @classmethod
-    def concat(cls, *datasets: ComposedDataset) -> Self:
+    def concat(cls, *datasets: ComposedDataset | Sequence[ComposedDataset]) -> Self:
         """Deliver one dataset after another. In logical shards, each shard goes through its part of each dataset.
+
+        Args:
+            datasets: a list of them, as for `mix`; or one by one.
 
         Raises:
             ArgumentError: a dataset before the last one is endless.
         """
-        for number, dataset in enumerate(datasets[:-1]):
-            if not dataset._stage.is_sharded and dataset._stage.length is None:
+        listed = as_list(datasets)
+        for number, dataset in enumerate(listed[:-1]):
+            if isinstance(dataset, ComposedDataset) and not dataset.shards and dataset.length is None:
                 raise ArgumentError(f"dataset {number} is endless: only the last one may be")
-        return cls._combine(selection.Concat, datasets)
+        return cls._combine(selection.Concat, listed)
 
     def repeat(self, times: int | None = None) -> Self:
         """Repeat the dataset; None: endlessly. Random stages before this one give another order each time."""
@@ -1009,6 +1017,11 @@ class ComposedIterator(Iterator[Any]):
 def cost_of(function: Callable[[Any], Any], key: str | None) -> Cost:
     """Return a measure of one cost of elements."""
     return composed.costs.Cost(_callable(function), None if key is None else (key,))
+
+
+def as_list(datasets: Sequence[Any]) -> Sequence[Any]:
+    """Return the datasets of a call that gets a list of them, or one by one."""
+    return datasets[0] if len(datasets) == 1 and isinstance(datasets[0], (list, tuple)) else datasets
 
 
 def _callable(function: Any) -> Any:

@@ -148,7 +148,7 @@ def _are_compressed(paths: Sequence[str]) -> bool:
     if compressed and others:
         raise ArgumentError(
             f"{shown(compressed[0])} is compressed and read in order, {shown(others[0])} has random access. Describe them "
-            "as two datasets, and combine these: ComposedDataset.concat(...)"
+            "as two datasets, and combine these: ComposedDataset.concat([...])"
         )
     return bool(compressed)
 

@@ -20,8 +20,6 @@ from dali_like.sources.composed.elementwise import name_of
 
 __all__ = ["PACKERS", "OwnPacker", "Packer", "Task", "fit"]
 
-#: Candidates for a gap in a pack, with several costs: `_knapsack` tries all pairs.
-_MOST_CANDIDATES = 96
 #: A pack that is emptier than this is left for the next block, as long as few of the elements are left.
 _FULL = 0.995
 _MOST_LEFT = 1 / 4
@@ -193,7 +191,7 @@ def _knapsack(task: Task) -> Groups:
     relative = relative[:, np.argsort(-relative.sum(axis=0), kind="stable")]  # the scarcest one first
     order = np.argsort(-relative.max(axis=1), kind="stable")
     is_free = np.ones(len(relative), bool)
-    by_fill = np.argsort(relative[:, 0], kind="stable")
+    by_fill = np.lexsort((-relative[:, 1:].sum(axis=1), relative[:, 0]))  # of equal ones, the cheapest otherwise last
     groups: Groups = []
     for first in [*order[order < task.num_left].tolist(), *order[order >= task.num_left].tolist()]:
         if not is_free[first]:
@@ -232,35 +230,29 @@ def _fillers(
     single = int(candidates[-1])
     if most < 2 or len(candidates) < 2:
         return [single]
-    if relative.shape[1] == 1:
-        pair = _best_pair(relative[candidates, 0], float(room[0]))
-    else:
-        if len(candidates) > _MOST_CANDIDATES:
-            candidates = candidates[np.linspace(0, len(candidates) - 1, _MOST_CANDIDATES).astype(np.int64)]
-        pair = _best_pair_of_all(relative[candidates], room)
+    pair = _best_pair(relative[candidates], room)
     if pair is None:
         return [single]
     chosen = [int(candidates[pair[0]]), int(candidates[pair[1]])]
     return chosen if relative[chosen, 0].sum() >= relative[single, 0] else [single]
 
 
-def _best_pair(sizes: NDArray[np.float64], room: float) -> tuple[int, int] | None:
-    """Return the numbers of two of some ascending sizes with the largest sum within a room."""
-    partners = np.minimum(np.searchsorted(sizes, room - sizes, side="right") - 1, np.arange(len(sizes)) - 1)
-    sums = np.where(partners >= 0, sizes + sizes[partners], -1)
+def _best_pair(sizes: NDArray[np.float64], room: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Return the numbers of two elements within a room with the largest sum of the first cost.
+
+    Of several costs, only the best partner of each element by the first cost is tried.
+
+    Args:
+        sizes: ascending by the first cost.
+    """
+    first = sizes[:, 0]
+    numbers = np.arange(len(sizes))
+    partners = np.minimum(np.searchsorted(first, room[0] - first, side="right") - 1, numbers - 1)
+    fits = partners >= 0
+    fits &= (sizes + sizes[partners] <= room).all(axis=1)
+    sums = np.where(fits, first + first[partners], -1)
     best = int(sums.argmax())
     return (int(partners[best]), best) if sums[best] >= 0 else None
-
-
-def _best_pair_of_all(sizes: NDArray[np.float64], room: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Return the numbers of two elements within a room, in all costs, with the largest sum of the first one."""
-    fits = np.ones((len(sizes), len(sizes)), bool)
-    for column, free in zip(sizes.T, room, strict=True):
-        fits &= column[:, None] + column <= free
-    fits &= np.tri(len(sizes), k=-1, dtype=bool)
-    sums = np.where(fits, sizes[:, 0, None] + sizes[:, 0], -1)
-    best = int(sums.argmax())
-    return divmod(best, len(sizes)) if sums.flat[best] >= 0 else None
 
 
 def _without_emptiest(groups: Groups, relative: NDArray[np.float64], num_left: int) -> Groups:

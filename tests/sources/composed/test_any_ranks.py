@@ -113,6 +113,7 @@ def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) ->
 
 
 @in_parts
+@pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
 def test_loaders_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
     @hypothesis.seed(part)
     @hypothesis.settings(max_examples=63 if _IS_FULL else 10)

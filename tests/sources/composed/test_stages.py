@@ -230,7 +230,7 @@ def test_wrong_arguments_are_named() -> None:
         with pytest.raises(ArgumentTypeError, match=hint):
             use()
     with pytest.raises(ArgumentTypeError, match=r"ComposedDataset.source\(it\)"):
-        ComposedDataset.zip(numbers(), [1])  # type: ignore[arg-type]
+        ComposedDataset.zip([numbers(), [1]])  # type: ignore[list-item]
     with pytest.raises(ArgumentClashError, match="seed=1 and 2"):
         ComposedDataset.concat(numbers().with_options(seed=1), numbers().with_options(seed=2))
     with pytest.raises(ArgumentError, match="dataset 0 is endless"):
@@ -247,3 +247,15 @@ def test_wrong_arguments_are_named() -> None:
         in_shards()[0]
     with pytest.raises(IndexError, match="position -1 is negative"):
         numbers()[-1]
+
+
+@pytest.mark.parametrize("combine", [ComposedDataset.zip, ComposedDataset.concat])
+def test_datasets_may_come_in_a_list_or_one_by_one(combine: Any) -> None:
+    datasets = [numbers(3), numbers(2).map(str)]
+
+    assert list(combine(datasets)) == list(combine(tuple(datasets))) == list(combine(*datasets))
+    assert list(combine(datasets[:1])) == list(combine(datasets[0]))
+    with pytest.raises(ArgumentError, match="at least one dataset is needed"):
+        combine([])
+    with pytest.raises(ArgumentTypeError, match="the inputs are composed datasets, and one is a list"):
+        combine(datasets, datasets)
