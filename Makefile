@@ -19,6 +19,7 @@
 #                             docs/migrating-from-dali.md
 #   make suites SOURCES=folder [ARGS=names]   tests of other projects, whose sources are in a folder, with this library's loader in the
 #                             place of PyTorch's; see docs/developers/suites.md
+#   make cookbook             run all recipes of docs/cookbook, those of HDF5, Zarr, PostgreSQL, S3, DICOM and geodata, too
 #   make docs                 build the documentation site in build/docs
 #   make described            write the stubs, pages and pictures of operators from their descriptions; diagrams and plots
 #   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
@@ -52,7 +53,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full dali2 bench soak storm suites gpu dockerfiles containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full dali2 bench soak storm suites cookbook gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -121,6 +122,9 @@ suites:
 
 s3: .venv/s3/.ready
 	.venv/s3/bin/python -m pytest tests/on_s3 tests/sources/test_remote_files.py $(ARGS)
+
+cookbook: .venv/cookbook/.ready
+	.venv/cookbook/bin/python -m pytest -n $(JOBS) tests/programs/test_cookbook.py $(ARGS)
 
 browser: $(TEST_ENV)/.ready
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) $(TEST_ENV)/bin/python -m pytest tests/browser $(ARGS)
@@ -197,6 +201,7 @@ build/containers/debian:
 .venv/dist/.ready: PARTS := --group dist
 .venv/ray/.ready: PARTS := --group test --group ray
 .venv/s3/.ready: PARTS := --group test --group s3
+.venv/cookbook/.ready: PARTS := --group test --group s3 --group cookbook
 .venv/peers/.ready: PARTS := --group test --group peers
 .venv/peers/.ready: AFTER = .venv/peers/bin/python $(PIP) --no-deps --target .venv/peers/apart --group torchvision
 .venv/dali2/.ready: PARTS := --group test --group dali2
