@@ -1,7 +1,7 @@
 """The recipes of the cookbook: ``python -m tools.cookbook [names] [--write]`` runs them, each in a folder of its own.
 
-A recipe is a section of a page of ``docs/cookbook``: its heading, a paragraph that names the packages, a program, and what
-the program prints. With ``--write``, the pages get what was printed, and the index the time that each program took.
+A recipe is a section of a page of ``docs/cookbook``: a heading, a paragraph with the names of packages, a program, and its
+output. ``--write`` writes the outputs into the pages, and the times into the index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEADLINE_S = 120
 _SECTION = re.compile(
     r"^## (?P<title>.+?)\n(?P<text>.*?)```python recipe\n(?P<code>.*?)```\n\n```text\n(?P<output>.*?)```", re.M | re.S
 )
-#: Distributions for the names in the pages: those of extras, and the servers that recipes ask for.
+#: Distributions of the extras that the pages name, and the servers of some recipes.
 _DISTRIBUTIONS = {
     "audio": ("soundfile", "soxr"),
     "video": ("av",),
@@ -42,8 +42,8 @@ class Recipe(NamedTuple):
     """A section of a page.
 
     Attributes:
-        packages: names of the distributions that the program needs beside the package.
-        output: what it should print.
+        packages: names of distributions, besides this one.
+        output: the expected text.
     """
 
     page: str
@@ -54,7 +54,7 @@ class Recipe(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a program printed, and how long it took with its start."""
+    """The output of a program, and the time from its start to its end."""
 
     output: str
     time_s: float
