@@ -14,7 +14,7 @@ from dali_like.errors import ArgumentTypeError
 CHANNELS = (1, 3, 4)
 
 
-class Column(NamedTuple):
+class BatchColumn(NamedTuple):
     """The values of one place of the samples.
 
     Attributes:
@@ -28,7 +28,7 @@ class Column(NamedTuple):
     layout: str = ""
 
 
-def columns_of(batch: Any) -> list[Column]:
+def columns_of(batch: Any) -> list[BatchColumn]:
     """Return the columns of a batch of a pipeline or loader, or of a list of samples.
 
     Raises:
@@ -39,7 +39,7 @@ def columns_of(batch: Any) -> list[Column]:
     return list(_columns(batch, ""))
 
 
-def _columns(batch: Any, name: str) -> Iterator[Column]:
+def _columns(batch: Any, name: str) -> Iterator[BatchColumn]:
     if (column := _whole(batch, name)) is not None:
         yield column
         return
@@ -55,19 +55,19 @@ def _columns(batch: Any, name: str) -> Iterator[Column]:
         yield from _columns(part, f"{name}.{key}" if name else str(key))
 
 
-def _whole(batch: Any, name: str) -> Column | None:
+def _whole(batch: Any, name: str) -> BatchColumn | None:
     """Return a value that holds all samples of a place as a column; None for a container of such values."""
     if callable(getattr(batch, "as_cpu", None)):  # a TensorList, on the CPU or the GPU
         on_cpu = batch.as_cpu()
         layout = on_cpu.layout() if callable(getattr(on_cpu, "layout", None)) else ""
-        return Column(name, [np.asarray(on_cpu.at(number)) for number in range(len(on_cpu))], layout or "")
+        return BatchColumn(name, [np.asarray(on_cpu.at(number)) for number in range(len(on_cpu))], layout or "")
     if hasattr(batch, "offsets") and callable(getattr(batch, "values", None)):  # a jagged tensor of PyTorch
-        return Column(name, [array_of(part) for part in batch.unbind()])
+        return BatchColumn(name, [array_of(part) for part in batch.unbind()])
     array = array_of(batch)
     if array is not None and array.ndim:
-        return Column(name, [np.asarray(value) for value in array])
+        return BatchColumn(name, [np.asarray(value) for value in array])
     if isinstance(batch, list | tuple) and batch and all(isinstance(part, str | bytes) for part in batch):
-        return Column(name, list(batch))
+        return BatchColumn(name, list(batch))
     return None
 
 
@@ -90,12 +90,12 @@ def _structure(value: Any) -> tuple[Any, ...]:
     return type(value), *(str(key) for key, _ in parts_of(value) or ())
 
 
-def _transposed(samples: list[Any], name: str) -> Iterator[Column]:
+def _transposed(samples: list[Any], name: str) -> Iterator[BatchColumn]:
     """Yield the columns of a list of samples of one structure."""
     parts = parts_of(samples[0])
     if parts is None or array_of(samples[0]) is not None:
         arrays = [array_of(sample) for sample in samples]
-        yield Column(name, [sample if array is None else array for sample, array in zip(samples, arrays, strict=True)])
+        yield BatchColumn(name, [sample if array is None else array for sample, array in zip(samples, arrays, strict=True)])
         return
     for number, (key, _) in enumerate(parts):
         values = [(parts_of(sample) or [])[number][1] for sample in samples]

@@ -15,7 +15,7 @@ import numpy as np
 from dali_like.common.checks import positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.errors import ArgumentError
-from dali_like.showing.batch_columns import Column, columns_of
+from dali_like.showing.batch_columns import BatchColumn, columns_of
 from dali_like.showing.roles import roles_of
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ class _ShowSettings:
         return names[int(label)] if 0 <= int(label) < len(names) else str(label)
 
 
-def _tile_of(number: int, columns: Sequence[Column], roles: Mapping[str, str], settings: _ShowSettings) -> Image:
+def _tile_of(number: int, columns: Sequence[BatchColumn], roles: Mapping[str, str], settings: _ShowSettings) -> Image:
     """Draw one sample."""
     from dali_like.showing import drawing
 
-    by_role: dict[str, list[tuple[Column, Any]]] = {}
+    by_role: dict[str, list[tuple[BatchColumn, Any]]] = {}
     for column in columns:
         by_role.setdefault(roles[column.name], []).append((column, column.values[number]))
     values = {role: [value for _, value in found] for role, found in by_role.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.errors import ArgumentError
-from dali_like.showing.batch_columns import CHANNELS, Column
+from dali_like.showing.batch_columns import CHANNELS, BatchColumn
 
 #: Possible roles of a column.
 ROLES = ("image", "clip", "mask", "boxes", "label", "audio", "tokens", "segments", "text", "value", "skip")
@@ -35,7 +35,7 @@ _NAMES = (
 _SOUND_LENGTH = 1000
 
 
-def roles_of(columns: Sequence[Column], given: Mapping[str, str]) -> dict[str, str]:
+def roles_of(columns: Sequence[BatchColumn], given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column: the given one, or the one that names, shapes and dtypes suggest.
 
     Raises:
@@ -73,7 +73,7 @@ def picture_axes(shape: tuple[int, ...], layout: str) -> tuple[int, int, int | N
     return (1, 2, 0) if shape[0] in CHANNELS else None
 
 
-def _role_of(column: Column) -> str:
+def _role_of(column: BatchColumn) -> str:
     if not column.values:
         return "skip"
     first = column.values[0]
@@ -118,7 +118,7 @@ def _may_be(role: str, value: np.ndarray[Any, Any]) -> bool:
     return fits[role]
 
 
-def _fits_as_mask(column: Column, pictures: Column) -> bool:
+def _fits_as_mask(column: BatchColumn, pictures: BatchColumn) -> bool:
     """Return whether a column of flat arrays of integers has the size of the pictures."""
     value, picture = column.values[0], pictures.values[0]
     axes = picture_axes(picture.shape, pictures.layout)

@@ -57,7 +57,7 @@ def decompressed(path: str, file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Streams(file, new), _READ_BYTES))
 
 
-class _Decompressor(Protocol):
+class _StreamDecompressor(Protocol):
     """Decompressor of one stream, as `bz2.BZ2Decompressor`."""
 
     @property
@@ -75,10 +75,10 @@ class _Decompressor(Protocol):
 class _Streams(io.RawIOBase):
     """The contents of the streams of a file, one after the other."""
 
-    def __init__(self, file: BinaryIO, new: Callable[[], _Decompressor]) -> None:
+    def __init__(self, file: BinaryIO, new: Callable[[], _StreamDecompressor]) -> None:
         self._file = file
         self._new = new
-        self._stream: _Decompressor | None = None
+        self._stream: _StreamDecompressor | None = None
         #: Bytes of the file that follow those given to the stream, and decompressed bytes that wait for a reader.
         self._stored = b""
         self._ready = memoryview(b"")
@@ -117,7 +117,7 @@ class _Streams(io.RawIOBase):
 
 
 class _ZstandardFrame:
-    """A `_Decompressor` of the module zstandard."""
+    """A `_StreamDecompressor` of the module zstandard."""
 
     def __init__(self, zstandard: Any) -> None:
         self._frame = zstandard.ZstdDecompressor().decompressobj()
@@ -142,14 +142,14 @@ class _ZstandardFrame:
         return bytes(self._frame.decompress(data[:_ZSTANDARD_BYTES]))
 
 
-def _new_zstd() -> Callable[[], _Decompressor]:
+def _new_zstd() -> Callable[[], _StreamDecompressor]:
     """Return a function that returns a decompressor of a frame.
 
     Raises:
         MissingExtraError: no module for it is installed.
     """
     if zstd := installed("compression.zstd"):  # from Python 3.14 on
-        new: Callable[[], _Decompressor] = zstd.ZstdDecompressor
+        new: Callable[[], _StreamDecompressor] = zstd.ZstdDecompressor
         return new
     zstandard = optional("zstandard", "reading files that end in .zst", "zstd")
     return lambda: _ZstandardFrame(zstandard)
