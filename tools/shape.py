@@ -58,7 +58,6 @@ def shape_of(root: Path) -> Shape:
     users = {path: _users_by_name(tree) for path, tree in trees.items()}
     called = {path: {*_called_names(tree)} for path, tree in trees.items()}
     defined = {path: {function.name for function in _functions_in(tree)} for path, tree in trees.items()}
-    classes: defaultdict[str, list[str]] = defaultdict(list)
     helpers: defaultdict[str, list[str]] = defaultdict(list)
     for path, tree in trees.items():
         place = str(path.relative_to(root.parent))
@@ -76,15 +75,23 @@ def shape_of(root: Path) -> Shape:
                     if not (_is_property(function) or any(function.name in called[each] for each in near)):
                         shape.passed_on.append(name)
         for node in tree.body:
-            if isinstance(node, ast.ClassDef):
-                classes[node.name.lstrip("_")].append(place)
-            elif isinstance(node, _Function) and _is_private(node.name):
+            if isinstance(node, _Function) and _is_private(node.name):
                 helpers[node.name].append(place)
         shape.comparisons += [f"{place}:{line}" for line in sorted(start_methods_compared(tree))]
-    shape.classes = {name: places for name, places in classes.items() if len(places) > 1}
+    shape.classes = repeated_classes({str(path.relative_to(root.parent)): tree for path, tree in trees.items()})
     shape.helpers = {name: places for name, places in helpers.items() if len(places) > 1}
     shape.circles = _circles(root, trees)
     return shape
+
+
+def repeated_classes(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Return the class names that several modules define, each with these modules. Leading underscores do not count."""
+    classes: defaultdict[str, list[str]] = defaultdict(list)
+    for place, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name.lstrip("_")].append(place)
+    return {name: places for name, places in classes.items() if len(places) > 1}
 
 
 def _functions_in(tree: ast.AST) -> Iterator[_Function]:

@@ -68,7 +68,7 @@ def origins_of_keys(options: LoaderOptions, keys: Any, keeper: Any = None) -> li
     dataset, listed = options.dataset, list(keys) if options.batched else [keys]
     numbers = [key.item() if hasattr(key, "item") and getattr(key, "ndim", 1) == 0 else key for key in listed]
     if is_composed(dataset):
-        return _tracing_of(_Keeper() if keeper is None else keeper, dataset).at(numbers)
+        return _tracing_of(_TracingKeeper() if keeper is None else keeper, dataset).at(numbers)
     return [origin_at(dataset, number) for number in numbers]
 
 
@@ -182,7 +182,7 @@ def column_for(options: LoaderOptions) -> Callable[[Any, Any], Any] | None:
     """Return a function that adds the column to a batch, given its key; None if the batch has it, or needs none."""
     if not options.own["origins"] or options.is_sharded:
         return None
-    keeper = _Keeper()
+    keeper = _TracingKeeper()
     return lambda batch, key: with_column_for(options, batch, _made_of(key), keeper)
 
 
@@ -198,7 +198,7 @@ def with_column_for(options: LoaderOptions, batch: Any, keys: Any, keeper: Any =
     return with_column(batch, column if options.batched else column[0])
 
 
-class _Keeper:
+class _TracingKeeper:
     """Keeps the tracing of an iterator."""
 
 

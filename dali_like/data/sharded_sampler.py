@@ -89,7 +89,7 @@ class ShardedBatchSampler(Sampler[list[int]]):
         return Permutation(len(self.dataset), seed, epoch) if self.shuffle else None
 
 
-class _Order(Protocol):
+class _EpochOrder(Protocol):
     def __getitem__(self, position: NDArray[Any], /) -> NDArray[np.int64]: ...
 
 
@@ -104,7 +104,7 @@ class ShardedBatches(SamplerIterator[list[int]]):
     """
 
     def __init__(
-        self, division: Division, order: Callable[[int, int], _Order | None], seed: int, epoch: int, **options: int
+        self, division: Division, order: Callable[[int, int], _EpochOrder | None], seed: int, epoch: int, **options: int
     ) -> None:
         assert division.length is not None
         self._options = options

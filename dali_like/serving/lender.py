@@ -33,7 +33,7 @@ abandoned: list[Any] = []
 
 
 @dataclass(eq=False)
-class _Item:
+class _LentItem:
     """A batch or the end of an epoch.
 
     Attributes:
@@ -70,8 +70,8 @@ class _Peer:
         self.connection = connection
         self.is_active = False
         self.taken_s = 0.0
-        self.untaken: deque[_Item] = deque()
-        self.held: dict[int, _Item] = {}
+        self.untaken: deque[_LentItem] = deque()
+        self.held: dict[int, _LentItem] = {}
         self.files: set[int] = set()
         self.left = -1
 
@@ -118,8 +118,8 @@ class Lender:
         self._length_of = length_of
         self._is_closing = False
         self._peers: dict[int, _Peer] = {}  # by each of their descriptors
-        self._open: deque[_Item] = deque()  # items that not all have taken, in order
-        self._waiting: deque[_Item] = deque()  # batches of consumers that have ended before taking them
+        self._open: deque[_LentItem] = deque()  # items that not all have taken, in order
+        self._waiting: deque[_LentItem] = deque()  # batches of consumers that have ended before taking them
         self._count = 0
         self._listener = listener
         self._packer = Packer(reducers)
@@ -156,7 +156,7 @@ class Lender:
 
     def _close(self, reason: str) -> None:
         self._listener.close()
-        held: list[_Item] = []
+        held: list[_LentItem] = []
         for peer in set(self._peers.values()):
             if peer.is_active:
                 peer.connection.send(Kind.CLOSED, text=reason)
@@ -189,7 +189,7 @@ class Lender:
             Exception: the batch cannot be pickled.
             OutOfMemoryError: there is no memory for arrays that do not lie in a shared space.
         """
-        item = _Item(Kind.BATCH, (self._count, epoch, iteration), batch, state=state)
+        item = _LentItem(Kind.BATCH, (self._count, epoch, iteration), batch, state=state)
         item.parcel = self._packer.pack(batch)
         self._publish(item)
 
@@ -197,7 +197,7 @@ class Lender:
         """Send the end of an epoch to all consumers. It is an item, too, so that it counts against the lead."""
         if self._policy == "split":
             self._wait(lambda: not self._open, self._with_untaken)
-        self._publish(_Item(Kind.END, (self._count, epoch), state=state))
+        self._publish(_LentItem(Kind.END, (self._count, epoch), state=state))
 
     def leave_epoch(self, epoch: int) -> None:
         """Send the end of an epoch, unless the lender is in use. Finalizers may call this."""
@@ -209,7 +209,7 @@ class Lender:
         finally:
             self.lock.__exit__(*sys.exc_info())
 
-    def _publish(self, item: _Item) -> None:
+    def _publish(self, item: _LentItem) -> None:
         """Send a new item to all consumers, or a batch to one of them."""
         self._count += 1
         self._open.append(item)
@@ -234,7 +234,7 @@ class Lender:
             item.holders.add(peer)
             self._send(peer, item)
 
-    def _send(self, peer: _Peer, item: _Item) -> None:
+    def _send(self, peer: _Peer, item: _LentItem) -> None:
         """Send an item to a consumer, after the descriptors of its files."""
         peer.untaken.append(item)
         if item.parcel is None:
@@ -480,12 +480,12 @@ class Lender:
         self._waiting.extendleft(reversed(returned))
         self._settle()
 
-    def _end_lease(self, peer: _Peer, item: _Item | None) -> None:
+    def _end_lease(self, peer: _Peer, item: _LentItem | None) -> None:
         if item is not None:
             item.holders.discard(peer)
             self._free_if_unused(item)
 
-    def _free_if_unused(self, item: _Item) -> None:
+    def _free_if_unused(self, item: _LentItem) -> None:
         if not item.holders and item not in self._waiting:
             item.batch = None
             if item.parcel is not None:

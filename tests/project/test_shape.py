@@ -1,12 +1,44 @@
-"""The measures of `tools.shape`, on a package of a few lines."""
+"""The measures of `tools.shape`, on a package of a few lines; and the names of classes of dali_like."""
 
 from __future__ import annotations
 
+import ast
 import textwrap
+from pathlib import Path
 
 import pytest
 
+import dali_like
 from tools import shape
+
+#: Classes of one meaning, for several frameworks, or as DALI and as PyTorch name them.
+ALIKE = {
+    "BatchSampler",
+    "Compose",
+    "DALIClassificationIterator",
+    "DALIGenericIterator",
+    "DALIRaggedIterator",
+    "DataLoader",
+    "DistributedSampler",
+    "ExternalSource",
+    "RandomSampler",
+}
+#: Public names of DALI or of this library that another class has, too. No further ones, please.
+KNOWN = {
+    "Batch",
+    "Counts",
+    "Device",
+    "Draws",
+    "Elementwise",
+    "Frame",
+    "Item",
+    "Kind",
+    "Packer",
+    "Padded",
+    "Part",
+    "Samples",
+    "Task",
+}
 
 #: Files of a package: the test of each file gives its reason.
 FILES = {
@@ -116,3 +148,9 @@ def test_circles_are_strongly_connected_components_largest_first() -> None:
 def test_the_report_shows_places_only_on_request(measured: shape.Shape) -> None:
     assert not any(line.startswith(" ") for line in shape.report(measured))
     assert "    package/second.py:10" in [*shape.report(measured, shows_places=True)]
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    trees = {str(path): ast.parse(path.read_bytes()) for path in Path(dali_like.__file__).parent.rglob("*.py")}
+
+    assert {*shape.repeated_classes(trees)} <= ALIKE | KNOWN

@@ -15,7 +15,7 @@ __all__ = ["advice_for"]
 _LEAST, _MUCH_WAITING = 0.1, 0.4
 
 
-class _Rule(NamedTuple):
+class _AdviceRule(NamedTuple):
     """Advice for functions or lines.
 
     Attributes:
@@ -30,21 +30,21 @@ class _Rule(NamedTuple):
 
 
 _RULES = (
-    _Rule(
+    _AdviceRule(
         re.compile(
             r"PIL/(Image|ImageFile|JpegImagePlugin)\.py (open|load|convert|_open|verify|__init__)$|imageio/|torchvision/io/"
         ),
         re.compile(r"\bimdecode\(|\bimread\(|\bdecode_(image|jpeg|png)\(|Image\.open\(|\bimage_from_array|default_loader\("),
         "decode with simplejpeg: dali_like.data.transforms.Decode, or fn.decoders.image behind a source of encoded files",
     ),
-    _Rule(
+    _AdviceRule(
         re.compile(
             r"PIL/Image\.py (resize|thumbnail|reduce)$|torchvision/transforms/.*(resize|_interpolate)|skimage/transform/"
         ),
         re.compile(r"\bresize\(|\bthumbnail\(|\binterpolate\("),
         "resize with an operator, fn.resize, or decode at a lower scale: it runs in the workers without the GIL",
     ),
-    _Rule(
+    _AdviceRule(
         re.compile(
             r"h5py/.*(__init__|make_fid)$|zipfile.*(__init__|_RealGetContents)$|tarfile\.py (__init__|open|next)$|pyarrow/"
         ),
@@ -54,12 +54,12 @@ _RULES = (
         "open the file once per worker, not for each sample: keep it in an attribute that __getitem__ fills, or open it in "
         "worker_init_fn",
     ),
-    _Rule(
+    _AdviceRule(
         re.compile(r"json/decoder\.py|json/__init__\.py loads$"),
         re.compile(r"\bjson\.loads?\("),
         "parse JSON with a faster library, such as orjson, or store the samples in a binary format",
     ),
-    _Rule(
+    _AdviceRule(
         re.compile(r"numpy/random/"),
         re.compile(r"\bnp\.random\.\w+\(.*size=|\.(standard_)?normal\("),
         "draw random numbers of float32 into one array: rng.random(size, np.float32), or use an operator, fn.random",
@@ -85,6 +85,6 @@ def advice_for(profile: Profile) -> list[str]:
     return found
 
 
-def _fits(rule: _Rule, line: HotLine) -> bool:
+def _fits(rule: _AdviceRule, line: HotLine) -> bool:
     name = f"{line.file} {line.function}".replace("\\", "/")
     return bool(rule.functions.search(name) or rule.lines.search(linecache.getline(line.path, line.line)))

@@ -117,7 +117,7 @@ def _check_kinds(wanted: list[int], polygons: Array, vertices: Array) -> None:
 # random_object_bbox
 
 
-class _Box(NamedTuple):
+class _LabeledBox(NamedTuple):
     """An object: its bounding box, and its label."""
 
     start: Ints
@@ -215,7 +215,7 @@ def random_object_bbox(
         drawn = _drawn(
             rng, mask, {label: weight for label, weight in found.items() if weight}, sides, k_largest, ignore_class
         )
-    box = drawn or _Box((0,) * mask.ndim, mask.shape, background)
+    box = drawn or _LabeledBox((0,) * mask.ndim, mask.shape, background)
     results = [box.start + box.end] if format == "box" else [box.start, box.shape if format == "anchor_shape" else box.end]
     outputs = [np.array(result, np.int32) for result in (*results, *([box.label] if output_class else []))]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -241,7 +241,7 @@ def _drawn(
     sides: Any,
     k_largest: int | None,
     ignore_class: bool,
-) -> _Box | None:
+) -> _LabeledBox | None:
     """Draw an object of sufficient size, or return None."""
     if ignore_class:
         return _one_of(rng, [each for label in weights for each in _objects(mask, label, sides)], k_largest)
@@ -260,13 +260,13 @@ def _chosen(rng: np.random.Generator, weights: Mapping[int, float]) -> int:
     return list(weights)[bisect_right([bound / bounds[-1] for bound in bounds], rng.random())]
 
 
-def _one_of(rng: np.random.Generator, objects: list[_Object], k_largest: int | None) -> _Box | None:
+def _one_of(rng: np.random.Generator, objects: list[_Object], k_largest: int | None) -> _LabeledBox | None:
     if k_largest is not None:
         objects = sorted(objects, key=lambda each: -math.prod(_extents(each[0])))[:k_largest]
     if not objects:
         return None
     window, label = objects[rng.integers(len(objects))]
-    return _Box(tuple([part.start for part in window]), tuple([part.stop for part in window]), label)
+    return _LabeledBox(tuple([part.start for part in window]), tuple([part.stop for part in window]), label)
 
 
 def _extents(window: tuple[slice, ...]) -> list[int]:

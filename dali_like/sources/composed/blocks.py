@@ -267,7 +267,7 @@ class _BlockBegin(NamedTuple):
     dropped: int
 
 
-class _Input(NamedTuple):
+class _NumberedElement(NamedTuple):
     """An element, the state of the input before it, and its number in the shard. Exceptions have numbers, too."""
 
     element: Any
@@ -285,7 +285,7 @@ class LeavingWalk(BlockWalk):
     """
 
     _stage: LeavingStage
-    _elements: list[_Input]
+    _elements: list[_NumberedElement]
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ class LeavingWalk(BlockWalk):
         #: The numbers of elements to read again.
         self._to_read = list(begin.left)
         self._is_replayed = not begin.left
-        self._left: list[_Input] = []
+        self._left: list[_NumberedElement] = []
         self._dropped = begin.dropped
         self._has_ended = False
 
@@ -325,7 +325,7 @@ class LeavingWalk(BlockWalk):
         while len(self._elements) < size:
             before, number = self._source.state(), self._count
             try:
-                self._elements.append(_Input(self._take_input(), before, number))
+                self._elements.append(_NumberedElement(self._take_input(), before, number))
             except StopIteration:
                 self._has_ended = True
                 return
@@ -352,7 +352,7 @@ class LeavingWalk(BlockWalk):
             number = self._to_read.pop(0)
             self._skip_to(number)
             before = self._source.state()
-            self._elements.append(_Input(self._take_input(), before, number))
+            self._elements.append(_NumberedElement(self._take_input(), before, number))
         self._skip_to(self._begin.passed)
         self._is_replayed = True
 
@@ -361,7 +361,7 @@ class LeavingWalk(BlockWalk):
             skip_any(self._source)
             self._count += 1
 
-    def _distributed(self, elements: list[_Input], numbers: tuple[int, int, int]) -> list[Any]:
+    def _distributed(self, elements: list[_NumberedElement], numbers: tuple[int, int, int]) -> list[Any]:
         stage = self._stage
         num_left = sum(each.number < self._begin.passed for each in elements)
         try:

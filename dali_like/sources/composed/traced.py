@@ -70,7 +70,7 @@ _Rule = Callable[[Any, Callable[..., Stage], bool, str], Stage]
 # Inputs
 
 
-class _TracedSource:
+class _SourceWithOrigins:
     """A source with an index, with the origins of its elements."""
 
     def __init__(self, source: Any, paths: Sequence[str], name: str, values: bool) -> None:
@@ -94,7 +94,7 @@ class _TracedSource:
         return Origin(index - first, self._paths[number], self._name)
 
 
-class _TracedFiles(_TracedSource, ChunkedFiles):
+class _TracedFiles(_SourceWithOrigins, ChunkedFiles):
     """Files that are read in chunks, with the origins of their records."""
 
     def __init__(self, source: ChunkedFiles, paths: Sequence[str], name: str, values: bool) -> None:
@@ -133,7 +133,7 @@ class _TracedReader:
 
 
 def _indexed(stage: Indexed, _: Callable[..., Stage], values: bool, name: str) -> Indexed:
-    kind = _TracedFiles if isinstance(stage.source, ChunkedFiles) else _TracedSource
+    kind = _TracedFiles if isinstance(stage.source, ChunkedFiles) else _SourceWithOrigins
     return replace(stage, source=kind(stage.source, stage.paths, name, values))
 
 
