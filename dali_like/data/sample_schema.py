@@ -62,10 +62,12 @@ class Piece(typing.NamedTuple):
             UnfitError: a number is out of range.
         """
         numbers, length = self.numbers, len(self.values)
+        if np.maximum.reduce(numbers.view(np.uint64)) < length:  # negative ones are larger then
+            return numbers
         least = numbers.min()
         if least < -length or numbers.max() >= length:
             raise UnfitError
-        return numbers if least >= 0 else np.where(numbers < 0, numbers + length, numbers)
+        return np.where(numbers < 0, numbers + length, numbers)
 
 
 class Column(typing.NamedTuple):
@@ -481,8 +483,8 @@ def gather_rows(column: Column, place: NDArray[Any]) -> None:
         if places is not None:
             place[places] = values[index]
         elif values.flags.c_contiguous:
-            np.take(values, index, 0, place, "clip")  # "raise" would write to a copy first
-        else:  # np.take would make a contiguous copy of all rows
+            values.take(index, 0, place, "clip")  # "raise" would write to a copy first
+        else:  # it would make a contiguous copy of all rows
             place[...] = values[index]
 
 
