@@ -8,6 +8,9 @@ Sequences of Python and arrays look up, and so do classes whose method is no mor
     def __getitem__(self, index):
         return self.texts[index], self.labels[index]
 
+    def __getitem__(self, index):
+        return {"text": self.texts[index], "label": self.labels[index]}
+
 Such a method is recognized by its bytecode, which must equal that of the same method compiled here. Anything else may run
 code of the program, and counts as a computation.
 """
@@ -26,7 +29,7 @@ __all__ = ["looks_up"]
 #: The types of sequences that run no code of the program when an int selects an item.
 _SEQUENCES = (list, tuple, range, str, bytes, np.ndarray)
 
-#: The attributes that decide about the effect of a function without constants, except for its names.
+#: The attributes that decide about the effect of a function, except for its names and its constants, which are keys.
 _DECISIVE = ("co_code", "co_exceptiontable", "co_argcount", "co_kwonlyargcount", "co_nlocals", "co_freevars", "co_cellvars")
 
 
@@ -55,7 +58,12 @@ def looks_up(dataset: Any, tensor_types: Collection[type] = ()) -> bool:
 
 
 def _is_alike(code: types.CodeType, template: types.CodeType) -> bool:
-    return all(getattr(code, name) == getattr(template, name) for name in _DECISIVE)
+    are_texts = all(type(text) in (str, type(None)) for const in code.co_consts for text in _items_of(const))
+    return are_texts and all(getattr(code, name) == getattr(template, name) for name in _DECISIVE)
+
+
+def _items_of(constant: Any) -> tuple[Any, ...]:
+    return constant if type(constant) is tuple else (constant,)
 
 
 @functools.cache
@@ -63,4 +71,11 @@ def _templates(num_names: int) -> tuple[types.CodeType, ...]:
     """Return the code of each method that looks up one item in each of ``num_names`` attributes."""
     items = [f"self.a{number}[index]" for number in range(num_names)]
     results = [f"({', '.join(items)},)", items[0]] if num_names == 1 else [", ".join(items) or "()"]
-    return tuple(eval(f"lambda self, index: ({result})").__code__ for result in results)  # the text is of this module
+    if items:
+        results.append("{" + ", ".join(f"'{number}': {item}" for number, item in enumerate(items)) + "}")
+    found = []
+    for result in results:
+        scope: dict[str, Any] = {}
+        exec(f"def get(self, index): return {result}", scope)  # the text is of this module
+        found.append(scope["get"].__code__)
+    return tuple(found)

@@ -42,6 +42,27 @@ class Single(Listed):
         return (self.items[index],)
 
 
+class Named(Listed):
+    def __getitem__(self, index: int) -> Any:
+        """Look up two items."""
+        return {"text": self.items[index], "label": self.others[index]}
+
+
+class NamedSingle(Listed):
+    def __getitem__(self, index: int) -> Any:
+        return {"text": self.items[index]}
+
+
+class NamedTwice(Listed):
+    def __getitem__(self, index: int) -> Any:
+        return {"text": self.items[index], "again": self.items[index + 1]}
+
+
+class Numbered(Listed):
+    def __getitem__(self, index: int) -> Any:
+        return {0: self.items[index], 1: self.others[index]}
+
+
 class Computed(Listed):
     def __getitem__(self, index: int) -> Any:
         items = self.items
@@ -97,7 +118,10 @@ class OwnList(list[Any]):
 
 @pytest.mark.parametrize(
     "dataset",
-    [NUMBERS, (1, 2), range(3), "abc", b"abc", np.zeros(3), Listed(NUMBERS), Pairs(NUMBERS, "abcde"), Single(range(3))],
+    [
+        *(NUMBERS, (1, 2), range(3), "abc", b"abc", np.zeros(3)),
+        *(Listed(NUMBERS), Pairs(NUMBERS, "abcde"), Single(range(3)), Named(NUMBERS, "abcde"), NamedSingle(NUMBERS)),
+    ],
     ids=lambda dataset: type(dataset).__name__,
 )
 def test_a_dataset_that_selects_items_of_plain_sequences_only_looks_up(dataset: Any) -> None:
@@ -111,6 +135,9 @@ def test_a_dataset_that_selects_items_of_plain_sequences_only_looks_up(dataset: 
         OwnList(NUMBERS),
         Listed(OwnList(NUMBERS)),
         Listed({0: 1}),
+        NamedTwice(NUMBERS),
+        Named(NUMBERS, {0: 1}),
+        Numbered(NUMBERS, "abcde"),
         Pairs(NUMBERS, OwnList(NUMBERS)),
         {0: 1},
         np.ma.array(NUMBERS),
@@ -171,6 +198,7 @@ def test_keys_that_draw_are_seeded() -> None:
 SEEDS: dict[str, tuple[Callable[[], Any], dict[str, Any], int]] = {
     "computed samples": (lambda: Computed(range(64)), {"batch_size": 64}, 8),
     "samples that are looked up": (lambda: Listed(range(64)), {"batch_size": 64}, 0),
+    "dicts that are looked up": (lambda: Named(range(64), "x" * 64), {"batch_size": 64}, 0),
     "texts that are looked up": (lambda: ["text"] * 64, {"batch_size": 64}, 0),
     "own collation": (lambda: Listed(range(64)), {"batch_size": 64, "collate_fn": list}, 1),
     "single numbers": (lambda: range(4), {"batch_size": None}, 0),
