@@ -506,15 +506,31 @@ def test_samples_in_workers_have_the_same_bits() -> None:
             assert_same_bits(results(case, batches, parallel=True), expected)
 
 
-def test_an_error_names_the_sample_as_without_kernels() -> None:
-    case = image(lambda x: fn.crop(x, crop=[3, 3]))
-    batches = [[np.zeros((4, 4, 3), np.uint8), np.zeros((5, 4, 3), np.uint8), np.zeros((2, 4, 3), np.uint8)]]
+@pytest.mark.parametrize("scale", [1, 150], ids=["small", "large"])
+def test_an_error_names_the_sample_as_without_kernels(scale: int) -> None:
+    case = image(lambda x: fn.crop(x, crop=[3 * scale, 3 * scale]))
+    batches = [[np.zeros((side * scale, 4 * scale, 3), np.uint8) for side in (4, 5, 2)]]
 
     with sample_by_sample():
         expected = results(case, batches)
     with kernels_from(library()):
         assert results(case, batches) == expected
-    assert "is not inside the input of shape (2, 4, 3)" in expected
+    assert f"is not inside the input of shape ({2 * scale}, {4 * scale}, 3)" in expected
+
+
+@pytest.mark.parametrize("is_alike", [True, False], ids=["alike", "ragged"])
+def test_threads_share_the_samples_of_a_large_batch(is_alike: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["crop"][0]
+    batches = samples_of(case, 0, [(300 + (0 if is_alike else i), 200, 3, 0) for i in range(12)], "uint8")
+
+    with kernels_from(library()):
+        counting = Counting(kernel_library.kernels())
+        monkeypatch.setattr(kernel_library, "Kernels", lambda path: counting)
+        kernel_library.kernels.cache_clear()
+        results(case, batches)
+
+    assert counting.calls["crop_windows"]
+    assert counting.calls["cut"] == 6 * counting.calls["crop_windows"]  # two samples each time
 
 
 def test_chains_of_kernels_and_arithmetic_have_the_same_bits() -> None:

@@ -212,9 +212,10 @@ def run_by_kernels(
     nbytes = [*map(_nbytes_of, inputs)]
     if None in nbytes:
         return False
-    are_large = sum(nbytes) > _MOST_TOGETHER_BYTES * size
-    if are_large and not (program.views or program.for_large):
+    total = sum(nbytes)
+    if total > _MOST_TOGETHER_BYTES * size and not (program.views or program.for_large):
         return False
+    shares = total > STACK_BYTES and program.for_large
     times_ns, begin_ns = (None, 0) if note_times is None else ([0] * len(program.steps), monotonic_ns())
     memory = None
     if not program.views:
@@ -229,7 +230,7 @@ def run_by_kernels(
             count=size,
             stride=batch_id.stride,
             memory=memory,
-            for_each=for_each if are_large else None,
+            for_each=for_each if shares else None,
             times_ns=times_ns,
         )
     except Exception:  # the sample is not known

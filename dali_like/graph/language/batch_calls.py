@@ -29,6 +29,8 @@ Batch: TypeAlias = "Array | SampleList"
 #: Results of different shapes start at multiples of this.
 _ALIGNMENT = 64
 _WORD_BYTES = 8
+#: Parts of a batch that threads share: enough for some threads to end together, and few calls.
+_MOST_PARTS = 8
 
 
 class Samples(NamedTuple):
@@ -152,7 +154,7 @@ class BatchCall:
         return self.layouts[0]
 
     def share(self, work: Callable[[int, int], int | None]) -> int:
-        """Do the work of all samples; in several threads if they are large.
+        """Do the work of all samples; in several threads if that is much.
 
         Args:
             work: does that of the samples from one number to another. It returns 0 or None, or a number if it has failed.
@@ -163,9 +165,10 @@ class BatchCall:
         if self._for_each is None:
             return work(0, self.count) or 0
         caller, failed, spent_ns = get_ident(), [0], [0]
+        step = -(-self.count // _MOST_PARTS)
 
-        def one(i: int) -> None:
-            if status := work(i, i + 1):
+        def part(i: int) -> None:
+            if status := work(i * step, min((i + 1) * step, self.count)):
                 failed.append(status)
 
         def measured(all_of_it: Callable[[], None]) -> None:
@@ -174,7 +177,7 @@ class BatchCall:
             if get_ident() != caller:
                 spent_ns.append(monotonic_ns() - begin_ns)
 
-        self._for_each(self.count, one, measured)
+        self._for_each(-(-self.count // step), part, measured)
         self.others_ns += sum(spent_ns)
         return failed[-1]
 
