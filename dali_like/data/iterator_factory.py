@@ -248,6 +248,7 @@ class IteratorFactory:
                 depth=None if "prefetch_factor" in auto else options.prefetch_factor,
                 per_worker="prefetch_factor" not in auto,
                 are_threads=options.backend.shares_objects,
+                shares_cpus=not options.backend.is_remote,
             )
         self.tuner.begin()
 

@@ -345,6 +345,7 @@ class Runtime:
             num_workers=None if given.py_num_workers == AUTO and not divides else self._num_workers,
             depth=None if given.prefetch_queue_depth == AUTO else self._depth,
             are_threads=given.backend.shares_objects,
+            shares_cpus=not given.backend.is_remote,
         )
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:

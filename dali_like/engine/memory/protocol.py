@@ -64,6 +64,11 @@ CELL_CPU_SQUARES = 80
 CELL_UNMEASURED = 88
 #: The largest resident memory of a worker that has ended, in KiB. The forkserver writes it.
 CELL_PEAK = 96
+#: Written by the main process for a worker of a pool that shares a budget of CPU time: the CPU time that it may use, in
+#: thousandths of the time; `UNLIMITED`; or `RESTING`, if it may take no task.
+CELL_SHARE = 104
+UNLIMITED = 0
+RESTING = -1
 MESSAGE_BYTES = 1 << 20
 START_MESSAGE_BYTES = PAGE_BYTES
 METER_WORDS = 256

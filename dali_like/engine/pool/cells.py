@@ -15,6 +15,7 @@ from dali_like.engine.memory.protocol import (
     CELL_PID,
     CELL_REPLACED,
     CELL_SAMPLE,
+    CELL_SHARE,
     CELL_SKIPPED,
     MESSAGE_BYTES,
     TASK,
@@ -35,6 +36,12 @@ _CRASH_SIGNALS = [getattr(signal, name, None) for name in ("SIGSEGV", "SIGFPE", 
 def pid_in_cell(space: SharedSpace, worker: int) -> int:
     """Return the process id, or native thread id, of a worker that is ready for tasks; 0 before."""
     return _word(space, worker, CELL_PID)
+
+
+def limit_worker(space: SharedSpace, worker: int, share: int) -> None:
+    """Set the CPU time of a worker; see `dali_like.engine.memory.protocol.CELL_SHARE`."""
+    word = cell_offset(worker) + CELL_SHARE
+    space.map[word : word + WORD_BYTES] = share.to_bytes(WORD_BYTES, _LITTLE, signed=True)
 
 
 class Cells:

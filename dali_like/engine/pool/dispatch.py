@@ -17,14 +17,14 @@ from typing import NamedTuple
 from dali_like.common.foreign_errors import is_a
 from dali_like.common.hooks import PoolHooks
 from dali_like.engine.memory.batch_key import ANY_WORKER
-from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
+from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, UNLIMITED, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.assignments import Assignments
 from dali_like.engine.pool.batch import RESULTS, Batch, Failure, Outcome
-from dali_like.engine.pool.cells import pid_in_cell
+from dali_like.engine.pool.cells import limit_worker, pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.exceptions import read_message, without_frames
@@ -114,7 +114,7 @@ class Dispatcher:
     @property
     def send_stop(self) -> Callable[[], None]:
         """A function that tells the workers to stop. It keeps no reference to the dispatcher, so finalizers may call it."""
-        return partial(_send_stop, self._in_flight, self.pipes, self._num_workers)
+        return partial(_send_stop, self._in_flight, self.pipes, self._space, self._num_workers)
 
     @property
     def has_failed(self) -> bool:
@@ -496,6 +496,7 @@ class Dispatcher:
 
     def retire(self, num_workers: int) -> None:
         """Ask idle workers to stop."""
+        _lift_limits(self._space, self._num_workers)
         self.pipes.retire(num_workers)
 
     def clear_tasks(self) -> None:
@@ -522,12 +523,19 @@ def _part_done(batch: Batch) -> float:
     return 1 - batch.open_tasks.bit_count() / batch.num_tasks
 
 
-def _send_stop(in_flight: dict[int, Batch], pipes: Pipes, num_workers: int) -> None:
+def _send_stop(in_flight: dict[int, Batch], pipes: Pipes, space: SharedSpace, num_workers: int) -> None:
     """Cancel all batches in flight, and tell the workers to stop."""
     for batch in in_flight.values():
         if batch.slot is not None:
             batch.slot.header[Header.CANCELLED] = 1
+    _lift_limits(space, num_workers)
     pipes.send_stop(num_workers)
+
+
+def _lift_limits(space: SharedSpace, num_workers: int) -> None:
+    """Let resting workers take records, of which one tells them to stop."""
+    for worker in range(num_workers):
+        limit_worker(space, worker, UNLIMITED)
 
 
 def _is_plausible(batch: Batch, worker: int, status: int, value: int, num_workers: int) -> bool:

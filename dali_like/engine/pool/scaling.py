@@ -10,9 +10,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from dali_like.engine.memory.protocol import CELL_BUSY, CELL_UNMEASURED, WORD_BYTES, cell_offset
+from dali_like.engine.memory.protocol import (
+    CELL_BUSY,
+    CELL_SHARE,
+    CELL_UNMEASURED,
+    RESTING,
+    UNLIMITED,
+    WORD_BYTES,
+    cell_offset,
+)
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import Assembler
+from dali_like.engine.pool.cells import limit_worker
 from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.engine.pool.tuner import Totals
@@ -111,6 +120,24 @@ class Scale:
         for worker in range(self._most_workers):
             word = cell_offset(worker) + CELL_UNMEASURED
             self._space.map[word : word + WORD_BYTES] = (not quick_tasks).to_bytes(WORD_BYTES, "little")
+
+    def limit(self, num_active: int, share: float | None) -> None:
+        """Let workers use a share of CPU time together, and the others rest.
+
+        Args:
+            num_active: workers that do not rest.
+            share: CPUs; None: no limit.
+        """
+        if self._recovery.is_isolating:  # all workers must take the record that stops them
+            return
+        each = UNLIMITED if share is None or share >= num_active else max(int(1000 * share / num_active), 1)
+        for worker in range(self._most_workers):
+            limit_worker(self._space, worker, RESTING if share is not None and worker >= num_active else each)
+
+    def share_of(self, worker: int) -> int:
+        """Return the share of a worker; see `dali_like.engine.memory.protocol.CELL_SHARE`."""
+        word = cell_offset(worker) + CELL_SHARE
+        return int.from_bytes(self._space.map[word : word + WORD_BYTES], "little", signed=True)
 
     def grow(self, num_workers: int) -> None:
         """Start workers until there are `num_workers`, and adapt the size of tasks."""

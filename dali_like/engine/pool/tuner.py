@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from dali_like.engine.memory.limits import available_bytes, read_file
+from dali_like.engine.pool.host_budget import HostBudget, needed_cpus, next_update_s
 from dali_like.engine.pool.settings import (
     FIRST_DEPTH,
     LEAST_WAITING,
@@ -31,6 +32,7 @@ from dali_like.engine.pool.settings import (
     decide,
     first_workers,
 )
+from dali_like.errors import UnsupportedSystemError
 
 #: Busy time of the workers before the first look, and the growth of that time from look to look.
 _FIRST_LOOK_S = 0.02
@@ -40,6 +42,10 @@ _PAUSE = 15
 #: Minimum memory of one more worker, also if the kernel does not show it.
 _LEAST_WORKER_BYTES = 1 << 20
 _TINY_S = 1e-9
+#: Minimum share of computing, for callbacks that seem to wait all the time.
+_LEAST_COMPUTING = 0.05
+#: A share that is hardly larger than a number of workers needs no further worker.
+_ROUNDING = 0.05
 _MANY = 1 << 30
 #: Batches between two adjustments of the depth.
 _WAITS = 64
@@ -108,6 +114,9 @@ class Tunable(Protocol):
     def grow(self, num_workers: int) -> None:
         """Start workers until there are `num_workers`."""
 
+    def limit(self, num_active: int, share: float | None) -> None:
+        """Let workers use a share of CPU time together, and the others rest."""
+
 
 class Tuner:
     """Chooses the settings of a pool, or of one pool after the other.
@@ -117,8 +126,10 @@ class Tuner:
         num_workers, depth: fixed numbers; None: to be chosen.
         per_worker: whether `depth` is for each worker.
         are_threads: whether workers are threads.
+        shares_cpus: whether the workers are on this machine, and share its CPUs with other pools, if their number is chosen.
 
     Attributes:
+        num_active: workers that do not rest.
         settings: the current settings.
         most_workers: the largest number of workers that may be chosen.
         on_deeper: called with each change of the depth, positive or negative.
@@ -132,7 +143,11 @@ class Tuner:
         depth: int | None = None,
         per_worker: bool = False,
         are_threads: bool = False,
+        shares_cpus: bool = False,
     ) -> None:
+        self._budget = open_budget() if shares_cpus and num_workers is None else None
+        if self._budget is not None:
+            cpus = min(cpus, self._budget.budget)
         self._cpus = cpus
         self._are_threads = are_threads
         self._tunes_workers = num_workers is None
@@ -149,6 +164,7 @@ class Tuner:
         self._decided = self.settings
         self.most_workers = num_workers or max(MOST_WORKERS, math.ceil(cpus))
         self.on_deeper: Callable[[int], None] | None = None
+        self.num_active = first
         self._waiting: float | None = None
         self.begin()
 
@@ -161,6 +177,8 @@ class Tuner:
         self._left_s: float | None = None
         self._waits = 0
         self._least_ready = _MANY
+        self._share_s = math.inf if self._budget is None else 0.0
+        self._since_s, self._own_s, self._used_s = time.monotonic(), 0.0, 0.0
         self._begin_interval(Totals(), 0.0)
 
     def _begin_interval(self, seen: Totals, runqueue_s: float) -> None:
@@ -179,7 +197,9 @@ class Tuner:
     def begin_wait(self, pool: Tunable, source: int) -> None:
         """Take note that the loop starts to wait for a batch. Each iteration waits for the first source first."""
         if self._left_s is not None:
-            self._loop_s += time.monotonic() - self._left_s
+            own_s = time.monotonic() - self._left_s
+            self._loop_s += own_s
+            self._own_s += own_s
             self._loops += source == 0
         if self._decided.prefetch_depth > FIRST_DEPTH and self._tunes_depth:
             self._adjust(pool, source)
@@ -210,6 +230,8 @@ class Tuner:
     def look(self, pool: Tunable) -> None:
         """Measure and decide, if that is due."""
         now_s = time.monotonic()
+        if now_s >= self._share_s:
+            self._take_share(pool, now_s)
         if now_s < self._not_before_s:
             return
         totals = pool.totals
@@ -234,6 +256,24 @@ class Tuner:
             self._not_before_s = now_s + _PAUSE * elapsed_s
             pool.measure(quick_tasks=False)
         self._is_first = False
+
+    def _take_share(self, pool: Tunable, now_s: float) -> None:
+        """Compute the share of this pool of the CPUs of the host, and apply it."""
+        assert self._budget is not None
+        self._share_s = next_update_s(now_s)
+        total_s, elapsed_s = sum(map(_cpu_s, pool.forked_pids)), max(now_s - self._since_s, _TINY_S)
+        used_s = max(total_s - self._used_s, 0.0)
+        needed = self._cpus  # nothing has run yet, or the kernel does not count CPU time
+        if total_s:
+            needed = needed_cpus(used_s, self._own_s, elapsed_s, self._cpus)
+        self._since_s, self._own_s, self._used_s = now_s, 0.0, total_s
+        num_workers = self.settings.num_workers
+        share = self._budget.update(needed, used_s / elapsed_s, num_workers, self.num_active)
+        self.num_active = num_workers
+        if share is not None:
+            computing = max(1.0 - (self._waiting or 0.0), _LEAST_COMPUTING)
+            self.num_active = max(1, min(num_workers, math.ceil(share / computing - _ROUNDING)))
+        pool.limit(self.num_active, share)
 
     def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
         now, depth_now = self._decided, self.settings.prefetch_depth
@@ -281,6 +321,22 @@ class Tuner:
             available_bytes=available_bytes(),
             batches_bytes=pool.limit_bytes,
         )
+
+
+def open_budget() -> HostBudget | None:
+    """Return an entry for the budget of the host; None where the system has none."""
+    try:
+        return HostBudget()
+    except UnsupportedSystemError:
+        return None
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a worker, or of a thread."""
+    try:
+        return int(read_file(f"/proc/{pid}/schedstat").split()[0]) / 1e9
+    except (IndexError, ValueError):  # it has ended, or the kernel does not count this time
+        return 0.0
 
 
 def _runqueue_of(pool: Tunable) -> float:

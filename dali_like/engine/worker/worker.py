@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
@@ -24,6 +25,7 @@ from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import (
     CELL_PID,
     CELL_SAMPLE,
+    CELL_SHARE,
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
@@ -51,6 +53,13 @@ STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 1
 #: In a worker process: the file for its stack, and whether crashes write to it, too.
 _stack_file: Descriptor | None = None
 _shows_crashes = False
+
+#: A worker that rests, or waits for its share of CPU time, looks at it again after this time.
+_PAUSE_S = 0.02
+#: Smaller debts are not worth a pause.
+_TINY_S = 1e-6
+#: CPU time beyond the share that a worker makes up for: after a task of seconds, it need not wait for minutes.
+_MOST_DEBT_S = 5.0
 
 #: Exit status of a worker that could not start. Its message area holds the exception.
 START_FAILED = 70
@@ -136,6 +145,9 @@ def _work(index: int, channels: Channels, runner: TaskRunner, guard: Guard) -> N
     """Compute one task after another."""
     cell = cell_offset(index)
     take = guard(_make_take(index, channels, cell), True)
+    if channels.measures:
+        words = memoryview(channels.space.map)[cell + CELL_SHARE : cell + CELL_SHARE + WORD_BYTES].cast("q")
+        take = within_share(take, words, time.thread_time if is_worker_thread() else time.process_time)
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done.fileno(), channels.space.map
     run = runner.run
     while take():
@@ -151,6 +163,43 @@ def _work(index: int, channels: Channels, runner: TaskRunner, guard: Guard) -> N
             break
         if runner.unnoted is not None:
             runner.note()
+
+
+def within_share(
+    take: Take, words: Sequence[int], cpu_time: Callable[[], float], sleep: Callable[[float], None] = time.sleep
+) -> Take:
+    """Return a function that takes tasks, but waits while the worker has used more CPU time than its share, or is to rest.
+
+    Args:
+        words: the share; see `dali_like.engine.memory.protocol.CELL_SHARE`.
+        cpu_time: returns the CPU time of the worker.
+    """
+    was_unlimited, credit_s, then_s, used_s = True, 0.0, 0.0, 0.0
+
+    def wait() -> None:
+        nonlocal was_unlimited, credit_s, then_s, used_s
+        if was_unlimited:
+            was_unlimited, credit_s, then_s, used_s = False, 0.0, time.monotonic(), cpu_time()
+        while share := words[0]:
+            now_s, cpu_s = time.monotonic(), cpu_time()
+            credit_s += (now_s - then_s) * max(share, 0) / 1000 - (cpu_s - used_s)
+            then_s, used_s = now_s, cpu_s
+            # Little credit: a worker that has waited for its loop must not catch up at the expense of others.
+            credit_s = min(max(credit_s, -_MOST_DEBT_S), _PAUSE_S)
+            if share > 0 and credit_s >= -_TINY_S:
+                return
+            sleep(_PAUSE_S if share < 0 else min(_PAUSE_S, -credit_s * 1000 / share))
+        was_unlimited = True
+
+    def take_within_share() -> int:
+        nonlocal was_unlimited
+        if words[0]:
+            wait()
+        else:
+            was_unlimited = True
+        return take()
+
+    return take_within_share
 
 
 def _work_on_several(index: int, channels: Channels, runner: TaskRunner, guard: Guard, sources: Sequence[Source]) -> None:
