@@ -12,11 +12,14 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.extras import optional
 from dali_like.errors import NotRunningError
 from dali_like.monitor.measure.text import seconds_text, sparkline
+
+if TYPE_CHECKING:
+    from dali_like.engine.pool.host_budget import Entry
 
 __all__ = ["add_arguments", "run"]
 
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         if options.once:
             while (now := shown.read())["at_ns"] == before["at_ns"] and now["age_s"] < _STALE_S:
                 time.sleep(_PERIOD_S)
-            console.print(screen(before, now))
+            console.print(screen(before, now, entries()))
             return 0
         with _display(console, screen(before, before)) as show:
             now = before
@@ -59,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
                 latest = shown.read()
                 if latest["at_ns"] != now["at_ns"]:
                     before, now = now, latest
-                show(screen(before, {**now, "age_s": latest["age_s"]}))
+                show(screen(before, {**now, "age_s": latest["age_s"]}, entries()))
     except NotRunningError as ended:
         print(ended, file=sys.stderr)
         return 0
@@ -81,21 +84,29 @@ def _show_all(options: argparse.Namespace, console: Any) -> int:
     from dali_like.monitor.show import live
 
     if options.once:
-        console.print(overview(live.read_all(options.pid, options.name)))
+        console.print(overview(live.read_all(options.pid, options.name), entries()))
         return 0
     with _display(console, "") as show:
         while snapshots := live.read_all(options.pid, options.name):
-            show(overview(snapshots))
+            show(overview(snapshots, entries()))
             time.sleep(_PERIOD_S)
     print("all pipelines have ended", file=sys.stderr)
     return 0
 
 
-def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
+def entries() -> list[Entry]:
+    """Return the entries of all pools in the budget of this host that count."""
+    from dali_like.engine.pool import host_budget
+
+    return [entry for entry in host_budget.read(host_budget.places()) if host_budget.is_valid(entry)]
+
+
+def overview(snapshots: Sequence[dict[str, Any]], budget: Sequence[Entry] = ()) -> Any:
     """Return a screen with one line for each of several pipelines, and the rank that holds the job up.
 
     Args:
         snapshots: see `dali_like.monitor.show.live.snapshot`.
+        budget: the result of `entries`.
     """
     from dali_like.monitor.show.slowest_rank import slowest_rank_text
 
@@ -115,14 +126,16 @@ def overview(snapshots: Sequence[dict[str, Any]]) -> Any:
         table.add_row(rank, _plain(shown["name"]), str(shown["pid"]), bottleneck, *waiting)
     verdict = slowest_rank_text(snapshots)
     hint = "[dim]one of them: dali-like top --pid PROCESS --name PIPELINE[/]"
-    return console.Group(*([f"[bold]{_plain(verdict)}[/]", ""] if verdict else []), table, "", hint)
+    parts = [table, "", *itertools.chain.from_iterable((part, "") for part in _budget(tables, budget)), hint]
+    return console.Group(*([f"[bold]{_plain(verdict)}[/]", ""] if verdict else []), *parts)
 
 
-def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
+def screen(before: dict[str, Any], now: dict[str, Any], budget: Sequence[Entry] = ()) -> Any:
     """Return the screen: rates between two moments, and the state at the second.
 
     Args:
         before, now: see `dali_like.monitor.show.live.snapshot`.
+        budget: the result of `entries`.
     """
     console = optional("rich.console", "dali-like top", "top")
     tables = optional("rich.table", "dali-like top", "top")
@@ -156,8 +169,21 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
         *_operators(tables, before, now),
         *_calls(tables, now),
         _slowest(tables, now),
+        *_budget(tables, budget),
     ]
     return console.Group(head, *itertools.chain.from_iterable(("", part) for part in parts))
+
+
+def _budget(tables: Any, budget: Sequence[Entry]) -> Iterator[Any]:
+    """Yield a table of the pools that share the CPUs of this host; nothing without such pools."""
+    if budget:
+        cpus = min(entry.budget for entry in budget)
+        table = tables.Table(f"{cpus:g} CPUs", "workers", "at rest", "used", "needed", "share", box=None, header_style="dim")
+        for entry in sorted(budget):
+            share = "fixed" if entry.is_fixed else f"{entry.share:.2f}"
+            numbers = (str(entry.num_workers), str(entry.num_workers - entry.num_active), f"{entry.used:.2f}")
+            table.add_row(f"process {entry.pid}", *numbers, f"{entry.needed:.2f}", share)
+        yield table
 
 
 def _operators(tables: Any, before: dict[str, Any], now: dict[str, Any]) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.memory.limits import available_cpus, read_file
 from dali_like.engine.memory.system_calls import anonymous_file, is_anonymous_file
 from dali_like.errors import ArgumentError
 
@@ -151,7 +151,7 @@ class HostBudget:
         if self._pid != os.getpid():
             return None
         now_s = time.monotonic()
-        if now_s >= self._search_s:
+        if now_s >= self._search_s and not self._is_fixed:
             self._places = places()
             self._search_s = now_s + max(_SEARCH_S, _SEARCH_FACTOR * (time.monotonic() - now_s))
         others = [
@@ -192,6 +192,14 @@ class HostBudget:
         self._count += 1
         if self._file.fileno() >= 0:
             os.pwrite(self._file.fileno(), _RECORD.pack(self._count, *entry, self._count), 0)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process or thread; 0 if it has ended, or the kernel does not count."""
+    try:
+        return int(read_file(f"/proc/{pid}/schedstat").split()[0]) / 1e9
+    except (IndexError, ValueError):
+        return 0.0
 
 
 def is_valid(entry: Entry) -> bool:

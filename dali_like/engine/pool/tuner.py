@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from dali_like.engine.memory.limits import available_bytes, read_file
-from dali_like.engine.pool.host_budget import HostBudget, needed_cpus, next_update_s
+from dali_like.engine.pool.host_budget import HostBudget, cpu_s, needed_cpus, next_update_s
 from dali_like.engine.pool.settings import (
     FIRST_DEPTH,
     LEAST_WAITING,
@@ -261,7 +261,7 @@ class Tuner:
         """Compute the share of this pool of the CPUs of the host, and apply it."""
         assert self._budget is not None
         self._share_s = next_update_s(now_s)
-        total_s, elapsed_s = sum(map(_cpu_s, pool.forked_pids)), max(now_s - self._since_s, _TINY_S)
+        total_s, elapsed_s = sum(map(cpu_s, pool.forked_pids)), max(now_s - self._since_s, _TINY_S)
         used_s = max(total_s - self._used_s, 0.0)
         needed = self._cpus  # nothing has run yet, or the kernel does not count CPU time
         if total_s:
@@ -329,14 +329,6 @@ def open_budget() -> HostBudget | None:
         return HostBudget()
     except UnsupportedSystemError:
         return None
-
-
-def _cpu_s(pid: int) -> float:
-    """Return the CPU time of a worker, or of a thread."""
-    try:
-        return int(read_file(f"/proc/{pid}/schedstat").split()[0]) / 1e9
-    except (IndexError, ValueError):  # it has ended, or the kernel does not count this time
-        return 0.0
 
 
 def _runqueue_of(pool: Tunable) -> float:

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.system_calls import anonymous_file, is_anonymous_file, seal
+from dali_like.engine.pool.backend_traits import backend_named
+from dali_like.engine.pool.host_budget import HostBudget, cpu_s
 from dali_like.errors import ArgumentError, NotRunningError
 from dali_like.monitor.measure.diagnosis import Bottleneck, diagnose
 from dali_like.monitor.measure.durations import EDGES_S, Durations
@@ -69,12 +71,16 @@ class Publication:
         seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
+        self._entry: HostBudget | None = None
+        self._used_s = 0.0
         self._window = RecentPast(whose.statistics())
         self(0)
 
     def close(self) -> None:
         """Stop publishing."""
         self._fd.close()
+        if self._entry is not None:
+            self._entry.close()
 
     def __call__(self, batches: int) -> None:
         """Publish the current statistics, if a period has passed."""
@@ -89,8 +95,24 @@ class Publication:
             except ArgumentError:  # half of a pair of variables: shown as a program without ranks
                 shard = ALONE
             recent = self._window.since(now, now_ns)
+            self._note_cpus(now, now_ns)
             self._write(json.dumps(snapshot(now, self._name, now_ns, recent, shard)).encode())
             self._written_ns = now_ns
+
+    def _note_cpus(self, now: Statistics, now_ns: int) -> None:
+        """Let workers whose number is fixed count in the budget of the host; others have an entry of their own."""
+        chosen = now.settings.chosen
+        backend = backend_named(now.settings.start_method)
+        if (chosen is not None and chosen.num_workers_reason) or backend is None or backend.is_remote:
+            return
+        pids = [worker.pid for worker in now.workers if worker.pid]
+        total_s = sum(map(cpu_s, pids))
+        used_s, self._used_s = max(total_s - self._used_s, 0.0), total_s
+        if self._entry is None:
+            self._entry = HostBudget(is_fixed=True)
+        elif self._written_ns:
+            used = used_s / max((now_ns - self._written_ns) / 1e9, _PERIOD_NS / 1e9)
+            self._entry.update(used, used, len(pids), len(pids))
 
     def _write(self, text: bytes) -> None:
         if len(text) > _BYTES - _HEADER.size:
