@@ -2,7 +2,7 @@
 
 Each pool whose number of workers is "auto" has an entry: an anonymous file of its own process with one record. There is no
 daemon and no name: others find the file among the descriptors in ``/proc``, so the end of a process removes its entry. Every
-`_PERIOD_S`, while its loop asks for batches, a pool writes its entry, reads those of the others, and computes its own share
+`_PERIOD_S`, while its loop asks for batches, a pool writes its entry, reads the others, and computes its own share
 (`shares`). All compute the same, from the same entries. Pools whose number of workers is fixed count if they are published,
 and give nothing.
 
@@ -49,14 +49,14 @@ _LEAST_LOOP = 0.02
 
 
 class Entry(NamedTuple):
-    """What one pool says about itself.
+    """The entry of one pool.
 
     Attributes:
         pid, number: process, and number of the pool in it.
         valid_ns: until when it counts, on the clock of `time.monotonic_ns`.
-        num_workers, num_active: workers, and those of them that do not rest.
+        num_workers, num_active: workers, and the number of them that do not rest.
         is_fixed: whether it gives nothing.
-        budget: CPUs that all pools of the host may use, as this process has been told.
+        budget: CPUs that all pools of the host may use, according to this process.
         needed, used, share: CPUs.
     """
 
@@ -88,7 +88,7 @@ def cpu_budget() -> float:
 
 
 def shares(needs: Sequence[float], budget: float) -> list[float]:
-    """Return the CPUs of each pool: as many as it needs, or an equal part of those that others leave.
+    """Return the CPUs of each pool: as many as it needs, or an equal part of the CPUs that others leave.
 
     >>> shares([0.5, 3.0, 9.0], 4.0)
     [0.5, 1.75, 1.75]
@@ -120,7 +120,7 @@ class HostBudget:
         is_fixed: whether the pool gives nothing.
 
     Attributes:
-        budget: CPUs that this process has been told.
+        budget: the CPUs of the host, according to this process.
 
     Raises:
         UnsupportedSystemError: the system has no anonymous files.
@@ -221,7 +221,7 @@ def places() -> list[tuple[int, int]]:
 
 
 def read(known: Sequence[tuple[int, int]]) -> list[Entry]:
-    """Return the entries at some places, without those that have ended. Children have copies of their parents' files."""
+    """Return the entries at some places, without ended ones. Children have copies of their parents' files."""
     found = []
     for pid, fd in known:
         with contextlib.suppress(OSError):
