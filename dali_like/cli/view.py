@@ -67,7 +67,7 @@ def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], A
 
     watching = Watching(options.pid, options.name)
     watching.read()  # report that nothing runs before serving it
-    return {"about.json": lambda: {"kind": "live"}, "live.json": watching.read}
+    return {"about.json": lambda: {"kind": "live"}, "live.json": watching.read, "pictures.json": watching.pictures}
 
 
 def _profile_in(path: Path) -> bytes | None:

@@ -8,6 +8,7 @@ Many programs import a loader's class and make no loader, so the engine is impor
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import weakref
 from collections.abc import Callable, Collection, Mapping
@@ -455,9 +456,10 @@ class BaseDataLoader(LoaderArguments[T_co]):
         self._dali_like_monitor.plot(path)
 
     @user_frames_first
-    def publish(self, name: str = "") -> None:
+    def publish(self, name: str = "", *, pictures: bool = False) -> None:
         """Show the statistics to ``dali-like top`` and ``dali-like view``; see `dali_like.Pipeline.publish`."""
-        self._dali_like_monitor.publish(self, name)
+        peek = functools.partial(_peek, weakref.ref(self)) if pictures else None
+        self._dali_like_monitor.publish(self, name, peek)
 
     @property
     def _dali_like_positions(self) -> PositionSampler | None:
@@ -515,3 +517,21 @@ def _prepare_next_of(loader: BaseDataLoader[Any]) -> Callable[[], None]:
             loader._dali_like_factory.prepare(lambda: LoaderOptions.of(loader))
 
     return prepare_next
+
+
+def _peek(reference: weakref.ref[BaseDataLoader[Any]], use: Callable[[Any], None]) -> None:
+    """Call a function with the next batch of a loader, unless it is being traced."""
+    loader = reference()
+    iterator = None if loader is None else loader._dali_like_factory.latest
+    if iterator is None or iterator.on_next is not None:
+        return
+    target = weakref.ref(iterator)
+
+    def take_and_use(take: Callable[[], Any]) -> Any:
+        if (iterator := target()) is not None:
+            iterator.on_next = None
+        batch = take()
+        use(batch)
+        return batch
+
+    iterator.on_next = take_and_use

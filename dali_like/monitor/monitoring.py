@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from dali_like.monitor.trace.trace_records import Records
 
 
+#: Calls a function with the next batch, once, before the program gets it.
+Peek = Callable[[Callable[[Any], None]], None]
+
+
 class Monitored(Protocol):
     """A pipeline or a loader. Monitoring refers to it weakly."""
 
@@ -84,12 +88,12 @@ class Monitor:
 
         draw(self.records, path)
 
-    def publish(self, owner: Monitored, name: str = "") -> None:
-        """Show the statistics to other programs; see `dali_like.Pipeline.publish`."""
+    def publish(self, owner: Monitored, name: str = "", peek: Peek | None = None) -> None:
+        """Show the statistics to other programs, and with `peek` pictures of batches; see `dali_like.Pipeline.publish`."""
         from dali_like.monitor.show.live import Publication
 
         if self._publication is None:
-            self._publication = Publication(owner, name)
+            self._publication = Publication(owner, name, peek)
             self.meter.hooks.append(self._publication)
 
     def publish_if_requested(self, owner: Monitored) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from dali_like.common.checks import not_negative
+from dali_like.common.hooks import LoopHooks
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.stability import unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown, suggest_arguments
@@ -1067,7 +1069,7 @@ class Pipeline:
         self._monitor.plot(path)
 
     @user_frames_first
-    def publish(self, name: str = "") -> None:
+    def publish(self, name: str = "", *, pictures: bool = False) -> None:
         """Show the statistics to ``dali-like top`` and ``dali-like view`` until the pipeline is closed or dropped.
 
         Only programs of the same user, or of root, can see them. They are written into an anonymous file four times a
@@ -1076,8 +1078,11 @@ class Pipeline:
 
         Args:
             name: the displayed name. Default: "pipeline" and a number, and the name of the program.
+            pictures: whether these programs may ask for pictures of batches, which then leave the process. The loop draws
+                the next batch when one asks, with Pillow.
         """
-        self._monitor.publish(self, name)
+        peek = functools.partial(_peek, weakref.ref(self)) if pictures else None
+        self._monitor.publish(self, name, peek)
 
     def executor_statistics(self) -> dict[str, Any]:
         """Return an empty dict, as DALI does under its default executor; see `statistics`."""
@@ -1286,3 +1291,19 @@ def _checkpoint_of(state: bytes | str | Mapping[str, Any] | Sequence[Any]) -> Ch
     from dali_like.pipeline.checkpoints import Checkpoint  # lazy: only needed to resume
 
     return Checkpoint.of(state)
+
+
+def _peek(reference: weakref.ref[Pipeline], use: Callable[[Any], None]) -> None:
+    """Call a function with the next batch of a pipeline, unless it is being traced."""
+    pipe = reference()
+    if pipe is None or pipe._monitor.hooks.take is not None:
+        return
+    monitor = pipe._monitor
+
+    def take_and_use(take: Callable[[], Any]) -> Any:
+        monitor.hooks = LoopHooks()
+        batch = take()
+        use(batch)
+        return batch
+
+    monitor.hooks = LoopHooks(take=take_and_use)

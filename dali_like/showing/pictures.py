@@ -94,6 +94,35 @@ def show(
         ArgumentError, ArgumentTypeError: the batch or an argument has a wrong value or type.
         MissingExtraError: Pillow is not installed.
     """
+    picture = picture_of(
+        batch,
+        roles=roles,
+        classes=classes,
+        decode=decode,
+        box_format=box_format,
+        normalization=normalization,
+        samples=samples,
+        columns=columns,
+        size=size,
+    )
+    if sys.stdout.isatty() and "ipykernel" not in sys.modules:
+        picture.print()
+    return picture
+
+
+def picture_of(
+    batch: Any,
+    *,
+    roles: Mapping[str, str] | None = None,
+    classes: Sequence[str] | Mapping[int, str] | None = None,
+    decode: Callable[[Any], str] | None = None,
+    box_format: str = "ltrb",
+    normalization: tuple[Any, Any] | None = None,
+    samples: int = 16,
+    columns: int | None = None,
+    size: int = 160,
+) -> Picture:
+    """Return the picture of `show`, and print nothing."""
     from dali_like.showing import drawing  # needs Pillow
 
     if box_format not in _BOX_FORMATS:
@@ -105,10 +134,7 @@ def show(
     tiles = [_tile_of(number, found, chosen, settings) for number in range(count)]
     if columns is None:
         columns = 1 if "clip" in chosen.values() else max(math.ceil(math.sqrt(count)), 1)
-    picture = Picture(drawing.grid(tiles, positive("columns", columns)), chosen)
-    if sys.stdout.isatty() and "ipykernel" not in sys.modules:
-        picture.print()
-    return picture
+    return Picture(drawing.grid(tiles, positive("columns", columns)), chosen)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dali_like.errors import NotRunningError
@@ -13,6 +14,8 @@ from dali_like.monitor.show.slowest_rank import slowest_rank_text
 
 #: How often to look for pipelines that have begun: that reads all of /proc.
 _SEARCH_PERIOD_S = 2.0
+#: How long a program may take until its next batch.
+_PICTURE_S = 5.0
 
 
 class Watching:
@@ -52,3 +55,11 @@ class Watching:
             live.choose(*self._filter)  # raises the error for no pipeline at all
         pipelines = [{"id": f"{each.pid}-{each.fd}", **statistics} for each, statistics in shown.items()]
         return {"pipelines": pipelines, "slowest_rank": slowest_rank_text(shown.values())}
+
+    def pictures(self) -> dict[str, Any]:
+        """Return a picture of the next batch of each pipeline that was read last: "png" in base64, or an "error"."""
+        with self._reading:
+            shown = list(self._shown)
+        with ThreadPoolExecutor(max(len(shown), 1)) as threads:
+            answers = threads.map(lambda each: each.picture(_PICTURE_S), shown)
+            return {f"{each.pid}-{each.fd}": answer for each, answer in zip(shown, answers, strict=True)}

@@ -77,6 +77,7 @@ export async function showLive() {
     button.textContent = isPaused ? "Continue" : "Pause";
     document.body.dataset.paused = isPaused;
   });
+  showPictureButton();
   for (;;) {
     if (!isPaused) {
       try {
@@ -93,6 +94,24 @@ export async function showLive() {
     }
     await new Promise((resolve) => setTimeout(resolve, PERIOD_MS));
   }
+}
+
+/** Add the button that asks the chosen program for a picture of its next batch. */
+function showPictureButton() {
+  const button = el("button", { id: "ask" }, "Show a batch");
+  const box = document.getElementById("batch");
+  document.getElementById("controls").append(button);
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      const { png, error } = (await get("pictures.json"))[chosen] ?? { error: "the program has ended" };
+      box.replaceChildren(el("h2", {}, "Batch"), png
+        ? el("img", { src: `data:image/png;base64,${png}`, alt: "the samples of a batch" }) : el("p", { class: "failed" }, error));
+    } catch (error) {
+      box.replaceChildren(el("p", { class: "failed" }, error.message));
+    }
+    button.disabled = false;
+  });
 }
 
 function draw(slowestRank) {
