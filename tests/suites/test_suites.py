@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.suites.plugin import dali_like_recording
 from tests.suites.suite import Project, Runner, projects, verdict
 
 TESTS = """
@@ -69,6 +72,16 @@ def test_each_project_has_sources_tests_and_reasons() -> None:
         assert project.repository.startswith("https://")
         assert project.tests
         assert all(len(reason) > 10 for reason in project.excepted.values())
+
+
+def test_last_attempt_of_a_repeated_test_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALI_LIKE_RECORD", str(tmp_path / "record"))
+    attempts = [("setup", "passed"), ("call", "rerun"), ("setup", "passed"), ("call", "passed"), ("teardown", "passed")]
+
+    for when, outcome in attempts:
+        dali_like_recording.pytest_runtest_logreport(SimpleNamespace(nodeid="t", when=when, outcome=outcome))
+
+    assert json.loads((tmp_path / "record").read_text()) == ["t", "passed"]
 
 
 def test_a_suite_runs_with_both_loaders(tmp_path: Path) -> None:

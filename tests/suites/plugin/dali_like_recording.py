@@ -18,7 +18,10 @@ _ORDER = ("passed", "skipped", "failed")
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Note the worst outcome of the phases of a test."""
+    """Note the worst outcome of the phases of a test. Of a test that another plugin repeats, the last attempt counts."""
+    if report.outcome == "rerun":  # there are no further phases of this attempt
+        _worst.pop(report.nodeid, None)
+        return
     earlier = _worst.get(report.nodeid, "passed")
     _worst[report.nodeid] = max(earlier, report.outcome, key=_ORDER.index)
     if report.when == "teardown":
