@@ -34,7 +34,7 @@ def test_a_bare_loop_yields_the_batches_of_the_loaders(name: str) -> None:
     assert losses.are_equal(list(loader), list(losses.BareLoop(loader)))
 
 
-def test_a_row_in_which_a_library_fails_has_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_of_a_failed_library_has_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
