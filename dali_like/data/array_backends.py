@@ -51,6 +51,11 @@ class ArrayBackend:
         """How to pickle arrays or tensors of this library without their memory. NumPy's arrays can do so themselves."""
         return {}
 
+    @property
+    def collations(self) -> Mapping[Any, Callable[..., Any]]:
+        """The functions of the default collation by type, which programs may change."""
+        return default_collate_fn_map
+
     def is_default(self, collate_fn: Any) -> bool:
         """Return whether a collation is the default one of this library."""
         return collate_fn is default_collate
@@ -110,6 +115,10 @@ class ArrayBackend:
             The function to call in each worker before it loads samples.
         """
         return worker_init_fn
+
+    def divides(self, dataset: Any) -> bool:
+        """Return whether `shard` changes a dataset, which each iterator without workers then asks for."""
+        return False
 
     def enter_worker(self, info: WorkerInfo) -> None:
         """Publish the worker's information, and seed the global generators of this process, with PyTorch's seeds.
@@ -177,13 +186,12 @@ class ArrayBackend:
         """Copy the parts of a batch that are not in page-locked memory to such memory. Arrays stay where they are."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
-    @property
-    def recording(self) -> Callable[[str], AbstractContextManager[Any] | None] | None:
-        """A function that returns a context that the library's profiler records under a name, or None if it is not running.
+    #: Whether the library's profiler is running; None: it has none.
+    is_profiled: Callable[[], bool] | None = None
 
-        None: the library has no profiler.
-        """
-        return None
+    def recorded(self, name: str) -> AbstractContextManager[Any]:
+        """Return a context that the library's profiler records under a name."""
+        return contextlib.nullcontext()
 
 
 #: The backend of all loaders of NumPy arrays.

@@ -21,7 +21,7 @@ from dali_like.common.collector import paused_collector
 from dali_like.common.conditional_methods import unavailable_if
 from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
-from dali_like.common.tracebacks import user_frames_first
+from dali_like.common.tracebacks import collapse, user_frames_first
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import LoaderOptions, check_before_iteration, samples_per_batch
 from dali_like.engine.memory.limits import allowed_cpus
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dali_like.data.local_iterator import LocalIterator
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionSampler
+    from dali_like.data.settled import Settled
     from dali_like.monitor.measure.statistics import Statistics
     from dali_like.monitor.monitoring import Monitor
     from dali_like.monitor.profile.profiling import Profiling
@@ -109,37 +110,46 @@ class BaseDataLoader(LoaderArguments[T_co]):
             value = int(value)  # NumPy's integers overflow in products
         super().__setattr__(name, value)
 
-    @user_frames_first
     def __iter__(self) -> LoaderIterator:
-        if self.peers is None:
-            return self._dali_like_begin()
-        from dali_like.data.peers import begin_with_peers  # few loaders have peers
+        try:
+            if self.peers is None:
+                return self._dali_like_begin()
+            from dali_like.data.peers import begin_with_peers  # few loaders have peers
 
-        return cast("LoaderIterator", begin_with_peers(self, self._dali_like_begin))
+            return cast("LoaderIterator", begin_with_peers(self, self._dali_like_begin))
+        except Exception as error:  # as `user_frames_first`, without a call
+            collapse(error)
+            raise
 
     def _dali_like_begin(self) -> LoaderIterator:
-        from dali_like.data.loader_iterator import LoaderIterator
+        """Begin the next iterator, without peers."""
+        factory, dataset = self._dali_like_factory, cast(Any, self).dataset
+        # Without workers, an iterator shares nothing with others that a lock would have to protect.
+        if self.num_workers or self._dali_like_loaded_state is not None or is_composed(dataset):
+            with factory.lock:
+                return self._dali_like_begin_in(factory)
+        return self._dali_like_begin_in(factory)
 
-        check_before_iteration(self)
-        self._dali_like_monitor.publish_if_requested(self)
-        factory = self._dali_like_factory
+    def _dali_like_begin_in(self, factory: IteratorFactory) -> LoaderIterator:
+        """Begin the next iterator, or let a kept one of another library begin again."""
         factory.counters.loop.pause()
-        keeps_iterator = bool(self.persistent_workers and self.num_workers)
-        with factory.lock:
-            kept: Any = self._iterator
-            if keeps_iterator and kept is not None and not isinstance(kept, LoaderIterator):
-                kept._reset(self)
-                return cast("LoaderIterator", kept)
-            kept = vars(self)["_iterator"] = None  # an unfinished iterator must not get more batches
-            latest = factory.latest_state
-            iterator = self._get_iterator()
-            if isinstance(iterator, LoaderIterator) or factory.latest_state is not latest:
+        keeps_iterator = bool(self.num_workers and self.persistent_workers)
+        attributes = vars(self)
+        kept: Any = attributes.get("_iterator")
+        if keeps_iterator and kept is not None and not factory.is_own(kept):
+            kept._reset(self)
+            return cast("LoaderIterator", kept)
+        kept = attributes["_iterator"] = None  # an unfinished iterator must not get more batches
+        latest = factory.latest_state
+        iterator = self._get_iterator()
+        if factory.latest_state is not latest or factory.is_own(iterator):
+            if self._dali_like_foreign_iterator is not None:
                 self._dali_like_foreign_iterator = None
-                return iterator
-            # A subclass, or a replaced part of PyTorch's loader, has made an iterator of another class.
-            if keeps_iterator and hasattr(iterator, "_reset"):
-                vars(self)["_iterator"] = iterator
-            return self._dali_like_note_foreign(iterator)
+            return iterator
+        # A subclass, or a replaced part of PyTorch's loader, has made an iterator of another class.
+        if keeps_iterator and hasattr(iterator, "_reset"):
+            attributes["_iterator"] = iterator
+        return cast("LoaderIterator", self._dali_like_note_foreign(iterator))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
         """Note that the batches come from an iterator of another library.
@@ -499,24 +509,30 @@ class BaseDataLoader(LoaderArguments[T_co]):
         return options.array_backend.sender_for(options, before) if options.goes_to_device else None
 
     def _get_iterator(self) -> LoaderIterator:
-        options, factory = LoaderOptions.of(self), self._dali_like_factory
-        factory.adapt_workers(options)
-        loaded, self._dali_like_loaded_state = self._dali_like_loaded_state, None
-        iterator = factory.next_iterator(options, loaded, _prepare_next_of(self))
-        if options.persistent_workers and options.num_workers:
+        factory = self._dali_like_factory
+        settled = factory.settled
+        if settled is None or not settled.fits(self):
+            settled = self._dali_like_settle()
+        options = settled.options
+        if factory.workers is not None:
+            factory.adapt_workers(options)
+        loaded = self._dali_like_loaded_state
+        if loaded is not None:
+            self._dali_like_loaded_state = None
+        iterator = factory.next_iterator(settled, loaded, self)
+        if options.num_workers and options.persistent_workers:
             vars(self)["_iterator"] = iterator
         return iterator
 
+    def _dali_like_settle(self) -> Settled:
+        """Check the options of the next iterator, and settle them."""
+        from dali_like.data.settled import Settled  # many programs make a loader and no iterator
 
-def _prepare_next_of(loader: BaseDataLoader[Any]) -> Callable[[], None]:
-    """Return a function that begins the next iterator ahead of time. It does not keep the loader."""
-    reference = weakref.ref(loader)
-
-    def prepare_next() -> None:
-        if (loader := reference()) is not None:
-            loader._dali_like_factory.prepare(lambda: LoaderOptions.of(loader))
-
-    return prepare_next
+        check_before_iteration(self)
+        factory = self._dali_like_factory
+        factory.monitor.publish_if_requested(self)
+        factory.settled = settled = Settled(self)
+        return settled
 
 
 def _peek(reference: weakref.ref[BaseDataLoader[Any]], use: Callable[[Any], None]) -> None:

@@ -199,7 +199,7 @@ class Fetcher:
         """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
         return getitems_of(self.dataset, awaits=self.awaits) if self.on_error == "raise" else None
 
-    @property
+    @functools.cached_property
     def only_gets_samples(self) -> bool:
         """Whether a batch is the collation of samples that ``__getitem__`` returns one after the other."""
         is_simple = not (self.awaits or self.is_columnar) and self.num_reads == 1 and self.on_error == "raise"
@@ -571,15 +571,13 @@ class Fetcher:
         """Answer a request for positions in the main process."""
         return self._answer_part(wanted, 0, local, None)
 
-    def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
+    def open_walk(self, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
         """Begin a walk through an iterable dataset, or resume one from a reported state."""
 
         def begin() -> Iterator[Any]:
             return self.array_backend.walk(self.dataset, shared_seed)
 
-        walk = DatasetWalk(begin()) if reported is None else walk_from(reported, begin, self.dataset)
-        self._walks[number] = walk
-        return walk
+        return DatasetWalk(begin()) if reported is None else walk_from(reported, begin, self.dataset)
 
     def _walk_of(self, wanted: ItemsRequest) -> DatasetWalk:
         walk = self._walks.get(wanted.iterator)
@@ -588,7 +586,7 @@ class Fetcher:
             reported = None if wanted.state is None else pickle.loads(wanted.state)
             if reported is not None and reported["position"] > wanted.number:
                 reported = None
-            walk = self.open_walk(wanted.iterator, wanted.shared_seed, reported)
+            walk = self._walks[wanted.iterator] = self.open_walk(wanted.shared_seed, reported)
         self._walks.move_to_end(wanted.iterator)
         if len(self._walks) > _MOST_WALKS:
             self._walks.popitem(last=False)

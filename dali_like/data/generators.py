@@ -6,9 +6,10 @@ generators has imported it. The state of a generator consists of numbers and tex
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 from dali_like.errors import ArgumentTypeError, CheckpointError
 
 __all__ = ["NumpyRandomness", "Randomness", "TorchRandomness", "as_generator", "randomness_of"]
+
+#: Returns a state, later than the moment that it is of: few states are wanted, and their texts take time.
+SavedState = Callable[[], dict[str, Any]]
 
 #: `torch.multinomial` refuses more weights than these.
 _TORCH_MULTINOMIAL_LIMIT = 2**24
@@ -42,11 +46,11 @@ class Randomness(Protocol):
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
         """Draw `count` positions with probabilities proportional to `weights`; without replacement, each at most once."""
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the generator, for `restore`."""
+    def snapshot(self) -> SavedState:
+        """Return a function that returns the state of the generator as it is now."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the generator to a result of `state`.
+        """Set the generator to the state of a `snapshot`.
 
         Raises:
             CheckpointError: this is not the state of such a generator.
@@ -80,10 +84,9 @@ class NumpyRandomness:
             return by_cumulated_weights(weights, self._generator.random(count))
         return by_arrival(weights, self._generator.random(len(weights)), count)
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the bit generator, with lists for arrays."""
-        state: dict[str, Any] = _plain(self._generator.bit_generator.state)
-        return state
+    def snapshot(self) -> SavedState:
+        """Return a function that returns the state of the bit generator, with lists for arrays."""
+        return functools.partial(_plain, self._generator.bit_generator.state)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         try:
@@ -97,7 +100,7 @@ class TorchRandomness:
     """Draws from a ``torch.Generator`` with the functions that PyTorch's samplers use."""
 
     def __init__(self, generator: Any) -> None:
-        self._torch = importlib.import_module("torch")
+        self._torch = sys.modules["torch"]
         self._generator = generator
 
     @classmethod
@@ -127,9 +130,9 @@ class TorchRandomness:
             return by_cumulated_weights(weights, self._uniform(count))
         return by_arrival(weights, self._uniform(len(weights)), count)
 
-    def state(self) -> dict[str, Any]:
-        """Return the bytes of the state as hexadecimal text."""
-        return {"torch": self._generator.get_state().numpy().tobytes().hex()}
+    def snapshot(self) -> SavedState:
+        """Return a function that returns the bytes of the state as hexadecimal text."""
+        return functools.partial(_text_of, self._generator.get_state())
 
     def restore(self, state: Mapping[str, Any]) -> None:
         try:
@@ -194,6 +197,10 @@ def by_arrival(weights: NDArray[np.float64], uniform: NDArray[np.float64], count
         log_times = np.log(-np.log1p(-uniform[runners])) - np.log(weights[runners])
     first: NDArray[np.int64] = runners[np.argsort(log_times, kind="stable")[:count]]
     return first
+
+
+def _text_of(state: Any) -> dict[str, Any]:
+    return {"torch": state.numpy().tobytes().hex()}
 
 
 def _plain(value: Any) -> Any:

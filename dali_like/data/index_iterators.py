@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.json_state import MAPPING, integer
-from dali_like.data.generators import Randomness, randomness_of
+from dali_like.data.generators import Randomness, SavedState, randomness_of
 from dali_like.data.sampler_iterators import SamplerIterator, count_in, part_in
 from dali_like.errors import CheckpointError
 
@@ -33,6 +33,12 @@ class IndexIterator(SamplerIterator[T_co]):
     @abc.abstractmethod
     def take(self, count: int) -> list[T_co]: ...
 
+    def state_dict(self) -> dict[str, Any]:
+        return self.snapshot()()
+
+    @abc.abstractmethod
+    def snapshot(self) -> SavedState: ...
+
 
 class SequenceIterator(IndexIterator[int]):
     """An iterator over known indices."""
@@ -46,8 +52,9 @@ class SequenceIterator(IndexIterator[int]):
         self._taken += len(indices)
         return indices
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"total": len(self._indices), "taken": self._taken}
+    def snapshot(self) -> SavedState:
+        total, taken = len(self._indices), self._taken
+        return lambda: {"total": total, "taken": taken}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         _check_total(state_dict, len(self._indices))
@@ -68,8 +75,9 @@ class EpochIterator(IndexIterator[int]):
     def take(self, count: int) -> list[int]:
         return self._indices.take(count)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"seed": self._seed, "epoch": self._epoch, **self._indices.state_dict()}
+    def snapshot(self) -> SavedState:
+        seed, epoch, position = self._seed, self._epoch, self._indices.snapshot()
+        return lambda: {"seed": seed, "epoch": epoch, **position()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         self._begin(part_in(state_dict, "seed", integer(None)), part_in(state_dict, "epoch", integer(None)))
@@ -113,7 +121,7 @@ class DrawingIterator(IndexIterator[int]):
         self._block: NDArray[np.int64] = np.empty(0, np.int64)
         self._drawn = 0
         self._taken = 0
-        self._before: dict[str, Any] = {}
+        self._before: SavedState = dict
 
     def take(self, count: int) -> list[int]:
         taken: list[int] = []
@@ -127,10 +135,11 @@ class DrawingIterator(IndexIterator[int]):
         while not self._is_fresh and self._draw():
             pass
 
-    def state_dict(self) -> dict[str, Any]:
+    def snapshot(self) -> SavedState:
         if not self._drawn:
-            self._before = self._randomness().state()
-        return {"total": self._draws.total, "drawn": self._drawn, "taken": self._taken, "generator": self._before}
+            self._before = self._randomness().snapshot()
+        total, drawn, taken, before = self._draws.total, self._drawn, self._taken, self._before
+        return lambda: {"total": total, "drawn": drawn, "taken": taken, "generator": before()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         draws = self._draws
@@ -150,7 +159,7 @@ class DrawingIterator(IndexIterator[int]):
         if self._drawn == self._draws.blocks:
             return False
         source = self._randomness()
-        self._before = source.state()
+        self._before = source.snapshot()
         self._block = self._draws.draw(source, self._draws.size(self._drawn))
         self._drawn, self._taken = self._drawn + 1, 0
         return True
@@ -174,8 +183,8 @@ class ItemIterator(IndexIterator[T_co]):
     def finish(self) -> None:
         self._positions.finish()
 
-    def state_dict(self) -> dict[str, Any]:
-        return self._positions.state_dict()
+    def snapshot(self) -> SavedState:
+        return self._positions.snapshot()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         self._positions.load_state_dict(state_dict)
@@ -220,7 +229,11 @@ class BatchIterator(SamplerIterator[list[T_co]]):
         self._indices.finish()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sampler": self._indices.state_dict()}
+        return self.snapshot()()
+
+    def snapshot(self) -> SavedState:
+        position = self._indices.snapshot()
+        return lambda: {"sampler": position()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         self._indices.load_state_dict(part_in(state_dict, "sampler", MAPPING))

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.interrupts import InterruptSafeLock
 from dali_like.data.counters import LoaderCounters
-from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
 from dali_like.data.loader_workers import LoaderWorkers, start_message
-from dali_like.data.plans import IteratorState, plan_for
+from dali_like.data.plans import IteratorState, resolved
 from dali_like.data.sampler_iterators import changes_sampler
+from dali_like.data.settled import Settled
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.monitor.monitoring import Monitor
-from dali_like.sources.composed import is_composed
 from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
+    from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.device_senders import DeviceSender
     from dali_like.data.local_iterator import LocalIterator
     from dali_like.data.options import LoaderOptions
@@ -52,6 +52,7 @@ class IteratorFactory:
         sender: copies the batches of the latest iterator to a device; None if they stay in host memory.
         latest_state: the state of the latest iterator.
         link: to the peers of this process that share the loader; None without.
+        settled: the common parts of the iterators, as long as the options stay the same; None before the first one.
     """
 
     def __init__(self, local_type: type[LocalIterator], worker_type: type[WorkerIterator]) -> None:
@@ -64,6 +65,7 @@ class IteratorFactory:
         self.sender: DeviceSender | None = None
         self.latest_state: IteratorState | None = None
         self.link: PeerLink | None = None
+        self.settled: Settled | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._prepared: PreparedIterator | None = None
         # Of the latest iterator over a composed dataset.
@@ -82,6 +84,11 @@ class IteratorFactory:
     def latest(self) -> LoaderIterator | None:
         """The latest iterator, while the program keeps it."""
         return None if self._latest is None else self._latest()
+
+    @staticmethod
+    def is_own(iterator: Any) -> bool:
+        """Return whether an iterator is one of this library."""
+        return isinstance(iterator, LoaderIterator)
 
     def replace_latest(self, iterator: LoaderIterator) -> None:
         """Note that another object has taken the place of the latest iterator, with its state."""
@@ -104,26 +111,31 @@ class IteratorFactory:
 
     def next_iterator(
         self,
-        options: LoaderOptions,
+        settled: Settled,
         loaded: dict[str, Any] | None,
-        prepare_next: Callable[[], None],
+        loader: BaseDataLoader[Any],
     ) -> LoaderIterator:
         """Begin the next iterator, from a loaded state if there is one.
 
         Args:
             loaded: a result of ``state_dict`` of the loader.
-            prepare_next: called when the iterator has requested its last batch, with ``prefetch_epochs=True``.
+            loader: begins the next iterator ahead of time, with ``prefetch_epochs=True``.
         """
+        options = settled.options
+        iterator: LoaderIterator | None = None
         if loaded is not None:
-            iterator = self._resume(options, loaded)
-        else:
-            iterator = self._take_prepared(options) or self._begin(options, previous=self.latest_state)
+            iterator = self._resume(settled, loaded)
+        elif self._prepared is not None:
+            iterator = self._take_prepared(options)
+        if iterator is None:
+            iterator = self._begin(settled, previous=self.latest_state)
         self.latest_state, self._latest = iterator.state, weakref.ref(iterator)
-        self._positions, self._shard_states = iterator.positions, iterator.shard_states
+        if settled.is_composed:
+            self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
-        if options.own["prefetch_epochs"] and isinstance(iterator, WorkerIterator):
-            iterator.call_on_last_batch(prepare_next)
+        if options.num_workers and options.own["prefetch_epochs"] and isinstance(iterator, WorkerIterator):
+            iterator.call_on_last_batch(_preparation_by(loader))
         return iterator
 
     def position_state(self, sampler: PositionSampler) -> dict[str, Any]:
@@ -148,59 +160,61 @@ class IteratorFactory:
         """Return the state of the loader's generator, without the draws of an iterator that was prepared ahead of time."""
         if generator is None:
             return None
-        state = randomness_of(generator).state()
+        state = randomness_of(generator).snapshot()()
         if self._prepared is not None and state == self._prepared.generator_after:
             return self._prepared.generator_before
         return state
 
     # Resuming and seeding
 
-    def _resume(self, options: LoaderOptions, loaded: dict[str, Any]) -> LoaderIterator:
+    def _resume(self, settled: Settled, loaded: dict[str, Any]) -> LoaderIterator:
+        options = settled.options
         state = None if loaded["iterator"] is None else IteratorState.from_dict(loaded["iterator"])
         has_ended = state is None or state.is_over
-        if state is not None and has_ended and changes_sampler(state.sampler):
+        if state is not None and has_ended and changes_sampler(resolved(state.sampler)):
             self._finish_sampler(options, state)
         if state is not None and has_ended and not options.num_workers:
             walk = state.walk_of(0)
             if walk is not None and not walk["of_iterator"]:
                 restore(options.dataset, walk["state"])
-        generator_state = loaded["generator"] if state is None or has_ended else state.generator
+        generator_state = loaded["generator"] if state is None or has_ended else resolved(state.generator)
         if generator_state is not None and options.generator is not None:
             randomness_of(options.generator).restore(generator_state)
-        return self._begin(options, previous=state) if has_ended else self._begin(options, state=state)
+        return self._begin(settled, previous=state) if has_ended else self._begin(settled, state=state)
 
     def _finish_sampler(self, options: LoaderOptions, state: IteratorState) -> None:
         """Bring a sampler to the state in which a finished epoch left it."""
         indices = options.array_backend.iterate_sampler(options.index_sampler)
-        indices.load_state_dict(state.sampler or {})
+        indices.load_state_dict(resolved(state.sampler) or {})
         indices.finish()
 
     def _begin(
         self,
-        options: LoaderOptions,
+        settled: Settled,
         *,
         previous: IteratorState | None = None,
         state: IteratorState | None = None,
     ) -> LoaderIterator:
         """Begin the iterator after a previous one, or resume one from its state."""
+        options = settled.options
         # In PyTorch's order: samplers may draw from the loader's generator as soon as their iterators begin.
         indices = options.array_backend.iterate_sampler(options.index_sampler)
         if state is None:
-            state = self._next_state(options, previous)
+            state = self._next_state(settled, previous)
         counters = self.counters
-        if options.goes_to_device:
+        if settled.goes_to_device:
             options.array_backend.check_device(options)
         if not options.num_workers:
-            sender = self._sender_for(options, None) if options.goes_to_device else None
-            plan = plan_for(options)(options, state, indices, counters)
-            return self._local_type(options, plan, Fetcher.of(options), counters, sender)
+            sender = self._sender_for(options, None) if settled.goes_to_device else None
+            plan = settled.plan_type(options, state, indices, counters)
+            return self._local_type(options, plan, settled.fetcher, counters, sender)
         workers = self._workers_for(options, state.base_seed)
         if (trace := self.monitor.trace) is not None:
             trace.follow_workers(workers)
         if (profiling := self.monitor.profiling) is not None:
             profiling.follow(workers.pool)
-        sender = self._sender_for(options, workers) if options.goes_to_device else None
-        plan = plan_for(options)(options, state, indices, counters, workers)
+        sender = self._sender_for(options, workers) if settled.goes_to_device else None
+        plan = settled.plan_type(options, state, indices, counters, workers)
         return self._worker_type(options, plan, workers, counters, sender)
 
     def _sender_for(self, options: LoaderOptions, workers: LoaderWorkers | None) -> DeviceSender | None:
@@ -252,22 +266,28 @@ class IteratorFactory:
             )
         self.tuner.begin()
 
-    def _next_state(self, options: LoaderOptions, previous: IteratorState | None) -> IteratorState:
+    def _next_state(self, settled: Settled, previous: IteratorState | None) -> IteratorState:
         """Draw the seeds of the next iterator. Kept workers are seeded once, so that nothing is drawn for them."""
-        workers, array_backend = self.workers, options.array_backend
-        shared_seed = array_backend.draw_shared_seed(options.dataset, options.generator)
-        keeps_seed = options.seeds_by_task or (workers is not None and not workers.is_resting)
-        if previous is not None and options.keeps_workers and keeps_seed:
+        options, workers = settled.options, self.workers
+        array_backend, generator, shared_seed = options.array_backend, options.generator, None
+        if options.is_iterable:
+            shared_seed = array_backend.draw_shared_seed(options.dataset, generator)
+        if (
+            previous is not None
+            and options.keeps_workers
+            and (options.seeds_by_task or (workers is not None and not workers.is_resting))
+        ):
             base_seed, number = previous.base_seed, previous.number + 1
         else:
-            base_seed, number = array_backend.draw_seed(options.generator), 0
-            if options.num_workers:
-                array_backend.draw_shared_seed(options.dataset, options.generator)  # a second draw, as in PyTorch
-        return IteratorState(base_seed, number, self.generator_state(options.generator), shared_seed=shared_seed)
+            base_seed, number = array_backend.draw_seed(generator), 0
+            if options.num_workers and options.is_iterable:
+                array_backend.draw_shared_seed(options.dataset, generator)  # a second draw, as in PyTorch
+        saved = None if settled.randomness is None else settled.randomness.snapshot()
+        return IteratorState(base_seed, number, saved, shared_seed=shared_seed)
 
     # Beginning the next epoch ahead of time
 
-    def prepare(self, read_options: Callable[[], LoaderOptions]) -> None:
+    def prepare(self, settle: Callable[[], Settled]) -> None:
         """Begin the next iterator ahead of time, unless a thread is beginning one.
 
         That thread may wait for a lock of the caller, so the caller must not wait for it.
@@ -275,10 +295,11 @@ class IteratorFactory:
         if not self.lock.take_unless(lambda: True):
             return
         try:
-            options = read_options()
-            if self._prepared is None and not is_composed(options.dataset):
+            settled = settle()
+            options = settled.options
+            if self._prepared is None and not settled.is_composed:
                 before = self.generator_state(options.generator)
-                iterator = self._begin(options, previous=self.latest_state)
+                iterator = self._begin(settled, previous=self.latest_state)
                 self._prepared = PreparedIterator(
                     iterator=iterator,
                     options=options,
@@ -311,6 +332,17 @@ class IteratorFactory:
             return None
         self._prepared = None
         return prepared.iterator
+
+
+def _preparation_by(loader: BaseDataLoader[Any]) -> Callable[[], None]:
+    """Return a function with which a loader begins the next iterator ahead of time. It does not keep the loader."""
+    reference = weakref.ref(loader)
+
+    def prepare_next() -> None:
+        if (loader := reference()) is not None:
+            loader._dali_like_factory.prepare(loader._dali_like_settle)
+
+    return prepare_next
 
 
 class PreparedIterator(NamedTuple):

@@ -17,7 +17,7 @@ the program works on this one. Their outcome then is a `SentBatch`.
 from __future__ import annotations
 
 import abc
-import contextlib
+import functools
 import sys
 import weakref
 from collections import deque
@@ -89,9 +89,9 @@ class LoaderIterator(Iterator[Any]):
         self._counters = counters
         self._sender = sender
         self._loop = counters.loop
-        self._pins_memory = options.pins_memory
+        self._pins_memory = bool(options.pin_memory) and options.pins_memory
         self._announced = options.announced_length if options.is_iterable else None
-        self._recording = options.array_backend.recording
+        self._is_profiled = options.array_backend.is_profiled
         self._recent = counters.recent
         #: The key of the last batch; see `LoaderCounters.recent`.
         self._key: Any = None
@@ -100,7 +100,6 @@ class LoaderIterator(Iterator[Any]):
             from dali_like.data.loader_origins import column_for  # few programs ask for origins
 
             self._add_column = column_for(options)
-        self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         self._num_yielded = self.state.position + len(self.state.ahead)
         if (positions := plan.positions) is not None:
             self._num_yielded += positions.begin  # of a resumed epoch
@@ -112,12 +111,10 @@ class LoaderIterator(Iterator[Any]):
         try:
             self._loop.begin()
             try:
-                record = None if self._recording is None else self._recording(self._recorded_as)
-                if record is None and self.on_next is None:
+                if self.on_next is None and (self._is_profiled is None or not self._is_profiled()):
                     batch = self._next()
                 else:
-                    with record or contextlib.nullcontext():
-                        batch = self._next() if self.on_next is None else self.on_next(self._next)
+                    batch = self._next_recorded()
                 self._num_yielded += 1
                 if self._announced is not None and self._num_yielded > self._announced:
                     self._warn_about_length()
@@ -161,6 +158,18 @@ class LoaderIterator(Iterator[Any]):
     def shard_states(self) -> Mapping[int, ShardState]:
         """The latest known states of the logical shards of this rank; empty without."""
         return self._plan.shard_states
+
+    def _next_recorded(self) -> Any:
+        """Return the next batch, recorded by a trace or the profiler of the library of arrays."""
+        take = self._next if self.on_next is None else functools.partial(self.on_next, self._next)
+        if self._is_profiled is None or not self._is_profiled():
+            return take()
+        with self._options.array_backend.recorded(self._profile_name):
+            return take()
+
+    @property
+    def _profile_name(self) -> str:
+        return f"enumerate(DataLoader)#{type(self).__name__}.__next__"
 
     @property
     def _workers(self) -> list[WorkerHandle]:

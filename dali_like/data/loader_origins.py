@@ -34,11 +34,12 @@ _KEPT = "_dali_like_tracing"
 def origins_of(loader: BaseDataLoader[Any], batch: Any) -> list[Origins]:
     """Return where the samples of a batch come from; see `BaseDataLoader.origins_of`."""
     recent = loader._dali_like_factory.counters.recent
-    key = next((key for number, key in reversed(recent) if number == id(batch)), None)
-    if key is None:
+    found = next((entry for entry in reversed(recent) if entry[0] == id(batch)), None)
+    if found is None:
         raise OriginError(
             f"this is not one of the last {recent.maxlen} batches of the loader: pass a batch as the loader has yielded it"
         )
+    _, key = found
     options = LoaderOptions.of(loader)
     if options.is_sharded:
         return _tracing_of(loader, loader.dataset).of_positions(_made_of(key))  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.data.counters import LoaderCounters
-from dali_like.data.fetcher import Fetcher, LocalRequest, as_sequence
+from dali_like.data.fetcher import Fetcher, LocalRequest
 from dali_like.data.loader_iterator import ENDED as ENDED_BY_ANOTHER
 from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.messages import ItemsRequest, SamplesRequest
@@ -24,7 +24,6 @@ from dali_like.data.plans import ItemsPlan, LoaderPlan, PositionsPlan, SamplesPl
 from dali_like.engine.worker.meters import Interval, Stopwatch
 from dali_like.errors import BuffersInUseError, ClosedError, OutOfMemoryError
 from dali_like.feed.shards import PositionsRequest
-from dali_like.sources.state_format import ENDED
 
 if TYPE_CHECKING:
     from dali_like.data.device_senders import DeviceSender
@@ -63,15 +62,6 @@ class BatchMaker(abc.ABC):
         """Read further options."""
 
     @abc.abstractmethod
-    def _draw(self) -> Any:
-        """Return the keys or the request of the next batch.
-
-        Raises:
-            StopIteration: there are no more batches.
-            Exception: the error of the sampler.
-        """
-
-    @abc.abstractmethod
     def _make(self, item: Any, watch: Stopwatch | None) -> Any:
         """Return a batch, or `_NOTHING` for an empty one."""
 
@@ -94,7 +84,7 @@ class BatchMaker(abc.ABC):
         while batch is _NOTHING:
             item = self._item
             if item is _NOTHING:
-                item = self._item = self._draw()
+                item = self._item = self._plan.draw()
             cell[0] = cell[1] = 0
             watch = meter.begin()
             try:
@@ -119,7 +109,11 @@ class BatchMaker(abc.ABC):
                 self._count()
         if send is not None:
             batch = self._sent(batch, send)
-        self._count()
+        state, number = self._state, self._plan.num_begun - 1  # `_count`, without a call
+        if number == state.position and not state.ahead:
+            state.position += 1
+        else:
+            state.deliver(number)
         return batch
 
     def _sent(self, batch: Any, send: Callable[[Any], Any]) -> Any:
@@ -168,19 +162,9 @@ class SamplesMaker(BatchMaker):
         fetcher = self._fetcher
         self._dataset = fetcher.dataset
         self._is_batched = fetcher.batched
-        self._needs_sequences = fetcher.batched and not fetcher.passes_keys
-        self._is_plain = fetcher.only_gets_samples
+        self._is_plain = is_plain = fetcher.only_gets_samples
+        self._plan.needs_sequences = fetcher.batched and (is_plain or not fetcher.passes_keys)
         self._collate = fetcher.collate if fetcher.collates_by_default and fetcher.batched else fetcher.collate_fn
-
-    def _draw(self) -> Any:
-        plan = self._plan
-        if not plan.has_started:
-            plan.start()
-        keys = plan.draw()
-        if self._needs_sequences and type(keys) is not list:
-            keys = as_sequence(keys)
-        self._counters.samples += len(keys) if self._is_batched else 1
-        return keys
 
     def _make(self, keys: Any, watch: Stopwatch | None) -> Any:
         if watch is not None or not self._is_plain:
@@ -213,28 +197,20 @@ def _all_of(dataset: Any, keys: Sequence[Any], cell: list[int]) -> list[Any]:
 
 
 class ItemsMaker(BatchMaker):
-    """Makes batches of the items of an iterable dataset. There are no keys, so an item is the number of the step."""
+    """Makes batches of the items of an iterable dataset. There is nothing to draw."""
 
     def _prepare(self, options: LoaderOptions) -> None:
         state = self._state
         self._begin, self._passed = state.position, state.passed(0)
-        self._has_ended = 0 in state.states and state.states[0].state == ENDED
         self._wanted = ItemsRequest(None, 0, 0, 0, options.samples_per_batch, options.drop_last, None, None, False)
-        self._walk = self._fetcher.open_walk(0, state.shared_seed, state.walk_of(0))
-
-    def _draw(self) -> Any:
-        if self._has_ended:
-            raise StopIteration
-        walk = self._walk
-        while walk.position < self._passed:  # a resumed epoch
-            with contextlib.suppress(Exception):  # it has been raised before
-                self._fetcher.take_items(walk, self._wanted, self._local)
-        self._plan.num_begun += 1
-        return walk.position
+        self._walk = self._fetcher.open_walk(state.shared_seed, state.walk_of(0))
 
     def _make(self, item: Any, watch: Stopwatch | None) -> Any:
         fetcher, walk, wanted = self._fetcher, self._walk, self._wanted
         self._local.watch = watch
+        while walk.position < self._passed:  # a resumed epoch
+            with contextlib.suppress(Exception):  # it has been raised before
+                fetcher.take_items(walk, wanted, self._local)
         samples = fetcher.take_items(walk, wanted, self._local)
         self._counters.samples += len(samples)
         batch = fetcher.batch_of_items(walk, wanted, samples)
@@ -245,8 +221,9 @@ class ItemsMaker(BatchMaker):
         return f"batch {self._plan.num_begun - 1}"
 
     def _note_interrupt(self) -> None:
-        self._item = _NOTHING
-        self._count()
+        if self._walk.position > self._passed:
+            self._item = _NOTHING
+            self._count()
 
     def note_progress(self) -> None:
         self._plan.note_steps(self._num_steps, self._walk.report(self._fetcher.dataset))
@@ -263,14 +240,6 @@ class ItemsMaker(BatchMaker):
 
 class PositionsMaker(BatchMaker):
     """Makes batches of a composed dataset in logical shards. An item is the request for their positions."""
-
-    def _draw(self) -> Any:
-        plan = self._plan
-        if not plan.has_started:
-            plan.start()
-        if plan.has_ended:
-            raise StopIteration
-        return plan.draw()
 
     def _make(self, item: PositionsRequest, watch: Stopwatch | None) -> Any:
         self._local.watch = watch

@@ -68,37 +68,39 @@ class LoaderOptions(NamedTuple):
 
     @classmethod
     def of(cls, loader: Any) -> LoaderOptions:
-        """Read the attributes of a loader, which is this library's or a subclass of PyTorch's.
+        """Read the attributes of a loader, which is this library's or a subclass of PyTorch's."""
+        return cls.from_attributes(loader, read_attributes(loader))
 
-        Constructors of subclasses may set the attributes themselves, and then leave out those that PyTorch's iterators do
-        not read.
-        """
-        dataset, collate_fn = loader.dataset, loader.collate_fn
+    @classmethod
+    def from_attributes(cls, loader: Any, attributes: tuple[Any, ...]) -> LoaderOptions:
+        """Make the options from a result of `read_attributes`."""
+        read = dict(zip(_ATTRIBUTES, attributes, strict=False))
+        dataset, collate_fn = read["dataset"], read["collate_fn"]
         if getattr(loader, "origins", False):
             from dali_like.data.loader_origins import traceable  # few programs ask for origins
 
             dataset, collate_fn = traceable(loader)
         return cls(
             dataset=dataset,
-            is_iterable=int(loader._dataset_kind) == 1,
+            is_iterable=int(read["_dataset_kind"]) == 1,
             collate_fn=collate_fn,
-            worker_init_fn=getattr(loader, "worker_init_fn", None),
-            batched=loader._auto_collation,
-            batch_size=getattr(loader, "batch_size", None),
+            worker_init_fn=read["worker_init_fn"],
+            batched=read["_auto_collation"],
+            batch_size=read["batch_size"],
             samples_per_batch=samples_per_batch(loader),
-            drop_last=loader.drop_last,
-            index_sampler=loader._index_sampler,
-            generator=loader.generator,
-            num_workers=loader.num_workers,
-            prefetch_factor=getattr(loader, "prefetch_factor", None),
-            auto=loader._dali_like_auto,
-            multiprocessing_context=getattr(loader, "multiprocessing_context", None),
-            persistent_workers=loader.persistent_workers,
-            timeout_s=loader.timeout,
-            in_order=getattr(loader, "in_order", True),
-            pin_memory=loader.pin_memory,
-            announced_length=loader._IterableDataset_len_called,
-            own={name: getattr(loader, name) for name in loader._dali_like_own_arguments},
+            drop_last=read["drop_last"],
+            index_sampler=read["_index_sampler"],
+            generator=read["generator"],
+            num_workers=read["num_workers"],
+            prefetch_factor=read["prefetch_factor"],
+            auto=read["_dali_like_auto"],
+            multiprocessing_context=read["multiprocessing_context"],
+            persistent_workers=read["persistent_workers"],
+            timeout_s=read["timeout"],
+            in_order=read["in_order"],
+            pin_memory=read["pin_memory"],
+            announced_length=read["_IterableDataset_len_called"],
+            own=dict(zip(loader._dali_like_own_arguments, attributes[len(_ATTRIBUTES) :], strict=True)),
             array_backend=loader._dali_like_array_backend,
         )
 
@@ -185,6 +187,44 @@ class LoaderOptions(NamedTuple):
     def goes_to_device(self) -> bool:
         """Whether the program names a device for the batches, which may be the CPU."""
         return self.own["device"] is not None
+
+
+#: The attributes of a loader for its options, besides those that only this library's loaders have.
+_ATTRIBUTES = (
+    *("dataset", "_dataset_kind", "collate_fn", "worker_init_fn", "_auto_collation", "batch_size", "drop_last"),
+    *("_index_sampler", "generator", "num_workers", "prefetch_factor", "_dali_like_auto", "multiprocessing_context"),
+    *("persistent_workers", "timeout", "in_order", "pin_memory", "_IterableDataset_len_called"),
+)
+
+#: The values of those that PyTorch's iterators do not read: constructors of subclasses may leave them out.
+_DEFAULTS = {
+    "worker_init_fn": None,
+    "batch_size": None,
+    "prefetch_factor": None,
+    "multiprocessing_context": None,
+    "in_order": True,
+}
+
+
+def read_attributes(loader: Any) -> tuple[Any, ...]:
+    """Return the values of all attributes of a loader that its options are made of."""
+    try:
+        values: tuple[Any, ...] = loader._dali_like_reader(loader)
+    except AttributeError:
+        values = tuple(
+            getattr(loader, name, _DEFAULTS[name]) if name in _DEFAULTS else getattr(loader, name)
+            for name in (*_ATTRIBUTES, *loader._dali_like_own_arguments)
+        )
+    return values
+
+
+def attribute_reader(own: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that reads all attributes in one call.
+
+    Args:
+        own: the names of those that only this library's loaders have.
+    """
+    return operator.attrgetter(*_ATTRIBUTES, *own)
 
 
 def samples_per_batch(loader: Any) -> int | None:

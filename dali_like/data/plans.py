@@ -18,13 +18,14 @@ import copy
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
 from dali_like.data.array_backends import mixed_seed
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import as_sequence
+from dali_like.data.generators import SavedState
 from dali_like.data.messages import NUMBERS, ItemsRequest, SamplesRequest, unpack_request
 from dali_like.data.sampler_iterators import SamplerIterator, invalid_state
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
@@ -56,8 +57,8 @@ class IteratorState:
     Attributes:
         base_seed: seeds the random numbers of the samples, together with `number`.
         number: number of earlier iterators with the same base seed.
-        generator: state of the loader's generator at the beginning; None without one.
-        sampler: state of the sampler's iterator at the beginning; None for an iterable dataset.
+        generator: state of the loader's generator at the beginning, or a function that returns it; None without one.
+        sampler: the same of the sampler's iterator; None for an iterable dataset.
         shared_seed: see `ArrayBackend.draw_shared_seed`.
         position: number of yielded batches without a gap.
         ahead: numbers of the batches behind a gap that were yielded out of order.
@@ -68,8 +69,8 @@ class IteratorState:
 
     base_seed: int
     number: int
-    generator: dict[str, Any] | None = None
-    sampler: dict[str, Any] | None = None
+    generator: dict[str, Any] | SavedState | None = None
+    sampler: dict[str, Any] | SavedState | None = None
     shared_seed: int | None = None
     position: int = 0
     ahead: list[int] = field(default_factory=list)
@@ -84,6 +85,7 @@ class IteratorState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a copy that JSON can hold; see `dali_like.sources.state_format`."""
+        self.generator, self.sampler = resolved(self.generator), resolved(self.sampler)  # once: some programs ask often
         copied: dict[str, Any] = _copied({**vars(self), "states": listed(self.states)})
         return copied
 
@@ -118,6 +120,14 @@ class IteratorState:
         return None if known.state is None or known.state == ENDED else walk_of_state(known)
 
 
+_S = TypeVar("_S", dict[str, Any], dict[str, Any] | None)
+
+
+def resolved(saved: _S | SavedState) -> _S | dict[str, Any]:
+    """Return a state that a function may stand for."""
+    return saved() if callable(saved) else saved
+
+
 #: Types without parts, whose objects cannot change.
 _ATOMS = frozenset({int, float, str, bytes, bool, type(None)})
 
@@ -142,6 +152,7 @@ class LoaderPlan(abc.ABC):
         num_begun: number of the next batch.
         has_started: whether the sampler stands at the first batch.
         has_ended: whether all later batches are empty, although the sampler goes on.
+        needs_sequences: whether keys must be sequences: the sampler may yield other iterables.
         wants_states: whether answers must bring the state of an iterable dataset: the program asks for it.
     """
 
@@ -149,8 +160,7 @@ class LoaderPlan(abc.ABC):
     wants_states = False
     has_started = False
     has_ended = False
-    #: Whether the sampler may yield other iterables than lists.
-    _needs_sequences = False
+    needs_sequences = False
     _was_interrupted = False
 
     def __init__(
@@ -174,10 +184,10 @@ class LoaderPlan(abc.ABC):
             self._prepare_requests(workers)
 
     def _prepare(self) -> None:  # noqa: B027  # most plans need nothing
-        """Read the entries that this kind of plan needs."""
+        """Read further options."""
 
     def _prepare_requests(self, workers: LoaderWorkers) -> None:  # noqa: B027  # most plans need nothing
-        """Read what the requests to workers need."""
+        """Read further options for requests to workers."""
 
     @abc.abstractmethod
     def begin(self, turn: int) -> BatchKey:
@@ -222,10 +232,10 @@ class LoaderPlan(abc.ABC):
         if self.has_started:
             return
         self.has_started = True
-        if self.state.sampler is None:
-            self.state.sampler = self.indices.state_dict()
+        if (saved := self.state.sampler) is None:
+            self.state.sampler = self.indices.snapshot()
             return
-        self.indices.load_state_dict(self.state.sampler)
+        self.indices.load_state_dict(resolved(saved))
         try:
             self.indices.skip(self.state.position)
         except StopIteration:
@@ -243,7 +253,7 @@ class LoaderPlan(abc.ABC):
         try:
             with interruptible():
                 keys = next(self.indices)
-                if self._needs_sequences and type(keys) is not list:
+                if self.needs_sequences and type(keys) is not list:
                     keys = as_sequence(keys)
         except StopIteration:
             if not self._was_interrupted:
@@ -269,12 +279,12 @@ class SamplesPlan(LoaderPlan):
         options = self._options
         self._passes_keys = self._fetcher.passes_keys
         self._is_batched = options.batched
-        self._needs_sequences = options.batched and not self._passes_keys
+        self.needs_sequences = options.batched and not self._passes_keys
         #: Batch n belongs to worker n modulo this number; 0: to any worker.
         self._num_bound = options.num_workers if workers.is_bound else 0
 
     def draw(self) -> Any:
-        """Return the keys of the next batch, which this process computes.
+        """Return the keys of the next batch, which this process computes; of a batch, as a sequence.
 
         Nothing defers Ctrl-C. A generator that it ends then ends the epoch, as in PyTorch.
 
@@ -282,12 +292,17 @@ class SamplesPlan(LoaderPlan):
             StopIteration: there are no more batches.
             Exception: the error of the sampler.
         """
+        if not self.has_started:
+            self.start()
         state, number = self.state, self.num_begun
         keys = next(self.indices)
         while number < state.position or number in state.ahead:  # delivered before, out of order
             number = self.num_begun = number + 1  # in case the sampler is interrupted
             keys = next(self.indices)
+        if self.needs_sequences and type(keys) is not list:
+            keys = as_sequence(keys)
         self.num_begun = number + 1
+        self._counters.samples += len(keys) if self._options.batched else 1
         return keys
 
     def begin(self, turn: int) -> BatchKey:
@@ -372,6 +387,16 @@ class ItemsPlan(LoaderPlan):
             state.states[worker] = ShardState(known.taken, known.state, passed + 1)
         state.turn = (worker + 1) % self._options.num_workers
 
+    def draw(self) -> None:
+        """Begin the next batch, which this process takes from the dataset.
+
+        Raises:
+            StopIteration: there are no more batches.
+        """
+        if self.state.states.get(0, _BEGINNING).state == ENDED:
+            raise StopIteration
+        self.num_begun += 1
+
     def note_steps(self, passed: int, reported: dict[str, Any] | None, *, is_over: bool = False) -> None:
         """Record how many steps this process has taken, and the state of the dataset, if there is one."""
         states = self.state.states
@@ -440,6 +465,9 @@ class PositionsPlan(LoaderPlan):
         Raises:
             StopIteration: there are no more batches.
         """
+        self.start()
+        if self.has_ended:
+            raise StopIteration
         request, _ = self._draw_request(None)
         return request
 

@@ -17,7 +17,7 @@ from dali_like.data.generators import randomness_of
 from dali_like.data.loader_origins import origins_of, origins_of_keys, with_column_for
 from dali_like.data.messages import ItemsRequest, SamplesRequest
 from dali_like.data.options import LoaderOptions
-from dali_like.data.plans import IteratorState, checked_state
+from dali_like.data.plans import IteratorState, checked_state, resolved
 from dali_like.engine.worker.info import WorkerInfo
 from dali_like.errors import CheckpointError, NotRepeatableError, SampleIndexError
 from dali_like.feed.turns import Turns
@@ -67,9 +67,9 @@ def _of_samples(options: LoaderOptions, step: int, state: IteratorState) -> Repe
         raise CheckpointError("the state is from before the first batch of an epoch; pass a later one")
     sampler, generator = _copied(options)
     if state.generator is not None and generator is not None:
-        randomness_of(generator).restore(state.generator)
+        randomness_of(generator).restore(resolved(state.generator))
     indices = options.array_backend.iterate_sampler(sampler)
-    indices.load_state_dict(state.sampler)
+    indices.load_state_dict(resolved(state.sampler))
     try:
         indices.skip(step)
         keys = next(indices)
@@ -183,7 +183,7 @@ class _Worker:
         fetcher, shared_seed = self.fetcher, self._state.shared_seed
         fetcher._seed(self.seed, self._number)
         self._walk = _computed(
-            self._options, lambda: fetcher.open_walk(0, shared_seed, None if reported is None else dict(reported))
+            self._options, lambda: fetcher.open_walk(shared_seed, None if reported is None else dict(reported))
         )
 
     def take(self, number: int) -> Any:

@@ -14,6 +14,7 @@ import abc
 import dataclasses
 import functools
 import math
+import operator
 import pickle
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -277,7 +278,7 @@ class TextLeaf(Node):
         return texts[self.number][i]
 
     def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
-        if not _are(self.kind, values):
+        if type(values[0]) is not self.kind:  # the default collation looks at no others, either
             raise UnfitError
         kind = tuple if in_tuple else list
         return values if type(values) is kind else kind(values)
@@ -341,7 +342,7 @@ class Dict(Node):
     def _columns(self, values: Sequence[Any]) -> Iterable[tuple[Any, ...]] | None:
         """Return the values of each part; None if one of the dicts does not fit."""
         # The order of keys matters: a batch has the order of its first sample.
-        if not _are(dict, values) or any(tuple(value) != self._keys for value in values):
+        if not _are(dict, values) or set(map(tuple, values)) != {self._keys}:
             return None
         return zip(*(value.values() for value in values), strict=True)
 
@@ -357,11 +358,12 @@ class Dict(Node):
         return {key: part.sample(rows, texts, i) for key, part in self.parts.items()}
 
     def collate(self, values: Sequence[Any], in_tuple: bool, contiguous: bool) -> Any:
-        if (columns := self._columns(values)) is None:
+        if not _are(dict, values) or tuple(values[0]) != self._keys:
             raise UnfitError
+        # As in the default collation, others may have further keys, and another order.
         return {
-            key: part.collate(column, False, contiguous)
-            for (key, part), column in zip(self.parts.items(), columns, strict=True)
+            key: part.collate([*map(operator.itemgetter(key), values)], False, contiguous)
+            for key, part in self.parts.items()
         }
 
     def gather(self, columns: Any, rows: Rows | None) -> Any:

@@ -25,6 +25,7 @@ from typing import Any, Self, TypeVar
 
 from dali_like.common.json_state import ANYTHING, MAPPING, Schema, field, integer
 from dali_like.common.user_objects import is_stateful, log_lost_state
+from dali_like.data.generators import SavedState
 from dali_like.errors import CheckpointError
 
 __all__ = ["SamplerIterator", "resumable"]
@@ -68,6 +69,11 @@ class SamplerIterator(Iterator[T_co]):
     @abc.abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Return the position, as numbers and text."""
+
+    def snapshot(self) -> SavedState:
+        """Return a function that returns the position of now."""
+        state = self.state_dict()
+        return lambda: state
 
     @abc.abstractmethod
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -119,7 +119,7 @@ class RandomSampler(Sampler[int]):
         self.generator = as_generator(generator)
         if not isinstance(replacement, bool):
             raise ArgumentTypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        self._check_sizes()
+        check_total(len(data_source), num_samples, self.num_samples)
 
     @property
     def num_samples(self) -> int:
@@ -127,26 +127,45 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> DrawingIterator:
-        self._check_sizes()
         length, total = len(self.data_source), self.num_samples
-        if self.replacement:
-            draws = Draws(total, _BLOCK, total // _BLOCK + 1, lambda source, count: source.integers(length, count))
-        else:
-            # The last permutation is drawn even if unused, as in PyTorch: the next epoch depends on it.
-            draws = Draws(total, length, total // length + 1, lambda source, count: source.permutation(length)[:count])
-        return DrawingIterator(draws, self.generator, self.randomness)
+        check_total(length, self._num_samples, total)
+        return random_indices(length, total, self.replacement, self.generator, self.randomness)
 
     def __len__(self) -> int:
         return self.num_samples
 
-    def _check_sizes(self) -> None:
-        if self._num_samples is None and not len(self.data_source):
-            error = ArgumentError("num_samples should be a positive integer value, but got num_samples=0")
-            error.add_note("the dataset is empty. Check what it reads")
-            raise error
-        _check_positive("num_samples", self.num_samples)
-        if not len(self.data_source):
-            raise ArgumentError(f"num_samples={self.num_samples} cannot be drawn from an empty data source")
+
+def random_indices(
+    length: int, total: int, replacement: bool, generator: Any, randomness: type[Randomness]
+) -> DrawingIterator:
+    """Begin an iterator over random indices, as that of a `RandomSampler`.
+
+    Args:
+        length: of the data source.
+        total: number of indices.
+        randomness: makes a generator if there is none.
+    """
+    if replacement:
+        draws = Draws(total, _BLOCK, total // _BLOCK + 1, lambda source, count: source.integers(length, count))
+    else:
+        # The last permutation is drawn even if unused, as in PyTorch: the next epoch depends on it.
+        draws = Draws(total, length, total // length + 1, lambda source, count: source.permutation(length)[:count])
+    return DrawingIterator(draws, generator, randomness)
+
+
+def check_total(length: int, num_samples: int | None, total: int) -> None:
+    """Check how many indices are drawn from a data source of some length.
+
+    Raises:
+        ArgumentError: the number is not a positive integer, or the data source is empty.
+    """
+    if num_samples is None and not length:
+        error = ArgumentError("num_samples should be a positive integer value, but got num_samples=0")
+        error.add_note("the dataset is empty. Check what it reads")
+        raise error
+    _check_positive("num_samples", total)
+    if not length:
+        raise ArgumentError(f"num_samples={total} cannot be drawn from an empty data source")
 
 
 class SubsetRandomSampler(Sampler[T_co]):
@@ -247,8 +266,7 @@ class BatchSampler(Sampler[list[T_co]]):
 
     @suggest_arguments
     def __init__(self, sampler: Iterable[T_co], batch_size: int, drop_last: bool) -> None:
-        _check_positive("batch_size", batch_size)
-        _check_bool("drop_last", drop_last)
+        check_batches(batch_size, drop_last)
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -264,6 +282,16 @@ class BatchSampler(Sampler[list[T_co]]):
         """
         length = len(self.sampler)  # type: ignore[arg-type]
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+def check_batches(batch_size: Any, drop_last: Any) -> None:
+    """Check the arguments of a `BatchSampler`.
+
+    Raises:
+        ArgumentError: `batch_size` is not a positive integer, or `drop_last` is not a bool.
+    """
+    _check_positive("batch_size", batch_size)
+    _check_bool("drop_last", drop_last)
 
 
 class DistributedSampler(Sampler[int]):

@@ -6,13 +6,13 @@ import copy
 import inspect
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dali_like.data import IterableDataset, default_collate, default_convert
+from dali_like.data import IterableDataset, default_collate, default_collate_fn_map, default_convert
 from dali_like.data.loader import DataLoader, DatasetKind
 from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
@@ -28,6 +28,8 @@ OWN = {
     "share_batches": False,
     "reorder_window": 3,
 }
+#: See test_loader_origins.py and test_peers.py.
+OF_OTHERS = {"origins": False, "peers": None}
 #: Only for composed datasets; see test_composed_loader.py.
 OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims"]
 #: Only for loaders of tensors; see tests/parity/test_loader_device.py.
@@ -45,6 +47,7 @@ LOCKED = [
     *OF_COMPOSED,
     *OF_READS,
     *OF_DEVICES,
+    *OF_OTHERS,
 ]
 
 
@@ -81,7 +84,7 @@ def test_own_arguments_have_defaults() -> None:
 def test_an_argument_of_the_constructor_becomes_an_option_of_iterators() -> None:
     options = LoaderOptions.of(DataLoader("abc", **OWN))
 
-    assert options.own == {**OWN, **dict.fromkeys([*OF_COMPOSED, *OF_READS]), **OF_DEVICES}
+    assert options.own == {**OWN, **dict.fromkeys([*OF_COMPOSED, *OF_READS]), **OF_DEVICES, **OF_OTHERS}
     assert [*options.own] == [*inspect.signature(DataLoader).parameters][-len(options.own) :]
 
 
@@ -277,3 +280,68 @@ def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch)
 
     assert [(warning.filename, warning.category) for warning in caught] == [(__file__, UserWarning)]
     assert "will create 2 worker processes in total. Our suggested max number of worker" in str(caught[0].message)
+
+
+# What is settled for several epochs
+
+
+class Letters:
+    def __getitem__(self, index: int) -> Any:
+        return "abcd"[index]
+
+    def __len__(self) -> int:
+        return 4
+
+
+def replace_method(loader: Any) -> None:
+    loader.dataset.__getitems__ = lambda keys: [key * 10 for key in keys]
+
+
+def replace_sampler(loader: Any) -> None:
+    vars(loader)["batch_sampler"] = [[3], [2]]  # as programs do that may not set it
+
+
+def replace_collation(loader: Any) -> None:
+    loader.collate_fn = "".join
+
+
+def replace_size(loader: Any) -> None:
+    loader.batch_sampler.batch_size = 3
+
+
+def replace_class(loader: Any) -> None:
+    loader.dataset.__class__ = type("Capitals", (Letters,), {"__getitem__": lambda self, index: "ABCD"[index]})
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (replace_method, [[0, 10], [20, 30]]),
+        (replace_sampler, [["d"], ["c"]]),
+        (replace_collation, ["ab", "cd"]),
+        (replace_size, [["a", "b", "c"], ["d"]]),
+        (replace_class, [["A", "B"], ["C", "D"]]),
+    ],
+    ids=["methods", "sampler", "collation", "size of batches", "class"],
+)
+def test_a_change_between_epochs_counts_from_the_next_one_on(change: Callable[[Any], None], expected: list[Any]) -> None:
+    loader = DataLoader(Letters(), 2)
+    assert [list(batch) for batch in loader] == [["a", "b"], ["c", "d"]]
+
+    change(loader)
+
+    assert [batch if isinstance(batch, str) else np.asarray(batch).tolist() for batch in loader] == expected
+
+
+def test_a_collation_that_the_program_registers_between_epochs_counts_from_the_next_one_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loader = DataLoader(Letters(), 4)
+    assert list(loader) == [["a", "b", "c", "d"]]
+
+    def joined(batch: list[str], *, collate_fn_map: Any) -> str:
+        return "".join(batch)
+
+    monkeypatch.setitem(default_collate_fn_map, str, joined)
+
+    assert list(loader) == ["abcd"]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.sample_schema import TOGETHER_BYTES, SampleSchema, UnfitError, schema_of
 from dali_like.engine.memory.protocol import DTYPES, MAX_NDIM
+from dali_like.sources.collate import default_collate
 
 
 class Point(NamedTuple):
@@ -192,8 +193,28 @@ def test_up_to_a_sample_of_another_form_samples_are_written(sample: Any, other: 
     assert count == 2
     assert texts[0] == ["first", "second"]
     assert [unlike(schema.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples[:2]))
+    if type(other) in (bytes, dict):
+        return  # they can be collated
     with pytest.raises((UnfitError, OverflowError)):
         schema.root.collate(samples, False, True)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [("a", 1), (b"a", 2)],
+        [{"x": 1, "y": "a"}, {"y": "b", "x": 2}],
+        [{"x": 1}, {"x": 2, "y": 3}],
+    ],
+    ids=["texts of two kinds", "keys in another order", "further keys"],
+)
+def test_collation_follows_the_first_sample_as_the_default_collation_does(samples: list[Any]) -> None:
+    assert unlike(of(samples[0]).root.collate(samples, False, True)) == unlike(default_collate(samples))
+
+
+def test_collation_of_dicts_of_which_one_lacks_a_key_fails() -> None:
+    with pytest.raises(KeyError):
+        of({"x": 1, "y": 2}).root.collate([{"x": 1, "y": 2}, {"x": 1}], False, True)
 
 
 def test_collation_of_samples_of_another_shape_and_dtype_needs_no_other_schema() -> None:

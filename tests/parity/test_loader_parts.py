@@ -22,7 +22,7 @@ from torch.utils.data._utils import fetch, pin_memory  # noqa: E402
 from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 
 from dali_like.errors import CheckpointError  # noqa: E402
-from dali_like.plugin.pytorch import DataLoader, replaced_parts, torch_loader  # noqa: E402
+from dali_like.plugin.pytorch import DataLoader, replaced_parts  # noqa: E402
 from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = pytest.mark.peers
@@ -93,7 +93,7 @@ def test_a_state_within_an_epoch_does_not_look_for_replaced_parts(monkeypatch: p
     batches = iter(loader)
     next(batches)
     looked: list[Any] = []
-    monkeypatch.setattr(torch_loader, "replaced_part", looked.append)
+    monkeypatch.setattr("dali_like.plugin.pytorch.replaced_parts.replaced_part", looked.append)
 
     state = loader.state_dict()
 

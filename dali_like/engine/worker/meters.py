@@ -106,12 +106,12 @@ def edges_ns() -> NDArray[np.int64]:
 
 
 #: Where all bins but the first begin.
-_BEGINS_NS: list[int] = edges_ns()[1:-1].tolist()
+BEGINS_NS: list[int] = edges_ns()[1:-1].tolist()
 
 
 def bin_of(ns: int) -> int:
     """Return the bin of a duration. The last bin holds all longer durations, too."""
-    return bisect_right(_BEGINS_NS, ns)
+    return bisect_right(BEGINS_NS, ns)
 
 
 class Recorder:
@@ -130,7 +130,7 @@ class Recorder:
 
     def add(self, ns: int) -> None:
         """Count a duration."""
-        self.counts[bisect_right(_BEGINS_NS, ns)] += 1  # `bin_of`, without a call
+        self.counts[bisect_right(BEGINS_NS, ns)] += 1  # `bin_of`, without a call
         self.total_ns += ns
 
 

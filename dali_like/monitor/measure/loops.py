@@ -6,13 +6,14 @@ counts as neither.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
 from dali_like.common.foreign_errors import is_a
-from dali_like.engine.worker.meters import Recorder
+from dali_like.engine.worker.meters import BEGINS_NS, Recorder
 
 #: Number of recent batches that are kept one by one.
 NUM_RECENT = 256
@@ -65,16 +66,20 @@ class LoopMeter:
         now, called, left = monotonic_ns(), self._called_ns, self._left_ns
         self._left_ns = now
         self.batches += 1
-        wait = now - called
+        wait_ns = now - called
         if self.first_ns:
-            self.wait.add(wait)
+            wait = self.wait  # `Recorder.add`, without a call
+            wait.counts[bisect_right(BEGINS_NS, wait_ns)] += 1
+            wait.total_ns += wait_ns
         else:
-            self.begin_ns, self.first_ns = called, wait
-        work = 0
+            self.begin_ns, self.first_ns = called, wait_ns
+        work_ns = 0
         if left:
-            work = called - left
-            self.work.add(work)
-        self.recent.append((wait, work, now))
+            work_ns = called - left
+            work = self.work
+            work.counts[bisect_right(BEGINS_NS, work_ns)] += 1
+            work.total_ns += work_ns
+        self.recent.append((wait_ns, work_ns, now))
 
     def pause(self) -> None:
         """End an epoch: the time until the next request is not work."""

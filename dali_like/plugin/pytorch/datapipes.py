@@ -11,6 +11,11 @@ from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
 from torch.utils.data.graph_settings import apply_random_seed, apply_sharding
 
 
+def is_datapipe(dataset: Any) -> bool:
+    """Return whether a dataset is a datapipe."""
+    return isinstance(dataset, (IterDataPipe, MapDataPipe))
+
+
 def draw_shared_seed(dataset: Any, generator: torch.Generator | None) -> int | None:
     """Draw the seed that an iterable datapipe has in all workers of all ranks; None for other datasets."""
     if not isinstance(dataset, IterDataPipe):
@@ -30,7 +35,7 @@ def walk(dataset: Any, shared_seed: int | None) -> Iterator[Any]:
 
 def shard(dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None) -> Callable[[int], Any] | None:
     """Divide a datapipe: here for the main process if it loads, or in the returned ``worker_init_fn`` for each worker."""
-    if not isinstance(dataset, (IterDataPipe, MapDataPipe)):
+    if not is_datapipe(dataset):
         return worker_init_fn
     if num_workers:
         return ShardInWorker(worker_init_fn)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import multiprocessing.context
-import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +65,12 @@ def reason_of(part: str) -> str:
     return f"this loader uses PyTorch's iterator, because the program replaces {part}"
 
 
+def iterates_originally() -> bool:
+    """Return whether ``__iter__`` of PyTorch's loader is PyTorch's."""
+    function = TorchDataLoader.__iter__
+    return function is _ITER or is_original(function)
+
+
 def is_original(value: Any) -> bool:
     """Return whether an attribute of one of PyTorch's classes or modules is PyTorch's."""
     function = getattr(value, "__func__", value)
@@ -83,16 +88,16 @@ class _SharedParts:
     """The parts that all loaders share. Looks at them again only if one is another object than before."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[bool, bool], list[Any]] = {}
-        self._found: dict[tuple[bool, bool], str | None] = {}
+        self._seen: dict[tuple[bool, bool], tuple[list[Any], str | None]] = {}
 
     def first_replaced(self, has_workers: bool, pins: bool) -> str | None:
         kind = has_workers, pins
-        parts, seen = _parts_for(has_workers, pins), self._seen.get(kind, ())
-        if len(parts) != len(seen) or not all(map(operator.is_, parts, seen)):
-            self._found[kind] = next(_replaced(has_workers, pins), None)
-            self._seen[kind] = parts
-        return self._found[kind]
+        parts = _parts_for(has_workers, pins)
+        seen, found = self._seen.get(kind, _UNSEEN)
+        if parts != seen:
+            found = next(_replaced(has_workers, pins), None)
+            self._seen[kind] = parts, found
+        return found
 
 
 _CLASSES = (
@@ -105,7 +110,10 @@ _CLASSES = (
 )
 #: The iterator that a loader does not use, without and with workers.
 _UNUSED = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")
+_UNSEEN: tuple[list[Any], str | None] = ([], None)
 _PARTS = _SharedParts()
+#: If the program has replaced it before, nothing is equal to this.
+_ITER = TorchDataLoader.__iter__ if is_original(TorchDataLoader.__iter__) else None
 
 
 def _parts_for(has_workers: bool, pins: bool) -> list[Any]:
@@ -115,7 +123,7 @@ def _parts_for(has_workers: bool, pins: bool) -> list[Any]:
     for module, name in _CLASSES:
         parts.append(kind := getattr(module, name))
         if name != _UNUSED[has_workers]:
-            parts += vars(kind).values()
+            parts += kind.__dict__.values()
     if has_workers:
         parts.append(torch_worker._worker_loop)
     if pins:

@@ -22,7 +22,7 @@ from dali_like.data.array_backends import PYTHON_AND_NUMPY, ArrayBackend, numpy_
 from dali_like.data.sample_schema import Leaf, UnfitError
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
+from dali_like.plugin.pytorch.datapipes import draw_shared_seed, is_datapipe, shard, walk
 from dali_like.plugin.pytorch.leaves import leaf_of
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor
 from dali_like.sources.collate import function_for
@@ -79,6 +79,10 @@ class TorchBackend(ArrayBackend):
         """Pickle tensors without their memory."""
         return _REDUCERS
 
+    @property
+    def collations(self) -> Mapping[Any, Callable[..., Any]]:
+        return default_collate_fn_map
+
     def is_default(self, collate_fn: Any) -> bool:
         # Not compared with the current attribute: programs replace it, together with the default of PyTorch's loader.
         return _is_of_pytorch(collate_fn, "default_collate")
@@ -111,10 +115,9 @@ class TorchBackend(ArrayBackend):
 
     def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """Begin an iterator over a sampler. PyTorch's samplers are replaced by this library's, which draw the same."""
-        from dali_like.data.sampler_iterators import resumable  # workers have no samplers
-        from dali_like.plugin.pytorch.torch_samplers import own_sampler
+        from dali_like.plugin.pytorch.torch_samplers import own_iterator  # workers have no samplers
 
-        return resumable(own_sampler(sampler))
+        return own_iterator(sampler)
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
         """Draw a seed for iterable datapipes, as PyTorch's iterators do."""
@@ -129,6 +132,9 @@ class TorchBackend(ArrayBackend):
     ) -> Callable[[int], Any] | None:
         """Divide datapipes among ranks and workers. Other datasets divide themselves."""
         return shard(dataset, num_workers, worker_init_fn)
+
+    def divides(self, dataset: Any) -> bool:
+        return is_datapipe(dataset)
 
     def enter_worker(self, info: WorkerInfo) -> None:
         """Do the same as PyTorch's workers, so that ``torch.utils.data.get_worker_info`` works, too."""
@@ -199,14 +205,12 @@ class TorchBackend(ArrayBackend):
         """Pin as PyTorch does. It copies only tensors that are not page-locked: small ones, and those without a row."""
         return pin_memory(batch)
 
-    @property
-    def recording(self) -> Callable[[str], AbstractContextManager[Any] | None]:
-        """Returns a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
-        return _record
+    is_profiled = staticmethod(torch.autograd._profiler_enabled)
 
-
-def _record(name: str) -> AbstractContextManager[Any] | None:
-    return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else None
+    def recorded(self, name: str) -> AbstractContextManager[Any]:
+        """Return a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
+        context: AbstractContextManager[Any] = torch.autograd.profiler.record_function(name)
+        return context
 
 
 def _is_of_pytorch(collate_fn: Any, name: str) -> bool:

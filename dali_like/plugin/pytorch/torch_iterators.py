@@ -107,10 +107,6 @@ class TorchParts(LoaderIterator):
         return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
     @property
-    def _profile_name(self) -> str:
-        return self._recorded_as
-
-    @property
     def _base_seed(self) -> int:
         return self.state.base_seed
 

@@ -20,7 +20,8 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
-from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader, is_original, reason_of, replaced_part, warn_of_part  # noqa: E402
+from dali_like.plugin.pytorch import replaced_parts  # noqa: E402
+from dali_like.plugin.pytorch.replaced_parts import TorchDataLoader  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -101,15 +102,15 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         super().__setattr__(name, value)
 
     def __iter__(self) -> LoaderIterator:
-        if is_original(TorchDataLoader.__iter__):
+        if replaced_parts.iterates_originally():
             return super().__iter__()
         return cast("LoaderIterator", TorchDataLoader.__iter__(self))
 
     def _get_iterator(self) -> LoaderIterator:
         if self._dali_like_excluded is None:
-            if (part := replaced_part(self)) is None:
+            if (part := replaced_parts.replaced_part(self)) is None:
                 return super()._get_iterator()
-            warn_of_part(part)
+            replaced_parts.warn_of_part(part)
         return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
@@ -137,6 +138,6 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
             # A part that was replaced since this iterator began concerns the next one.
             if not state.is_over and factory.latest is not None and self._dali_like_foreign_iterator is None:
                 return None
-        if (part := replaced_part(self)) is not None:
-            return reason_of(part)
+        if (part := replaced_parts.replaced_part(self)) is not None:
+            return replaced_parts.reason_of(part)
         return super()._dali_like_why_foreign
