@@ -259,6 +259,7 @@ LEFT_OUT: Mapping[str, str] = {
     "experimental.erode": "DALI has it on a GPU only",
     "experimental.median_blur": "DALI has it on a GPU only",
     "jitter": "DALI has it on a GPU only",
+    "clahe": "DALI has it from 2.4 on",
     "ssd_random_crop": "the older form of random_bbox_crop",
     "experimental.tensor_resize": "in DALI 1.53 and 2.4, constant sizes scale the first sample of a batch only",
     "experimental.decoders.video": "FFmpeg decides; see benchmarks.training for decoding",
