@@ -143,7 +143,7 @@ def random_indices(
     Args:
         length: of the data source.
         total: number of indices.
-        randomness: makes a generator if there is none.
+        randomness: makes a generator in place of None.
     """
     if replacement:
         draws = Draws(total, _BLOCK, total // _BLOCK + 1, lambda source, count: source.integers(length, count))

@@ -212,7 +212,7 @@ def test_collation_follows_the_first_sample_as_the_default_collation_does(sample
     assert unlike(of(samples[0]).root.collate(samples, False, True)) == unlike(default_collate(samples))
 
 
-def test_collation_of_dicts_of_which_one_lacks_a_key_fails() -> None:
+def test_collation_of_dicts_with_different_keys_raises_a_key_error() -> None:
     with pytest.raises(KeyError):
         of({"x": 1, "y": 2}).root.collate([{"x": 1, "y": 2}, {"x": 1}], False, True)
 
