@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -67,11 +68,17 @@ def sampled_thread() -> Iterator[StackSampler]:
     thread.start()
     ready.wait()
     wait_until(lambda: any("train.py" in f.f_code.co_filename for f in frames_of(thread)), "the thread to wait")
+    wait_until(lambda: is_asleep(thread), "the kernel to see that the thread sleeps")
     yield made[0]
     done.set()
     thread.join()
     for state in made[0].states.values():
         state.close()
+
+
+def is_asleep(thread: threading.Thread) -> bool:
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text("utf-8")
+    return stat.rpartition(")")[2].split()[0] == "S"
 
 
 def frames_of(thread: threading.Thread) -> Iterator[FrameType]:

@@ -364,7 +364,7 @@ def test_other_sources_of_several_ranks_have_other_positions() -> None:
     ranks = {"shard_id": 0, "num_shards": 2}
     other = fn.external_source(lambda info: np.int64(info.idx_in_epoch), size=22, batch=False, **ranks)
     pipe.set_outputs(fn.external_source(NUMBERS, **ranks), other)
-    with pytest.raises(ArgumentClashError, match=r"ComposedDataset.zip\(a, ComposedDataset.source\(b\)\)"):
+    with pytest.raises(ArgumentClashError, match=r"ComposedDataset.zip\(\[a, ComposedDataset.source\(b\)\]\)"):
         pipe.build()
 
 
