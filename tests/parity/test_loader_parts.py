@@ -451,14 +451,15 @@ READ_WITH_WORKERS = [
 ]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+# With two workers, PyTorch counts an answer that overtakes another one, so that its numbers depend on the machine.
+@pytest.mark.parametrize("num_workers", [0, 1])
 def test_attributes_of_iterators_have_pytorchs_values(num_workers: int) -> None:
     options = {"batch_size": 2, "num_workers": num_workers, "drop_last": True}
     theirs, ours = (iter(kind(range(40), **options)) for kind in (TORCHS, DataLoader))
     next(theirs), next(ours)
 
     for name in READ + READ_WITH_WORKERS * bool(num_workers):
-        assert_same(getattr(ours, name), getattr(theirs, name))
+        assert_same(getattr(ours, name), getattr(theirs, name), name)
     assert list(ours._index_sampler) == list(theirs._index_sampler)
     assert list(ours._dataset) == list(theirs._dataset)
 
