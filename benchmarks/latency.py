@@ -152,6 +152,7 @@ def _torch(port: int, size: int, length: int) -> Any:
 
 
 def _grain(port: int, size: int, length: int) -> Any:
+    importlib.import_module("absl.flags").FLAGS.mark_as_parsed()  # which Grain requires
     grain: Any = importlib.import_module("grain")  # optional
 
     dataset = grain.MapDataset.source(Blocking(port, length)).to_iter_dataset(grain.ReadOptions(READS, 2 * READS))
