@@ -282,7 +282,7 @@ def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch)
     assert "will create 2 worker processes in total. Our suggested max number of worker" in str(caught[0].message)
 
 
-# What is settled for several epochs
+# Options that stay the same for several epochs
 
 
 class Letters:

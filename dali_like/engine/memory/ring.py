@@ -385,7 +385,7 @@ class SampleList(Sequence[NDArray[Any]]):
 
     @property
     def shapes(self) -> NDArray[np.int64]:
-        """The shapes of the samples, of which there is at least one: shape (samples, dimensions)."""
+        """The shapes of the samples: an array of shape (samples, dimensions). At least one sample exists."""
         return self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
 
     @property

@@ -533,7 +533,7 @@ def _send_stop(in_flight: dict[int, Batch], pipes: Pipes, space: SharedSpace, nu
 
 
 def _lift_limits(space: SharedSpace, num_workers: int) -> None:
-    """Let resting workers take records, of which one tells them to stop."""
+    """Let resting workers take records again: one of these tells them to stop."""
     for worker in range(num_workers):
         limit_worker(space, worker, UNLIMITED)
 

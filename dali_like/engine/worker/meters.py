@@ -506,7 +506,7 @@ def _slowest(words: Sequence[int]) -> list[SlowCall]:
     return [call for call in calls if call.duration_ns]
 
 
-#: The words of a log's header: what is wanted, and how many records have been written.
+#: The words of a log's header: the measurements that the program wants, and the number of records.
 _WANTED, _WRITTEN = 0, 1
 #: The lowest bit of the first word. The others are the number of a profile; see `dali_like.engine.worker.profiles`.
 RECORDS_WANTED = 1

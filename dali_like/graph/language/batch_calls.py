@@ -160,7 +160,7 @@ class BatchCall:
             work: does that of the samples from one number to another. It returns 0 or None, or a number if it has failed.
 
         Returns:
-            What the work has returned for one of the samples where it has failed; otherwise 0.
+            The number that `work` returned for a failed sample; 0 if all succeeded.
         """
         if self._for_each is None:
             return work(0, self.count) or 0

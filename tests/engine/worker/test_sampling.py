@@ -1,4 +1,4 @@
-"""Samples of stacks: which frames count, what they count as, and the forms of counts."""
+"""The stack sampler: counted frames, kinds of time, and forms of the counts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_stacks_of_deep_recursion_are_cut() -> None:
 
 @contextmanager
 def sampled_thread() -> Iterator[StackSampler]:
-    """Another thread, which waits in this file, and a sampler of it that does not run by itself."""
+    """Yield a sampler of another thread. The thread waits in this file, and the test calls the sampler."""
     made: list[StackSampler] = []
     ready, done = threading.Event(), threading.Event()
 
