@@ -27,6 +27,7 @@ class Cache(SingleInputStage):
     """Stores the elements of its input."""
 
     cache: SampleCache
+    has_line = False
 
     @property
     def length(self) -> int | None:
@@ -35,9 +36,6 @@ class Cache(SingleInputStage):
     @property
     def text(self) -> str:
         return self.input.text
-
-    def outline(self, indent: str = "") -> list[str]:
-        return self.input.outline(indent)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         return [(epoch, end)]

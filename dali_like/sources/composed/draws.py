@@ -110,8 +110,9 @@ def _drawn_already(drawn: Drawn, before: Mix, difference: int, wanted: int) -> C
 
 
 def _stages(stage: Stage) -> list[Stage]:
-    """Return the stages in the order of `Stage.outline`."""
-    return [stage, *(below for each in stage.inputs for below in _stages(each))]
+    """Return the stages with a line in `Stage.outline`, in its order."""
+    own = [stage] if stage.has_line else []
+    return [*own, *(below for each in stage.inputs for below in _stages(each))]
 
 
 def _drawn(
@@ -176,8 +177,8 @@ def _reach(
         if epoch and end and stage.length is not None and any(each.length is None for each in stage.inputs):
             raise no_reach(stage)
         found.append(Drawn(line, stage, place, epoch, end))
-    line += 1
-    is_above = any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages[1:]))
+    line += stage.has_line
+    is_above = any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages[stage.has_line :]))
     if not is_above:
         return
     needed = stage.reach(epoch, end) if end else [(epoch, 0)] * len(stage.inputs)
@@ -246,7 +247,7 @@ def _with_probes(stage: Stage, line: int, is_wanted: Callable[[int], bool], prob
         return probes[-1]
     if isinstance(stage, (Concat, Repeat, Mix)):
         raise no_reach(stage)
-    line += 1
+    line += stage.has_line
     copies = []
     for each in stage.inputs:
         copies.append(_with_probes(each, line, is_wanted, probes))

@@ -19,7 +19,7 @@ import abc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
@@ -71,7 +71,12 @@ class Stage(abc.ABC):
     """A part of a description.
 
     `dali_like.sources.composed.dataset.ComposedDataset` checks the arguments.
+
+    Attributes:
+        has_line: whether it has a line of its own in `outline`; a cache has none.
     """
+
+    has_line: ClassVar[bool] = True
 
     @property
     @abc.abstractmethod
@@ -135,10 +140,9 @@ class Stage(abc.ABC):
 
     def outline(self, indent: str = "") -> list[str]:
         """Return the texts of this stage and of its inputs, inputs indented."""
-        lines = [indent + self.text]
-        for stage in self.inputs:
-            lines += stage.outline(indent + "  ")
-        return lines
+        if not self.has_line:
+            return [line for stage in self.inputs for line in stage.outline(indent)]
+        return [indent + self.text, *(line for stage in self.inputs for line in stage.outline(indent + "  "))]
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,7 @@ class _Applied(SingleInputStage):
     """Applies a function of this module to each output of a stage. It has no place in the description."""
 
     function: Callable[[Any], Traced]
+    has_line = False
 
     @property
     def is_random(self) -> bool:
@@ -264,9 +265,6 @@ class _Applied(SingleInputStage):
     @property
     def text(self) -> str:
         return self.input.text
-
-    def outline(self, indent: str = "") -> list[str]:
-        return self.input.outline(indent)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         return [(epoch, end)]
@@ -414,6 +412,7 @@ class _TracedCache(SingleInputStage):
     """The elements of a cache, and their origins by position."""
 
     origins: Stage
+    has_line = False
 
     @property
     def length(self) -> int | None:
@@ -422,9 +421,6 @@ class _TracedCache(SingleInputStage):
     @property
     def text(self) -> str:
         return self.input.text
-
-    def outline(self, indent: str = "") -> list[str]:
-        return self.input.outline(indent)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         return [(epoch, end)]

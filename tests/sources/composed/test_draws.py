@@ -251,6 +251,27 @@ class TestChangedWeights:
                 build(NEW, seen).checked_state(before.state_dict(), ["weights"], owned)
             assert len(seen) == count
 
+    @pytest.mark.parametrize("place", ["an input", "all inputs"])
+    @pytest.mark.parametrize("behind", ["nothing", "mix", "filter", "zip"])
+    def test_a_cache_has_no_line_in_the_description(self, place, behind):
+        """So the lines of a state are those of the same stages, behind a cache and beside it."""
+
+        def build(weights):
+            a, b = inputs()
+            datasets = [a.cache("1MiB"), b.cache("1MiB") if place == "all inputs" else b]
+            return BEHIND[behind](mix(datasets, weights, block=8)).with_options(shards=3)
+
+        before = iter(build(OLD))
+        read(before, 37)
+        with pytest.raises(CheckpointError, match="differ from position 0 on") as caught:
+            iter(build(NEW)).load_state_dict(before.state_dict(), allow_change=["weights"])
+        schedule = suggested(caught.value)
+        without = BEHIND[behind](mix(inputs(), OLD, block=8)).with_options(shards=3)
+
+        assert schedule[1][1] == NEW
+        assert build(OLD).description == without.description
+        assert len(build(OLD).report(before.state_dict())) == len(without.report(before.state_dict()))
+
     def test_damaged_weights(self):
         state = iter(mix(inputs(), OLD)).state_dict()
         state["position"] = 1
