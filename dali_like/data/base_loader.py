@@ -258,6 +258,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Args:
             state_dict: for a `ComposedDataset`, also a list of the states of all ranks.
             allow_change: for a `ComposedDataset`: parts of its description that may have changed since, such as "weights".
+                "batch_size": sizes that `set_batch_size` has set are left out, and those of this loader count.
 
         Raises:
             CheckpointError: this is not the state of such a loader.
@@ -275,7 +276,11 @@ class BaseDataLoader(LoaderArguments[T_co]):
         if self.peers is not None:
             self._dali_like_link.state = None
         if (positions := self._dali_like_positions) is not None:
-            positions.start_from(positions.dataset.checked_state(state_dict, allow_change, positions.owned))
+            state = positions.dataset.checked_state(state_dict, allow_change, positions.owned)
+            if "batch_size" in allow_change:
+                state.pop("batch_sizes", None)
+            positions.start_from(state)
+            self._dali_like_note_batch_size(positions)
             self._dali_like_factory.forget()
             return
         options = LoaderOptions.of(self)
@@ -392,6 +397,49 @@ class BaseDataLoader(LoaderArguments[T_co]):
         cast("PositionSampler", self._dali_like_positions).set_epoch(epoch)
         if self.peers is not None:
             self._dali_like_link.note("epoch", epoch)
+
+    @unavailable_if(_why_no_epoch)
+    @user_frames_first
+    def set_batch_size(self, batch_size: int) -> int:
+        """Change the batch size of a `ComposedDataset`, between two batches or before a loop.
+
+        Batches that have been requested from workers keep their size. The new one holds from the next batch on, for the rest
+        of the job; sizes by position that should have begun later are forgotten. It is part of the state, as the number of
+        positions of a batch of all ranks together: a resume has the same steps on any number of ranks that divides it.
+
+        Call it on all ranks after the same number of batches. In a job of torch.distributed, or of JAX, they agree on the
+        first batch, which waits for all of them.
+
+        Workers have memory for the sizes known when they start. So name the largest one as `batch_size` by position, or
+        begin with it: in logical shards, larger batches are slow until the next epoch.
+
+        Args:
+            batch_size: elements in a batch of one rank.
+
+        Returns:
+            The position from which it holds: of all ranks together, over all epochs if the length of an epoch is known.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: the size is not a positive integer, or differs from that of another rank.
+            ArgumentClashError: the loader makes no batches.
+            ServerTimeoutError: another rank does not call this method.
+        """
+        from dali_like.common.checks import positive
+        from dali_like.data.batch_sizes import SizeFrom
+
+        size, positions = positive("batch_size", batch_size), cast("PositionSampler", self._dali_like_positions)
+        if not positions.is_batched:
+            raise ArgumentClashError("set_batch_size needs a loader that makes batches: pass batch_size=")
+        factory = self._dali_like_factory
+        point = positions.next_step(factory.positions_in_progress)
+        epoch, position = factory.agreement_of(positions).last_point(size, point, "set_batch_size")
+        positions.set_batch_size(SizeFrom(epoch, position, size))
+        self._dali_like_note_batch_size(positions)
+        return epoch * (positions.length or 0) + position
+
+    def _dali_like_note_batch_size(self, positions: PositionSampler) -> None:
+        """Give the attribute, which programs cannot set, the largest size."""
+        vars(self)["batch_size"] = positions.batch_size
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """Return counts and times of all epochs so far. Any thread may call this.

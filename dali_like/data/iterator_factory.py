@@ -26,6 +26,7 @@ from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
+    from dali_like.data.agreement import Agreement
     from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.device_senders import DeviceSender
     from dali_like.data.local_iterator import LocalIterator
@@ -71,6 +72,7 @@ class IteratorFactory:
         # Of the latest iterator over a composed dataset.
         self._positions: PositionIterator | None = None
         self._shard_states: Mapping[int, ShardState] = {}
+        self._agreement: Agreement | None = None
         self._locks: dict[int, InterruptSafeLock] = {}
         self._has_searched = False
 
@@ -144,6 +146,19 @@ class IteratorFactory:
         if state is None:
             return sampler.state(None, 0, True, {})
         return sampler.state(self._positions, state.position, state.is_over, self._shard_states)
+
+    @property
+    def positions_in_progress(self) -> PositionIterator | None:
+        """The positions of a composed dataset in the epoch that has begun; None between two epochs."""
+        return None if self.latest_state is None or self.latest_state.is_over else self._positions
+
+    def agreement_of(self, sampler: PositionSampler) -> Agreement:
+        """Return the agreement with the loaders of other ranks."""
+        if self._agreement is None:
+            from dali_like.data.agreement import Agreement  # few programs need it
+
+            self._agreement = Agreement(has_others=sampler.rank.count > 1 or sampler.has_mesh)
+        return self._agreement
 
     def forget(self) -> None:
         """Forget the latest iterator: the next one begins elsewhere."""

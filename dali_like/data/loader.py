@@ -8,6 +8,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, TypeVar, cast
 
 from dali_like.data.base_loader import BaseDataLoader
+from dali_like.data.batch_sizes import batch_sizes_of
 from dali_like.data.datasets import Samples
 from dali_like.data.generators import as_generator
 from dali_like.data.options import (
@@ -54,7 +55,9 @@ class DataLoader(BaseDataLoader[T_co]):
     Args:
         dataset: the source of samples. An `IterableDataset`, of this library or of PyTorch, is iterated; other datasets are
             indexed.
-        batch_size: samples per batch. None: no batches, the loader yields single samples.
+        batch_size: samples per batch. None: no batches, the loader yields single samples. For a `ComposedDataset`, also
+            pairs of a position and the size from there on: ``[(0, 64), (1_000_000, 128)]``. Positions count the elements of
+            all ranks together, over all epochs. The attribute is the largest size. See `set_batch_size`.
         shuffle: whether to load the samples in a random order, which is different in each epoch.
         sampler: an iterable of the indices to load, instead of `shuffle`.
         batch_sampler: an iterable of lists of indices, one list per batch, instead of `batch_size`, `shuffle`, `sampler` and
@@ -156,7 +159,7 @@ class DataLoader(BaseDataLoader[T_co]):
         own: Mapping[str, Any],
         *,
         dataset: Samples[T_co],
-        batch_size: int | None,
+        batch_size: Any,
         shuffle: bool | None,
         sampler: Iterable[Any] | None,
         batch_sampler: Iterable[Any] | None,
@@ -168,6 +171,7 @@ class DataLoader(BaseDataLoader[T_co]):
         persistent_workers: bool,
         **attributes: Any,
     ) -> None:
+        batch_size, sizes = batch_sizes_of(batch_size, dataset)
         # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
         workers, factor, self._dali_like_auto = resolve_auto(num_workers, prefetch_factor)
         timeout, in_order = attributes["timeout"], attributes["in_order"]
@@ -191,13 +195,13 @@ class DataLoader(BaseDataLoader[T_co]):
         )
         self.generator = as_generator(generator)
         self.sampler = self._dali_like_make_sampler(shuffle) if sampler is None else sampler
-        self.batch_size = batch_size if batch_sampler is None else None
+        self.batch_size: int | None = batch_size if batch_sampler is None else None
         self.drop_last = drop_last if batch_sampler is None else False
         if is_composed:
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
             rank = {name: own[name] for name in RANK_NAMES}
-            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, **rank)
+            positions = PositionSampler(cast(Any, dataset), self.batch_size, drop_last, **rank, sizes=sizes)
             self.sampler, batch_sampler = positions, None if self.batch_size is None else positions
         elif self.batch_size is not None:
             batch_sampler = BatchSampler(self.sampler, self.batch_size, drop_last)

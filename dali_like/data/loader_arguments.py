@@ -80,7 +80,7 @@ class LoaderArguments(_Of[T_co]):
     def __init__(
         self,
         dataset: Samples[T_co],
-        batch_size: int | None = 1,
+        batch_size: int | Sequence[tuple[int, int]] | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,

@@ -31,7 +31,7 @@ from dali_like.data.counters import LoaderCounters
 from dali_like.data.device_senders import SentBatch
 from dali_like.data.messages import BatchAnswer, SamplesAnswer
 from dali_like.data.options import LoaderOptions, why_empty
-from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan
+from dali_like.data.plans import IteratorState, LoaderPlan, SamplesPlan, num_samples_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch, Response
 from dali_like.engine.worker.exceptions import with_traceback_as_text
@@ -392,7 +392,7 @@ class WorkerIterator(LoaderIterator):
             return
         try:
             sent.answers = outcome.messages()
-            sent.is_empty = not self._plan.is_batch(sent.answers)
+            sent.is_empty = not self._plan.is_batch(sent.answers, num_samples_of(batch.key))
             made = None if sent.is_empty else _batch_of(outcome, sent.answers, workers)
         except Exception as error:
             sent.error = self._with_note(error, batch.key, workers)

@@ -115,6 +115,8 @@ class LoaderWorkers(OwnedPool):
             self.fetcher = Fetcher.of(options)
             return [self._source(self.fetcher)]
 
+        if _capacity(options, self.fetcher) > self.capacity:
+            return False
         return self.adapt(_terms_of(options, copies), renewed)
 
     @property

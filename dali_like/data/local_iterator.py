@@ -244,7 +244,7 @@ class PositionsMaker(BatchMaker):
     def _make(self, item: PositionsRequest, watch: Stopwatch | None) -> Any:
         self._local.watch = watch
         answer = self._fetcher.answer_locally(item, self._local)
-        return answer.collated[0] if self._plan.note_answers({0: answer}) else _NOTHING
+        return answer.collated[0] if self._plan.note_answers({0: answer}, len(item.positions)) else _NOTHING
 
     def _describe(self, item: PositionsRequest) -> str:
         return self._fetcher.describe_position(item, self._local.cell[0])

@@ -75,17 +75,18 @@ class LocalBoard:
 
 
 def find_board(mesh: Any) -> Board:
-    """Return the store of the processes of a mesh.
+    """Return the store of the processes of a mesh; without a mesh, of all processes of the job.
 
     Raises:
         ArgumentError: they have no process group.
     """
-    if hasattr(mesh, "axis_names"):
+    distributed: Any = sys.modules.get("torch.distributed")
+    is_of_torch = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    if hasattr(mesh, "axis_names") or (mesh is None and not is_of_torch):
         state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
         client = getattr(state, "client", None)
         return LocalBoard() if client is None else JaxBoard(client)
-    distributed: Any = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_initialized():
+    if not is_of_torch:
         raise ArgumentError(
             'peers="serve" needs the process group of the mesh: call torch.distributed.init_process_group() first'
         )
@@ -128,11 +129,19 @@ def meet(board: Board, name: str, rank: int, ranks: Collection[int], timeout_s: 
     return Peers(rank, here[0], tuple(here[1:]))
 
 
-def await_all(board: Board, names: Mapping[int, str], timeout_s: float) -> dict[int, str]:
+#: What the peers of a mesh have not done.
+_NO_LOOP = (
+    'peers="serve": {} did not begin a loop over this loader within {:.0f} s. All ranks with the same samples must iterate '
+    "over their loaders, in one order"
+)
+
+
+def await_all(board: Board, names: Mapping[int, str], timeout_s: float, absent: str = _NO_LOOP) -> dict[int, str]:
     """Wait for texts of several ranks, and return them by rank.
 
     Args:
         names: the name of each text.
+        absent: the message of the error, with places for the missing ranks, and for the timeout.
 
     Raises:
         ServerTimeoutError: some are missing.
@@ -147,11 +156,8 @@ def await_all(board: Board, names: Mapping[int, str], timeout_s: float) -> dict[
         if not missing:
             return found
         if time.monotonic() >= deadline_s:
-            listed = ", ".join(map(str, missing))
-            raise ServerTimeoutError(
-                f'peers="serve": {"ranks" if len(missing) > 1 else "rank"} {listed} did not begin a loop over this loader '
-                f"within {timeout_s:.0f} s. All ranks with the same samples must iterate over their loaders, in one order"
-            )
+            ranks = f"{'ranks' if len(missing) > 1 else 'rank'} {', '.join(map(str, missing))}"
+            raise ServerTimeoutError(absent.format(ranks, timeout_s))
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -209,8 +209,8 @@ class LoaderPlan(abc.ABC):
         else:
             state.deliver(number)
 
-    def is_batch(self, answers: Mapping[int, Any]) -> bool:
-        """Return whether some answers are a batch for the program."""
+    def is_batch(self, answers: Mapping[int, Any], size: int) -> bool:
+        """Return whether some answers are a batch for the program, given the number of positions in the request."""
         return True
 
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
@@ -496,22 +496,27 @@ class PositionsPlan(LoaderPlan):
         self.num_begun += 1
         return PositionsRequest(seed, number, self._epoch, positions, parts=packed(parts.values())), tuple(parts)
 
-    def is_batch(self, answers: Mapping[int, Any]) -> bool:
+    def is_batch(self, answers: Mapping[int, Any], size: int) -> bool:
         num_elements = sum(len(answer.found) for answer in answers.values())
-        return num_elements >= (self._sampler.batch_size or 1 if self._sampler.drop_last else 1)
+        return num_elements >= (size if self._sampler.drop_last else 1)
 
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
-        return self.note_answers(answers)
+        return self.note_answers(answers, num_samples_of(key))
 
-    def note_answers(self, answers: Mapping[int, Any]) -> bool:
+    def note_answers(self, answers: Mapping[int, Any], size: int) -> bool:
         """Record the states in the answers of a batch. Return whether it is a batch for the program."""
         self._progress.note(answers.values())
         self.has_ended = self._progress.is_at_end
         self._counters.samples += sum(len(answer.found) for answer in answers.values())
-        if not self.is_batch(answers):
+        if not self.is_batch(answers, size):
             return False
         self._counters.batches += 1
         return True
+
+
+def num_samples_of(key: BatchKey) -> int:
+    """Return the number of samples, or positions, in the request for a batch; the last part is the collation."""
+    return key.parts - 1
 
 
 def checked_state(state: Any, is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dali_like.common.checks import not_negative
+from dali_like.common.checks import not_negative, positive
+from dali_like.data.batch_sizes import SizeSchedule, SizeFrom, Steps
 from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
@@ -36,6 +37,10 @@ class PositionSampler(Sampler[Any]):
         drop_last: whether to drop batches with fewer elements.
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
         shard_rest, mesh, mesh_dims: see `dali_like.data.DataLoader`.
+        sizes: batch sizes by position, in place of `batch_size`.
+
+    Attributes:
+        sizes: batch sizes by position. It is replaced when they change.
 
     Raises:
         ArgumentError, ArgumentClashError: an argument has a wrong value; the number of ranks does not divide the logical
@@ -52,6 +57,8 @@ class PositionSampler(Sampler[Any]):
         shard_rest: str | None = None,
         mesh: Any = None,
         mesh_dims: str | int | Sequence[str | int] | None = None,
+        *,
+        sizes: SizeSchedule | None = None,
     ) -> None:
         auto = "auto" if shard_id is None and num_shards is None and mesh is None else None
         rank, _ = choose_shard(auto, shard_id, num_shards, None, mesh, mesh_dims)
@@ -60,9 +67,11 @@ class PositionSampler(Sampler[Any]):
             raise ArgumentError(f"shard_rest must be one of {', '.join(map(repr, _RESTS))}, not {shard_rest!r}")
         self.dataset = dataset
         self.length = dataset.length  # read here: stages keep it, and a later change would look like another dataset
-        self.batch_size = batch_size
+        self.is_batched = batch_size is not None
+        self.sizes = SizeSchedule.fixed(batch_size or 1) if sizes is None else sizes
         self.drop_last = drop_last
         self.rank = rank
+        self.has_mesh = mesh is not None
         self.rest = _rest_for(dataset, rank, shard_rest)
         self.epoch = 0
         self._start: dict[str, Any] | None = None
@@ -70,9 +79,17 @@ class PositionSampler(Sampler[Any]):
         self._counted: tuple[int, list[int]] | None = None
 
     @property
-    def step(self) -> int:
-        """Positions in a step of all ranks together."""
-        return (self.batch_size or 1) * self.rank.count
+    def batch_size(self) -> int | None:
+        """The largest batch size; None without batches. Programs may set the size of the next iterators."""
+        return self.sizes.largest if self.is_batched else None
+
+    @batch_size.setter
+    def batch_size(self, batch_size: int) -> None:
+        self.sizes = SizeSchedule.fixed(positive("batch_size", batch_size))
+
+    def steps(self, epoch: int) -> Steps:
+        """Return the steps of an epoch."""
+        return self.sizes.steps(epoch, self.rank.count)
 
     @property
     def owned(self) -> range:
@@ -110,19 +127,28 @@ class PositionSampler(Sampler[Any]):
         return known
 
     def __len__(self) -> int:
-        """Return the number of batches of this rank in an epoch.
+        """Return the number of batches of this rank in the epoch that begins next.
 
         Raises:
             TypeError: the stream is endless, or its length is unknown.
         """
-        sizes = self.division(len(self.dataset)).sizes()
-        return sizes.num_batches - (self.drop_last and sizes.last < (self.batch_size or 1))
+        length, steps = len(self.dataset), self.steps(self.epoch)
+        count = steps.between(0, length)
+        if not count:
+            return 0
+        last = steps.after(0, count - 1)
+        return count - (not self.fills(self.division(length, steps.sizes[steps.piece(last)]), last))
 
-    def division(self, length: int | None) -> Division:
-        """Return the part of this rank of an epoch with so many positions; None: it is endless."""
+    def division(self, length: int | None, size: int) -> Division:
+        """Return the part of this rank of an epoch with so many positions, in batches of a size; None: it is endless."""
         # With "count", the epoch ends with the first shard that does.
         rest = Rest.DROP if self.rest == "count" else Rest(self.rest)
-        return Division(length, self.batch_size or 1, self.rank, rest, is_striped=True)
+        return Division(length, size, self.rank, rest, is_striped=True)
+
+    def fills(self, division: Division, begin: int) -> int:
+        """Return the size of the batch of this rank in the step that begins at a position; 0 without a batch."""
+        count = division.count(begin)
+        return 0 if self.drop_last and count < division.size else count
 
     def start_from(self, state: Mapping[str, Any]) -> None:
         """Let the next iterator continue from a checked state.
@@ -131,6 +157,7 @@ class PositionSampler(Sampler[Any]):
             CheckpointError: a logical shard of this rank is missing.
         """
         shard_states(state, self.owned)
+        self.sizes = self.sizes.with_changes(state.get("batch_sizes", ()), self.rank.count)
         self._start = dict(state)
         self.epoch = state["epoch"]
 
@@ -144,7 +171,8 @@ class PositionSampler(Sampler[Any]):
         """
         dataset, start = self.dataset, self._start
         if begun is not None and not is_over:
-            epoch, position, counts = begun.epoch, begun.begin + num_batches * self.step, begun.counts
+            epoch, counts = begun.epoch, begun.counts
+            position = self.steps(epoch).after(begun.begin, num_batches)
         elif start is not None:
             epoch, position, counts = start["epoch"], start["position"], start.get("counts")
             states = shard_states(start, self.owned)
@@ -152,7 +180,25 @@ class PositionSampler(Sampler[Any]):
             epoch, position, counts, states = self.epoch, 0, None, {}
         known = {shard: states.get(shard, ShardState(0, None)) for shard in self.owned}
         state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, known, self.rank)
-        return state if counts is None else {**state, "counts": counts}
+        if counts is not None:
+            state["counts"] = counts
+        if self.sizes.changes:
+            state["batch_sizes"] = self.sizes.listed(epoch, position, self.rank.count)
+        return state
+
+    def set_batch_size(self, change: SizeFrom) -> None:
+        """Let batches have another size from a step on, and forget sizes that should have begun later."""
+        self.sizes = self.sizes.changed(change)
+
+    def next_step(self, begun: PositionIterator | None) -> tuple[int, int]:
+        """Return epoch and position of the first step that has not been drawn.
+
+        Args:
+            begun: the iterator of the epoch in progress; None: the next epoch has not begun.
+        """
+        if begun is not None:
+            return (begun.epoch + 1, 0) if begun.has_ended else (begun.epoch, begun.reached)
+        return (self.epoch, 0) if self._start is None else (self._start["epoch"], self._start["position"])
 
 
 class PositionIterator(SamplerIterator[Any]):
@@ -163,6 +209,7 @@ class PositionIterator(SamplerIterator[Any]):
         begin: the position of its first step.
         states: states of logical shards at its beginning.
         counts: the numbers of outputs of all logical shards in the epoch; None if they were not counted.
+        reached: the position of the next step in the epoch.
     """
 
     yields_positions = True
@@ -181,35 +228,52 @@ class PositionIterator(SamplerIterator[Any]):
         self.counts = counts
         self._sampler = sampler
         self._taken = 0
+        self.reached = begin
         dataset = sampler.dataset
         self._length = sampler.length
         if dataset.shards is not None and sampler.rest in ("count", "pad") and not dataset.is_endless:
             self.counts = sampler.counts(epoch, counts)
             self._length = _end_of(self.counts, sampler.rest)
-        self._division = sampler.division(self._length)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follow the batch sizes of the sampler from the next step on."""
+        sampler = self._sampler
+        self._sizes = sampler.sizes
+        self._steps = steps = sampler.steps(self.epoch)
+        piece = steps.piece(self.reached)
+        self._division = sampler.division(self._length, steps.sizes[piece])
+        self._end_of_size = steps.end_of(piece)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there are no more steps."""
+        return not self._next_count()
+
+    def _next_count(self) -> int:
+        """Return the size of the next batch; 0 at the end."""
+        if self._sampler.sizes is not self._sizes or (self._end_of_size is not None and self.reached >= self._end_of_size):
+            self._follow()
+        return self._sampler.fills(self._division, self.reached)
 
     def __next__(self) -> Any:
-        sampler, division = self._sampler, self._division
-        begin = self.reached
-        count = division.count(begin)
-        if not count or (sampler.drop_last and count < division.size):
+        count = self._next_count()
+        if not count:
             raise StopIteration
-        positions: Any = sampler.rank.stripe(begin, division.size)[:count]
+        sampler, division = self._sampler, self._division
+        positions: Any = sampler.rank.stripe(self.reached, division.size)[:count]
         if self._length is not None and sampler.rest == "pad":
             positions = [self._padded(position) for position in positions]
         self._taken += 1
+        self.reached += division.step
         if sampler.dataset.shards is None and self.epoch:
             first = self.epoch * (sampler.dataset.length or 0)
             positions = [first + position for position in positions]
-        return positions[0] if sampler.batch_size is None else list(positions)
-
-    @property
-    def reached(self) -> int:
-        """The position of the next step in the epoch."""
-        return self.begin + self._taken * self._sampler.step
+        return list(positions) if sampler.is_batched else positions[0]
 
     def skip(self, count: int) -> None:
         self._taken += count
+        self.reached = self._steps.after(self.reached, count)
 
     def finish(self) -> None:
         """The end of the epoch leaves nothing in the sampler."""
@@ -219,6 +283,7 @@ class PositionIterator(SamplerIterator[Any]):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         self._taken = count_in(state_dict, "taken")
+        self.reached = self._steps.after(self.begin, self._taken)
 
     def _padded(self, position: int) -> int:
         """Return the position whose element fills a position: itself, unless it is empty."""

@@ -119,18 +119,22 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
     """Compute a batch of a composed dataset: at its position, or in logical shards by walking there from a state."""
     dataset = positions.dataset
     state = dataset.checked_state(saved, (), positions.owned)
-    wanted = step * positions.step
+    sampler = copy.copy(positions)
+    if not sampler.sizes.changes:
+        sampler.start_from(state)
+    sizes, steps = sampler.sizes, sampler.steps(state["epoch"])
+    wanted = steps.after(0, step)
     if dataset.shards is None:
         state = {**state, "position": wanted}
     elif state["position"] > wanted:
         state = {**state, "position": 0, "states": {shard: [0, None] for shard in state["states"]}}
-    if (wanted - state["position"]) % positions.step:
+    if steps.after(state["position"], steps.between(state["position"], wanted)) != wanted:
         raise NotRepeatableError(
-            f"the state is at position {state['position']}, from which steps of {positions.step} positions do not lead to "
-            f"batch {step}, at position {wanted}; pass a state of a loader with the same batch size and ranks"
+            f"the state is at position {state['position']}, from which steps of {steps.sizes[0] * steps.num_ranks} "
+            f"positions do not lead to batch {step}, at position {wanted}; pass a state of a loader with the same batch "
+            "size and ranks"
         )
     twin = copy.copy(loader)
-    sampler = copy.copy(positions)
     batched = loader.batch_sampler is not None  # type: ignore[attr-defined]
     vars(twin).update(
         num_workers=0, prefetch_factor=None, persistent_workers=False, timeout=0, pin_memory=False,
@@ -138,13 +142,14 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
         _dali_like_auto={}, sampler=sampler, batch_sampler=sampler if batched else None,
     )  # fmt: skip
     sampler.start_from(state)
+    sampler.sizes = sizes
     options, batches = LoaderOptions.of(twin), iter(twin)
     drawn = batches.positions
     assert drawn is not None
     with contextlib.suppress(StopIteration):
         while drawn.reached <= wanted:
             batch = _computed(options, batches.__next__)
-            if drawn.reached == wanted + positions.step:  # a step whose positions are all empty has no batch
+            if drawn.reached == steps.after(wanted, 1):  # a step whose positions are all empty has no batch
                 return Repeated(batch, origins_of(twin, batch))
     raise _no_batch(step)
 

@@ -12,7 +12,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.meshes import shard_in_mesh
 from dali_like.sources.sharding import ALONE, Rest, Shard
 
-__all__ = ["choose_shard", "detect_shard"]
+__all__ = ["choose_shard", "detect_shard", "rank_in_job"]
 
 #: Environment variables of launchers: rank and number of ranks. MPI comes before Slurm, which may have started ``mpirun``.
 _VARIABLES = (
@@ -75,7 +75,12 @@ def detect_shard() -> Shard:
     Raises:
         ArgumentError: only one variable of a pair is set, or its value is not a number or out of range.
     """
-    return _of_torch() or _of_jax() or _of_environment(os.environ) or ALONE
+    return rank_in_job() or _of_environment(os.environ) or ALONE
+
+
+def rank_in_job() -> Shard | None:
+    """Return the rank of this process, and the number of ranks, in torch.distributed or JAX; None without either."""
+    return _of_torch() or _of_jax()
 
 
 def _of_torch() -> Shard | None:

@@ -11,7 +11,7 @@ A state is a mapping of numbers and text that JSON can hold. It has two things, 
 The other entries describe the owner of the state::
 
     composed dataset  {"version": 3, "epoch", "position", "seed", "shards", "description", "rank", "num_ranks", "states"},
-                      and "counts" if the outputs of the shards have been counted
+                      and "counts" if the outputs of the shards have been counted, "batch_sizes" if set_batch_size was called
     loader            {"version": 3, "iterable", "num_workers", "batch_size", "generator", "iterator"}; the iterator has
                       {"base_seed", "number", "generator", "sampler", "shared_seed", "position", "ahead", "turn", "states",
                       "is_over"}
@@ -242,18 +242,33 @@ _dataset = mapping(
     num_ranks=integer(1, MOST),
     states=MAPPING,  # `shard_states` names a shard whose entry does not fit, and what it should be
 )
-_dataset_with_counts = list_of(integer())
+
+
+def _are_batch_sizes(value: Any) -> bool:
+    """Return whether a value is a list of an epoch, a position and the positions in a step, ascending."""
+    if LIST(value, "") is not None or any(LIST(each, "") is not None or len(each) != 3 for each in value):
+        return False
+    if any(_position(part, "") is not None for each in value for part in each) or not all(each[2] for each in value):
+        return False
+    begins = [tuple(each[:2]) for each in value]
+    return begins == sorted(set(begins))
+
+
+#: The parts of a state that not every state has.
+_dataset_options = {
+    "counts": list_of(integer()),
+    "batch_sizes": plain("[[epoch, position, positions in a step], ...], ascending", _are_batch_sizes),
+}
 
 
 def _dataset_fields(value: Any, where: str) -> str | None:
-    without_counts = {name: part for name, part in value.items() if name != "counts"}
-    if (found := _dataset(without_counts, where)) is not None or "counts" not in value:
-        return found
-    if (found := _dataset_with_counts(value["counts"], f"{where}: counts")) is not None:
-        return found
-    if len(value["counts"]) != value["shards"]:
-        return f"{where}: {len(value['counts'])} counts, but {value['shards']} logical shards"
-    return None
+    found = _dataset({name: part for name, part in value.items() if name not in _dataset_options}, where)
+    for name, schema in _dataset_options.items():
+        if found is None and name in value:
+            found = schema(value[name], f"{where}: {name}")
+    if found is None and "counts" in value and len(value["counts"]) != value["shards"]:
+        found = f"{where}: {len(value['counts'])} counts, but {value['shards']} logical shards"
+    return found
 
 
 DATASET = Form(

@@ -14,17 +14,21 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.pickling_by_value import dumps_by_value
+from dali_like.data.batch_sizes import SizeSchedule, SizeFrom
 from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards
-from dali_like.sources.composed.states import make_state, shard_states
+from dali_like.sources.composed.states import make_state, merge_states, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.sharding import Shard
 from dali_like.sources.state_format import ENDED, ShardState
 from dali_like.testing.differences import first_difference
+
+if TYPE_CHECKING:
+    from dali_like.data.position_sampler import PositionSampler
 
 __all__ = ["LoaderRank", "Mismatch", "Part", "Reference", "SimulatedRank", "first_mismatch"]
 
@@ -36,6 +40,8 @@ class Part:
     Attributes:
         num_workers: of each rank; 0: the rank computes the elements itself.
         kill_before: the step before which each rank loses a worker; None: no one dies.
+        resizes: steps before which all ranks set another batch size, with the size.
+        keeps_sizes: whether sizes that were set before count, if the ranks can share them out; else they are left out.
     """
 
     num_steps: int
@@ -43,6 +49,15 @@ class Part:
     num_ranks: int = 1
     num_workers: int = 0
     kill_before: int | None = None
+    resizes: tuple[tuple[int, int], ...] = ()
+    keeps_sizes: bool = False
+
+    def sizes(self, saved: Sequence[Sequence[int]]) -> SizeSchedule:
+        """Return the batch sizes, given those that a state has."""
+        sizes = SizeSchedule.fixed(self.batch_size)
+        if self.keeps_sizes and not any(step % self.num_ranks for _, _, step in saved):
+            sizes = sizes.with_changes(saved, self.num_ranks)
+        return sizes
 
 
 class Mismatch(NamedTuple):
@@ -107,6 +122,14 @@ class Rank(abc.ABC):
         """Return the state behind the latest batch, for JSON."""
 
     @abc.abstractmethod
+    def next_step(self) -> tuple[int, int]:
+        """Return epoch and position of the first step that has not been requested."""
+
+    @abc.abstractmethod
+    def set_batch_size(self, change: SizeFrom) -> None:
+        """Change the batch size from a step on."""
+
+    @abc.abstractmethod
     def kill_worker(self) -> None:
         """Kill a worker, if there is one."""
 
@@ -133,7 +156,8 @@ class SimulatedRank(Rank):
         self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], seed: int = 0
     ) -> None:
         merged = dataset.checked_state(states) if states else _initial_state(dataset, epoch)
-        self._dataset, self._batch_size, self._rank = dataset, part.batch_size, rank
+        self._dataset, self._rank = dataset, rank
+        self._sizes = part.sizes(merged.get("batch_sizes", ()))
         self._epoch, self._position = merged["epoch"], merged["position"]
         self._num_shards = dataset.shards
         owned = [] if self._num_shards is None else owned_shards(self._num_shards, rank)
@@ -160,9 +184,16 @@ class SimulatedRank(Rank):
         return batch
 
     def _next_positions(self) -> range:
-        positions = self._rank.stripe(self._position, self._batch_size)
-        self._position += self._batch_size * self._rank.count
+        steps = self._sizes.steps(self._epoch, self._rank.count)
+        positions = self._rank.stripe(self._position, steps.sizes[steps.piece(self._position)])
+        self._position = steps.after(self._position, 1)
         return positions
+
+    def next_step(self) -> tuple[int, int]:
+        return (self._epoch + 1, 0) if self._is_over else (self._epoch, self._position)
+
+    def set_batch_size(self, change: SizeFrom) -> None:
+        self._sizes = self._sizes.changed(change)
 
     def _batch_at(self, positions: range, num_shards: int) -> list[Any]:
         needed = [position for position in positions if position // num_shards >= self._ahead.get(position % num_shards, 0)]
@@ -185,7 +216,8 @@ class SimulatedRank(Rank):
         dataset, epoch, position, states = self._dataset, self._epoch, self._position, self._states
         if self._is_over:
             epoch, position, states = epoch + 1, 0, dict.fromkeys(states, ShardState(0, None))
-        return make_state(dataset.description, dataset.seed, self._num_shards, epoch, position, states, self._rank)
+        state = make_state(dataset.description, dataset.seed, self._num_shards, epoch, position, states, self._rank)
+        return {**state, "batch_sizes": self._sizes.listed(epoch, position, self._rank.count)}
 
     def kill_worker(self) -> None:
         self._workers[self._random.randrange(len(self._workers))] = None
@@ -210,7 +242,9 @@ class LoaderRank(Rank):
     ) -> None:
         self._loader = _loader(dataset, part, rank, start_method)
         if states:
-            self._loader.load_state_dict(states)
+            saved = merge_states(states).get("batch_sizes", ())
+            allowed = () if part.sizes(saved).changes else ("batch_size",)
+            self._loader.load_state_dict(states, allow_change=allowed)
         else:
             self._loader.set_epoch(epoch)
         self._iterator = iter(self._loader)
@@ -220,6 +254,17 @@ class LoaderRank(Rank):
 
     def state(self) -> Any:
         return self._loader.state_dict()
+
+    def next_step(self) -> tuple[int, int]:
+        return self._positions.next_step(self._loader._dali_like_factory.positions_in_progress)
+
+    def set_batch_size(self, change: SizeFrom) -> None:
+        self._positions.set_batch_size(change)
+
+    @property
+    def _positions(self) -> PositionSampler:
+        positions: PositionSampler = self._loader._dali_like_positions
+        return positions
 
     def kill_worker(self) -> None:
         for worker in getattr(self._iterator, "_workers", [])[:1]:
@@ -238,18 +283,24 @@ def first_mismatch(
 ) -> Mismatch | None:
     """Run the parts one after another and return the first difference from the reference, or None."""
     states: list[Any] = []
-    known = _Known(reference, dataset.shards)
+    known = _Known(reference, dataset.shards, epoch)
     for number, part in enumerate(parts):
         with contextlib.ExitStack() as stack:
             ranks = []
             for each in range(part.num_ranks):
                 ranks.append(make_rank(dataset, part, Shard(each, part.num_ranks), epoch, states))
                 stack.callback(ranks[-1].close)
-            progress = [_RankProgress(known, part.batch_size, Shard(each, part.num_ranks)) for each in range(part.num_ranks)]
+            sizes = part.sizes(known.sizes)
+            progress = [_RankProgress(known, sizes, Shard(each, part.num_ranks)) for each in range(part.num_ranks)]
             for step in range(part.num_steps):
                 if step == part.kill_before:
                     for rank in ranks:
                         rank.kill_worker()
+                for size in (size for before, size in part.resizes if before == step):
+                    change = SizeFrom(*max(rank.next_step() for rank in ranks), size)
+                    for rank, own in zip(ranks, progress, strict=True):
+                        rank.set_batch_size(change)
+                        own.sizes = own.sizes.changed(change)
                 for each, rank in enumerate(ranks):
                     expected = progress[each].next_elements()
                     difference = _batch_difference(expected, progress[each].positions, rank.next_batch())
@@ -269,11 +320,14 @@ class _Known:
         begin: the position.
         delivered: positions from there on.
         ended: logical shards at their end.
+        sizes: batch sizes that have been set, as states have them.
     """
 
-    def __init__(self, reference: Reference, num_shards: int | None) -> None:
+    def __init__(self, reference: Reference, num_shards: int | None, epoch: int) -> None:
         self.reference = reference
         self.num_shards = num_shards
+        self.epoch = epoch
+        self.sizes: list[list[int]] = []
         self.begin = 0
         self.delivered: set[int] = set()
         self.ended: set[int] = set()
@@ -281,6 +335,7 @@ class _Known:
     def move_on(self, progress: Sequence[_RankProgress]) -> None:
         """Go to the smallest position of the ranks that have not finished the epoch."""
         self.begin = min(each.end for each in progress if not each.is_over)
+        self.sizes = progress[0].sizes.listed(self.epoch, self.begin, len(progress))
         for each in progress:
             self.delivered.update(each.delivered)
             if each.is_over:
@@ -292,6 +347,7 @@ class _RankProgress:
     """The elements that a rank should deliver in a part.
 
     Attributes:
+        sizes: of batches.
         positions: of the latest batch.
         end: the position behind the latest step.
         delivered: the positions of all batches.
@@ -299,9 +355,9 @@ class _RankProgress:
         is_over: whether the rank has finished the epoch.
     """
 
-    def __init__(self, known: _Known, batch_size: int, rank: Shard) -> None:
+    def __init__(self, known: _Known, sizes: SizeSchedule, rank: Shard) -> None:
         self._known = known
-        self._batch_size = batch_size
+        self.sizes = sizes
         self._rank = rank
         self.positions = range(0)
         self.end = known.begin
@@ -314,8 +370,9 @@ class _RankProgress:
         """Return the elements of the next batch by position; without elements behind the end of the epoch."""
         known, num_shards = self._known, self._known.num_shards
         while not self.is_over:
-            self.positions = self._rank.stripe(self.end, self._batch_size)
-            self.end += self._batch_size * self._rank.count
+            steps = self.sizes.steps(known.epoch, self._rank.count)
+            self.positions = self._rank.stripe(self.end, steps.sizes[steps.piece(self.end)])
+            self.end = steps.after(self.end, 1)
             due = [position for position in self.positions if position not in known.delivered]
             if num_shards is not None:
                 due = [position for position in due if position % num_shards not in self._ended]

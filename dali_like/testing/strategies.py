@@ -111,7 +111,8 @@ class _Context:
     def __init__(self, draw: st.DrawFn, num_shards: int, raising: bool, endless: bool) -> None:
         self.draw, self.num_shards, self.raising = draw, num_shards, raising
         self.may_repeat = endless
-        #: Behind an endless stage, a `flat_map` without any items would never end.
+        #: Behind an endless stage, a `flat_map` without any items would never end, and a pack that drops all elements would
+        #: go on for minutes.
         self.is_endless = False
         #: Windows that may still follow: each multiplies the work for an element.
         self.num_windows = 2
@@ -225,7 +226,7 @@ def _pack_by_cost(context: _Context, dataset: ComposedDataset) -> ComposedDatase
         return dataset.pack(cost=Costs(4), method=RandomGroups(context.number(1, 2)), block=block)
     return dataset.pack(
         cost=Costs(4),
-        budget={"tokens": context.number(3, 9), "parts": context.number(2, 6)},
+        budget={"tokens": context.number(4 if context.is_endless else 3, 9), "parts": context.number(2, 6)},
         method=context.choice(("first_fit", "best_fit", "knapsack", "balanced")),
         block=block,
         too_long="drop",

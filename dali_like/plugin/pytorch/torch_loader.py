@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from dali_like.common.extras import optional
 from dali_like.data.base_loader import BaseDataLoader
+from dali_like.data.batch_sizes import batch_sizes_of
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import RANK_NAMES, check_composed, default_prefetch, own_context, resolve_auto
 from dali_like.errors import ArgumentClashError, ArgumentError
@@ -53,7 +54,8 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         #: Libraries that make a loader anew look for the arguments in each class's own dictionary.
         __init__ = LoaderArguments.__init__
 
-    def _dali_like_construct(self, own: Mapping[str, Any], *, dataset: Any, batch_size: int | None, **given: Any) -> None:
+    def _dali_like_construct(self, own: Mapping[str, Any], *, dataset: Any, batch_size: Any, **given: Any) -> None:
+        batch_size, sizes = batch_sizes_of(batch_size, dataset)
         order = {name: given[name] for name in ("shuffle", "sampler", "batch_sampler", "in_order")}
         is_composed = check_composed(dataset, own, **order)
         self._dali_like_set_own(own, dataset, in_order=given["in_order"], is_composed=is_composed)
@@ -71,7 +73,7 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
             from dali_like.data.position_sampler import PositionSampler  # few programs need it
 
             rank = {name: own[name] for name in RANK_NAMES}
-            positions = PositionSampler(dataset, batch_size, given["drop_last"], **rank)
+            positions = PositionSampler(dataset, batch_size, given["drop_last"], **rank, sizes=sizes)
             # PyTorch's loader does not allow to set them. It takes a dataset with __getitem__ for a map-style one.
             attributes: dict[str, Any] = self.__dict__
             attributes.update(

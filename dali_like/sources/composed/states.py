@@ -86,7 +86,32 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for state in checked:
         merged.update(state["states"])
     shard_states({**first, "states": merged})  # an error names the rank that is missing
-    return {**first, "rank": 0, "num_ranks": 1, "states": merged}
+    return {**first, **_merged_changes(checked), "rank": 0, "num_ranks": 1, "states": merged}
+
+
+#: What has been set while the job was running, by the name of its part of a state, and the method that sets it.
+_SET_BY = {"batch_sizes": "set_batch_size"}
+
+
+def _merged_changes(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what has been set while the job was running. A rank in a later epoch may have forgotten the first changes.
+
+    Raises:
+        CheckpointError: the ranks differ.
+    """
+    found = {}
+    for name, method in _SET_BY.items():
+        longest = max((list(state.get(name, ())) for state in states), key=len)
+        for state in states:
+            own = list(state.get(name, ()))
+            if own != longest[len(longest) - len(own) :] or (longest and not own):
+                raise _invalid(
+                    f"rank {state['rank']} has {name} {own!r:.200}, and another one {longest!r:.200}. Call {method} on all "
+                    "ranks after the same number of batches; in a job of torch.distributed they then agree on the position"
+                )
+        if longest:
+            found[name] = longest
+    return found
 
 
 def _at_one_position(states: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ in_parts = pytest.mark.parametrize("part", range(16 if _IS_FULL else 1))
 def parts_of(
     draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_ranks: int = 6, most_workers: int = 3
 ) -> list[Part]:
-    """Two or three parts with different ranks and workers."""
+    """Two or three parts with different ranks and workers, in which batch sizes may change."""
     counts = [count for count in range(1, most_ranks + 1) if (num_shards or 60) % count == 0]
     parts = []
     for _ in range(draw(st.integers(2, 3))):
@@ -39,6 +39,8 @@ def parts_of(
                 num_ranks=draw(st.sampled_from(counts)),
                 num_workers=draw(st.integers(1, most_workers)),
                 kill_before=draw(st.none() | st.integers(0, num_steps - 1)),
+                resizes=tuple(draw(st.lists(st.tuples(st.integers(0, num_steps - 1), st.integers(1, 12)), max_size=2))),
+                keeps_sizes=draw(st.booleans()),
             )
         )
     return parts
@@ -70,6 +72,8 @@ def uneven_run(number: int) -> tuple[ComposedDataset, list[Part]]:
             num_ranks=rng.choice(counts),
             num_workers=rng.randint(0, 2),
             kill_before=rng.choice((None, 0)),
+            resizes=rng.choice(((), ((rng.randrange(4), rng.randint(1, 3)),))),
+            keeps_sizes=rng.random() < 0.5,
         )
         for _ in range(rng.randint(2, 4))
     ]
