@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dali_like.common.checks import not_negative, positive
-from dali_like.data.batch_sizes import SizeSchedule, SizeFrom, Steps
+from dali_like.data.batch_sizes import SizeFrom, SizeSchedule, Steps
 from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.pickling_by_value import dumps_by_value
-from dali_like.data.batch_sizes import SizeSchedule, SizeFrom
+from dali_like.data.batch_sizes import SizeFrom, SizeSchedule
 from dali_like.data.loader import DataLoader
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.positions import owned_shards
