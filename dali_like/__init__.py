@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dali_like.fn._custom_operator import operator
     from dali_like.graph.execution.pipeline_arguments import OperatorConcurrency, StreamPolicy
     from dali_like.graph.language.expressions import newaxis
+    from dali_like.monitor.show.progress import progress
     from dali_like.pipeline.definition import pipeline_def
     from dali_like.pipeline.pipeline import Pipeline
     from dali_like.serving.consumer import connect
@@ -61,6 +62,7 @@ __all__ = [
     "ops",
     "pickling",
     "pipeline_def",
+    "progress",
     "show",
     "tensors",
     "tfrecord",
@@ -125,6 +127,7 @@ _PLACES = {
     "dali_like.fn._custom_operator": ("operator",),
     "dali_like.graph.language.expressions": ("newaxis",),
     "dali_like.graph.execution.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
+    "dali_like.monitor.show.progress": ("progress",),
     "dali_like.ops": (),
     "dali_like.pipeline": (),
     "dali_like.pipeline.definition": ("pipeline_def",),

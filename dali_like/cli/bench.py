@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of, seconds
+from dali_like.cli.machine_load import busy_cpus, load_text
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus
@@ -83,16 +84,24 @@ def _number(given: Any, usual: int) -> int:
 
 def _measure_workers(factory: Factory, counts: Sequence[int], given: int, seconds: float) -> int:
     lines: list[_ResultLine] = []
+    busy = busy_cpus()
     for workers in counts:
         with StatusLine(f"{workers} workers") as progress:
             outcome = try_pipeline(functools.partial(factory.make, py_num_workers=workers), seconds, progress.show)
         lines.append(_ResultLine(workers, outcome))
     head = ("workers", "samples/s", "each added brings", *_LIMIT, "first batch", "memory")
+    _say_if_disturbed(busy, [line.outcome for line in lines])
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
     if about_torch := _beside_torch(max(lines, key=lambda line: line.outcome.samples_per_s).outcome):
         print(about_torch)
     return 0
+
+
+def _say_if_disturbed(busy: float | None, outcomes: Sequence[Outcome]) -> None:
+    """Print whether other programs have disturbed the measurements, before their table."""
+    if disturbed := load_text(busy, (outcome.lost_share for outcome in outcomes)):
+        print(f"{disturbed}\n")
 
 
 def _beside_torch(outcome: Outcome) -> str:
@@ -140,8 +149,10 @@ def _advice(lines: list[_ResultLine], given: int) -> str:
 
 def _measure_alone(factory: Factory, seconds: float) -> int:
     """Measure a pipeline without workers."""
+    busy = busy_cpus()
     with StatusLine("no workers") as progress:
         outcome = try_pipeline(factory.make, seconds, progress.show)
+    _say_if_disturbed(busy, [outcome])
     head = ("samples/s", *_LIMIT, "first batch", "memory")
     cells = (rate_text(outcome.samples_per_s), *_limit_cells(outcome), f"{outcome.first_batch_s:.2f} s")
     print(table(head, [(*cells, size_text(outcome.memory_bytes))]))

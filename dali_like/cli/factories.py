@@ -162,6 +162,8 @@ def _module_in(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         text = f"no such file: {path}"
         raise ArgumentError(with_suggestion(text, path.name, [other.name for other in path.parent.glob("*.py")]))
+    if (known := sys.modules.get(path.stem)) is not None and getattr(known, "__file__", None) == spec.origin:
+        return known  # a second run of its code would make other objects
     sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dali_like.cli.machine_load import busy_cpus, load_text
 from dali_like.cli.run import records_in, run_program, settings_of
 from dali_like.monitor.measure.text import bytes_text, seconds_text
 from dali_like.running.summary import rates_of
@@ -52,6 +53,7 @@ class Figures(NamedTuple):
 def compare(command: Sequence[str], options: argparse.Namespace) -> int:
     """Run a program four times, and print the comparison. Return the first exit status that is not 0."""
     found: dict[str, list[Figures]] = {PYTORCH: [], OURS: []}
+    busy = busy_cpus()
     for number, which in enumerate(_TURNS, 1):
         print(f"dali-like run: {number} of {len(_TURNS)}, {which}", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="dali-like-run-") as folder, _working_folder(options.in_place) as place:
@@ -62,6 +64,8 @@ def compare(command: Sequence[str], options: argparse.Namespace) -> int:
                 print(f"dali-like run: the program has failed with status {status}; no comparison", file=sys.stderr)
                 return status
             found[which].append(figures_of(records_in(folder)))
+    if disturbed := load_text(busy):
+        print(disturbed)
     print("\n".join(comparison_lines(found, options.steps, fast=options.fast)), flush=True)
     if options.json_file is not None:
         values = {which: [run._asdict() for run in runs] for which, runs in found.items()}

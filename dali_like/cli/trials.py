@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from dali_like.cli.stage_loads import busiest_stage, enough_workers_of
 from dali_like.common.tracebacks import collapse
 from dali_like.errors import ArgumentError, TrialError
+from dali_like.monitor.measure.disturbances import lost_to_others
 from dali_like.pipeline.pipeline import Pipeline
 
 #: Returns a new pipeline.
@@ -47,6 +48,7 @@ class Outcome:
         stage: the busiest stage; see `dali_like.cli.stage_loads`.
         share_of_limit: share of its time that is work of callbacks and operators, from 0 to 1.
         enough_workers: the number of workers that keeps the CPUs busy, as chosen with "auto"; 0 without workers.
+        lost_share: share of the callbacks' time in which other programs had the CPUs; 0 if it is small or unknown.
     """
 
     samples_per_s: float
@@ -56,6 +58,7 @@ class Outcome:
     stage: str
     share_of_limit: float
     enough_workers: int = 0
+    lost_share: float = 0.0
 
     @property
     def limit_per_s(self) -> float:
@@ -109,6 +112,7 @@ def _run(pipe: Pipeline, seconds: float, tell: OnProgress) -> Outcome:
         stage=load.stage,
         share_of_limit=load.share,
         enough_workers=enough_workers_of(now.since(before)),
+        lost_share=lost_to_others(now.since(before)),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from dali_like.cli.bench import facts_of
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of, seconds
+from dali_like.cli.machine_load import busy_cpus, load_text
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
 from dali_like.engine.memory.limits import allowed_cpus, available_bytes
@@ -77,6 +78,7 @@ class _Trial:
             stage=self.outcomes[0].stage,
             share_of_limit=statistics.median(outcome.share_of_limit for outcome in self.outcomes),
             enough_workers=max(outcome.enough_workers for outcome in self.outcomes),
+            lost_share=max(outcome.lost_share for outcome in self.outcomes),
         )
 
     @property
@@ -114,8 +116,11 @@ def run(options: argparse.Namespace) -> int:
         told = ask(factory.make, facts_of)
     except TrialError as error:
         raise ArgumentError(f"cannot make {factory.line()}: {error}") from error
+    busy = busy_cpus()
     tuning = _Tuning(factory, budget, options.seconds)
     best = tuning.tune(told)
+    if disturbed := load_text(busy, (trial.measured.lost_share for trial in tuning.trials)):
+        print(f"{disturbed}\n")
     print(table(*_table_of(tuning.trials, best)))
     if best is None:
         least = min((trial.measured.memory_bytes for trial in tuning.trials if trial.outcomes), default=0)
@@ -180,7 +185,7 @@ class _Tuning:
                 if len(trial.outcomes) < _REPEATS and trial.rate:
                     self._measure(trial)
         usable = [trial for trial in close if trial.rate]
-        if not usable:  # they worked once, and not again
+        if not usable:  # they have worked only once
             return settings
         best = max(usable, key=lambda trial: trial.rate)
         equal = [trial for trial in usable if trial.rate >= best.rate * (1 - _TOLERANCE)]
@@ -235,7 +240,7 @@ def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
         "py_num_workers": sorted({*counts, settings.get("py_num_workers", 1)}),
         "num_threads": sorted({*counts, settings.get("num_threads", 1)}),
         "prefetch_queue_depth": sorted({*_DEPTHS, settings["prefetch_queue_depth"]}),
-        # Other backends than those of processes have further requirements.
+        # Backends without processes have further requirements.
         "py_start_method": [*processes] if start_method in processes else [start_method],
     }
     return [(name, values) for name, values in tried.items() if name in settings]

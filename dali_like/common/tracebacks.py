@@ -51,7 +51,7 @@ def user_frames_first(function: Callable[_Params, _Returned]) -> Callable[_Param
     def call(*args: _Params.args, **kwargs: _Params.kwargs) -> _Returned:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             collapse(error)
             raise  # not `raise error`, which would add this frame
 
@@ -66,8 +66,8 @@ def shows_all_frames() -> bool:
 def collapse(error: BaseException) -> None:
     """Remove the library frames from the tracebacks of an exception, of its causes and contexts, and of its parts.
 
-    The innermost frame always stays, except if it only raises an exception from elsewhere again, or an exception of
-    `dali_like.errors`, whose message suffices.
+    The innermost frame always stays, except if it only raises an exception from elsewhere again, an exception of
+    `dali_like.errors`, whose message suffices, or KeyboardInterrupt, whose note says which samples the program waits for.
     """
     if shows_all_frames():
         return
@@ -86,7 +86,7 @@ def _collapsed(error: BaseException) -> TracebackType | None:
     is_hidden = [_package_of(entry) in _HIDDEN for entry in entries]
     for i in range(1, len(entries)):
         is_hidden[i] |= is_hidden[i - 1] and _package_of(entries[i]) in sys.stdlib_module_names
-    is_ours = is_a(error, DaliLikeError)
+    is_ours = is_a(error, DaliLikeError) or is_a(error, KeyboardInterrupt)
     if entries and not is_ours and not is_a(cause_of(error), TracebackText):
         is_hidden[-1] = False
     chain: TracebackType | None = None

@@ -117,7 +117,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
             from dali_like.data.peers import begin_with_peers  # few loaders have peers
 
             return cast("LoaderIterator", begin_with_peers(self, self._dali_like_begin))
-        except Exception as error:  # as `user_frames_first`, without a call
+        except (Exception, KeyboardInterrupt) as error:  # as `user_frames_first`, without a call
             collapse(error)
             raise
 

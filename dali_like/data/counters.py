@@ -122,6 +122,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
     from dali_like.monitor.measure.gathering import (  # programs without statistics do not import them
         cacheable_bytes,
         copy_statistics,
+        load_average,
         loop_statistics,
         measured,
         ring_statistics,
@@ -162,6 +163,8 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         replaced_samples=counts.replaced,
         copies=copy_statistics(counters.copies),
         held_bytes=sum(workers.held_bytes for workers in worker_sets),
+        cpu_s=counters.loop.cpu_s,
+        load_average=load_average(),
     )
     if not memory:
         return statistics

@@ -43,6 +43,7 @@ from dali_like.errors import (
     OutOfMemoryError,
     SampleTypeError,
 )
+from dali_like.feed.first_batches import FirstBatches
 from dali_like.feed.shards import PositionsAnswer
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class LoaderIterator(Iterator[Any]):
             self._loop.end()
         except StopIteration:  # loops do not show it
             raise
-        except Exception as error:  # as `user_frames_first`, without a call
+        except (Exception, KeyboardInterrupt) as error:  # as `user_frames_first`, without a call
             collapse(error)
             raise
         return batch
@@ -256,6 +257,10 @@ class WorkerIterator(LoaderIterator):
         #: A batch may be taken before the oldest pending one if its number is less than this above that one's.
         self._window = options.own["reorder_window"] or (1 if options.in_order else sys.maxsize)
         self._watches_restarts = not options.seeds_by_task
+        self._first_batches: FirstBatches | None = None
+        if options.is_iterable and not counters.loop.batches and not plan.num_begun:
+            name = f"dataset {type(options.dataset).__name__}"
+            self._first_batches = FirstBatches(options.num_workers, name)
         plan.check()
         plan.start()
         with workers:
@@ -394,6 +399,8 @@ class WorkerIterator(LoaderIterator):
             sent.answers = outcome.messages()
             sent.is_empty = not self._plan.is_batch(sent.answers, num_samples_of(batch.key))
             made = None if sent.is_empty else _batch_of(outcome, sent.answers, workers)
+            if self._first_batches is not None and made is not None:
+                self._compare_first(batch.key.worker, made)
         except Exception as error:
             sent.error = self._with_note(error, batch.key, workers)
         else:
@@ -500,10 +507,23 @@ class WorkerIterator(LoaderIterator):
         """Return the batch of a response, or `_EMPTY`. Record the states in it."""
         try:
             answers = response.messages()
-            return _batch_of(response, answers, workers) if self._plan.read(key, answers) else _EMPTY
+            if not self._plan.read(key, answers):
+                return _EMPTY
+            batch = _batch_of(response, answers, workers)
         except Exception as error:
             self._with_note(error, key, workers)
             raise
+        if self._first_batches is not None:
+            self._compare_first(key.worker, batch)
+        return batch
+
+    def _compare_first(self, worker: int, batch: Any) -> None:
+        """Compare the first batches of all workers."""
+        first_batches = self._first_batches
+        assert first_batches is not None
+        first_batches.note(worker, batch)
+        if first_batches.is_done:
+            self._first_batches = None
 
     def _with_note(self, error: Exception, key: BatchKey, workers: LoaderWorkers) -> Exception:
         """Return an error of a batch whose samples came from the workers, with a note."""

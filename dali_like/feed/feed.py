@@ -16,6 +16,7 @@ from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey, Sizes
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Outcome, Output, result_of
+from dali_like.feed.first_batches import ROWS, FirstBatches
 from dali_like.feed.source_states import SourceState
 from dali_like.feed.turns import Turns
 from dali_like.sources.sharding import ALONE, Shard
@@ -340,12 +341,13 @@ class MergedEpoch(abc.ABC):
 class TurnsFeed(MergingFeed):
     """Feed of a source that is an iterable in each worker: merges their batches, in the order of `dali_like.feed.turns`."""
 
-    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int) -> None:
+    def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int, name: str = "the source") -> None:
         super().__init__(plan, pool, ahead)
         self._num_workers = num_workers
+        self._first_batches = FirstBatches(num_workers, name)
 
     def _begin_epoch(self, first: BatchKey) -> MergedEpoch:
-        return _TurnsEpoch(self.pool, self._num_workers, first)
+        return _TurnsEpoch(self.pool, self._num_workers, first, self._first_batches)
 
 
 class _TurnsEpoch(MergedEpoch):
@@ -357,19 +359,25 @@ class _TurnsEpoch(MergedEpoch):
 
     Args:
         first: the first requested batch.
+        first_batches: compares the first batches of the workers.
     """
 
-    def __init__(self, pool: Pool, num_workers: int, first: BatchKey) -> None:
+    def __init__(self, pool: Pool, num_workers: int, first: BatchKey, first_batches: FirstBatches) -> None:
         super().__init__(pool, first, num_dropped=first.iteration)
         self._num_workers = num_workers
+        self._first_batches = first_batches
         self._ended: list[int] = []
         self._turns = Turns([0] * num_workers, 0, self._ended)
 
     def answer(self, made: Batch) -> None:
         if type(made.outcome) is StopIteration:
             self._end(made.key.worker)
-        else:
-            self.deliver(self.outcome_of(made))
+            return
+        outcome = self.outcome_of(made)
+        if not self._first_batches.is_done and type(outcome) is list:
+            # Row by row: until shapes are known, the samples of a batch are not in one array.
+            self._first_batches.note(made.key.worker, [list(output[:ROWS]) for output in outcome])
+        self.deliver(outcome)
 
     def submit_missing(self) -> None:
         # Of the batches that will be dropped, one for each worker at a time.

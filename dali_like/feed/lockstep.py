@@ -92,8 +92,8 @@ class Lockstep:
     Args:
         feeds: one for each source.
         position: where to begin; default: at the beginning.
-        on_empty: called when an epoch ends before its first batch: with the number of the epoch, the source that ended it,
-            and how many samples that has made.
+        on_end: called when an epoch ends: with its numbers of epoch and batches, the source that ended it, and how many
+            samples that has made beyond the last batch.
     """
 
     # Invariants between calls.
@@ -140,10 +140,10 @@ class Lockstep:
         self,
         feeds: Sequence[Feed],
         position: PipelinePosition | None = None,
-        on_empty: Callable[[int, int, int], None] | None = None,
+        on_end: Callable[[int, int, int, int], None] | None = None,
     ) -> None:
         self._feeds = feeds
-        self._on_empty = on_empty
+        self._on_end = on_end
         self._polls = [pool.poll for pool in dict.fromkeys(feed.pool for feed in feeds)]
         self._polls += [feed.poll for feed in feeds if isinstance(feed, MergingFeed)]
         self._ahead = max((feed.ahead for feed in feeds), default=1)
@@ -269,8 +269,8 @@ class Lockstep:
             ended_by = self._ended_by(iteration)
             self._poll()
             self._fill(serial=False)
-            if not self._iteration and self._on_empty is not None:
-                self._on_empty(self._epoch, *ended_by)
+            if self._on_end is not None:
+                self._on_end(self._epoch, self._iteration, *ended_by)
             raise StopIteration
         self._iteration += 1
         for feed in self._persisting:

@@ -400,7 +400,7 @@ class Pipeline:
             runtime = self._runtime
             if runtime is None or runtime.copier is not None:
                 wait_on_stream(outputs, cuda_stream)
-        except Exception as error:  # as `user_frames_first`, without a call
+        except (Exception, KeyboardInterrupt) as error:  # as `user_frames_first`, without a call
             collapse(error)
             raise
         return outputs

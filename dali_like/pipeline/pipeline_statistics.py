@@ -12,6 +12,7 @@ from dali_like.monitor.measure.durations import Durations
 from dali_like.monitor.measure.gathering import (
     cacheable_bytes,
     copy_statistics,
+    load_average,
     loop_statistics,
     measured,
     num_cpus,
@@ -74,6 +75,8 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None)
         + (0 if executor is None else executor.computation.num_replaced),
         held_bytes=runtime.space.used_bytes,
+        cpu_s=meter.cpu_s,
+        load_average=load_average(),
     )
 
 

@@ -67,8 +67,10 @@ def _warn_of_length(external: ExternalSource) -> None:
     )
 
 
-class EmptyEpochWarning:
-    """Warns, once, that `run` ends an epoch without a batch: a ``for`` loop would only do nothing.
+class EndOfEpoch:
+    """Warns, once, that `run` ends an epoch without a batch, and says, once, how many samples an epoch leaves out.
+
+    The first is a mistake: a ``for`` loop would only do nothing. The second is DALI's default, so it is a line in the log.
 
     Args:
         externals: the sources of the pipeline.
@@ -78,13 +80,43 @@ class EmptyEpochWarning:
     def __init__(self, externals: Sequence[ExternalSource], batch_size: int) -> None:
         self._externals = externals
         self._batch_size = batch_size
-        self._has_warned = False
+        self._has_warned = self._has_counted = False
 
-    def __call__(self, epoch: int, source: int, num_samples: int) -> None:
+    def __call__(self, epoch: int, num_batches: int, source: int, num_samples: int) -> None:
         external = self._externals[source]
-        if not self._has_warned and external.rest is not Rest.UNEVEN:
+        if num_batches:
+            if not self._has_counted:
+                self._has_counted = True
+                if text := _left_out_text(external, num_samples, self._batch_size):
+                    import logging  # rarely needed, and slow to import
+
+                    logging.getLogger("dali_like").warning(text)
+        elif not self._has_warned and external.rest is not Rest.UNEVEN:
             self._has_warned = True
             warn(_empty_epoch_text(external, epoch, num_samples, self._batch_size), UserWarning)
+
+
+def _left_out_text(external: ExternalSource, num_samples: int, batch_size: int) -> str:
+    """Return the line about left-out samples; "" without any, or if the program asks for that.
+
+    Args:
+        external: the source that ended the epoch.
+        num_samples: the samples that it has made beyond the last batch.
+        batch_size: samples in a batch.
+    """
+    if external.batch or external.sharded or external.shard is not None or external.reader is not None:
+        return ""
+    if external.options["last_batch_policy"] is not None or external.composed is not None:
+        return ""
+    length = external.length
+    left_out = num_samples if length is None else length % batch_size
+    if not left_out:
+        return ""
+    of = "" if length is None else f" of {length:,}"
+    return (
+        f"{external.name}: each epoch leaves out {left_out}{of} samples, which do not fill a batch of {batch_size}. To get "
+        'them, pass last_batch_policy="partial" (a smaller batch) or "fill" (repeated samples); to silence this line, "drop"'
+    )
 
 
 def _empty_epoch_text(external: ExternalSource, epoch: int, num_samples: int, batch_size: int) -> str:

@@ -42,7 +42,7 @@ from dali_like.graph.execution.pipeline_arguments import Arguments
 from dali_like.graph.execution.placement import place, source_with_operators
 from dali_like.graph.language.nodes import DataNode, Graph, SourceNode
 from dali_like.pipeline.preflight import (
-    EmptyEpochWarning,
+    EndOfEpoch,
     announce_moves,
     check_runnable,
     check_shared_iterators,
@@ -170,8 +170,8 @@ class Runtime:
                 externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             # Without a reference to the runtime: a cycle would keep the memory of a closed pipeline.
-            on_empty = EmptyEpochWarning([node.external for node in self.serving], self._batch_size)
-            lockstep = Lockstep(self._feeds(self.inline_pool), position, on_empty)
+            on_end = EndOfEpoch([node.external for node in self.serving], self._batch_size)
+            lockstep = Lockstep(self._feeds(self.inline_pool), position, on_end)
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
@@ -483,7 +483,7 @@ class Runtime:
                 workers = range(num_workers if node.external.parallel else 0)
                 feed: Feed = ShardsFeed(plan, pool, self.ahead_of(node), state=plan.state, workers=workers)
             elif node.external.sharded:
-                feed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers)
+                feed = TurnsFeed(plan, pool, self.ahead_of(node), num_workers=self._num_workers, name=node.external.name)
             else:
                 feed = Feed(plan, pool, self.ahead_of(node), parallel=node.external.parallel)
             feeds.append(feed)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
 
 from dali_like.common.checks import is_int
-from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import (
@@ -25,13 +24,15 @@ from dali_like.errors import (
     IteratorArgumentError,
     OutputMapError,
 )
-from dali_like.monitor.measure.loops import LoopMeter
 from dali_like.pipeline.checkpoints import Checkpoint, IteratorPosition
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._pipelines import Pipelines
 from dali_like.plugin.epoch_progress import EpochProgress, LastBatchPolicy
 from dali_like.plugin.reader_progress import ReaderProgress
 from dali_like.tensors import TensorListCPU
+
+if TYPE_CHECKING:
+    from dali_like.monitor.show.progress import EpochBar
 
 __all__ = ["BaseIterator", "LastBatchPolicy"]
 
@@ -73,8 +74,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         last_batch_policy: the treatment of the last batch. Without a size, FILL and PARTIAL are the same.
         prepare_first_batch: take the first batch in the constructor, so that workers start and errors show early. An epoch
             without batches is not an error.
-        progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Requires
-            ``pip install 'tqdm>=4.66'``.
+        progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches, and the
+            bottleneck: True or "tqdm" by tqdm, "rich" by rich; see `dali_like.progress`.
 
     Raises:
         IteratorArgumentError: the value of an argument is not allowed; or `size` or `last_batch_padded` is given beside
@@ -82,7 +83,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         ArgumentTypeError: the type of an argument is not allowed.
         ArgumentClashError: there is no reader named `reader_name`, or DROP leaves no batch in an epoch.
         OutputMapError: `output_map` has a duplicate, or another length than the outputs of the pipelines.
-        MissingExtraError: `progress` is True and tqdm is not installed.
+        MissingExtraError: the library of `progress` is not installed.
         CheckpointError: the checkpoints of the pipelines are from an iterator of another size, or from different moments.
         Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
@@ -101,7 +102,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
         *,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> None:
         if reader_name and (size != -1 or last_batch_padded):
             raise IteratorArgumentError(
@@ -120,7 +121,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has requested a batch of this epoch
         self._ended = False  # whether the user has seen the end of this epoch
         self._began_within = False  # whether this epoch began within an epoch of the pipelines
-        self._bar = _EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
+        self._bar = _bar_of(self._pipelines, progress) if progress is not False else None
         self._restore()
         self._pipelines.build()
         self._prepares = prepare_first_batch
@@ -356,54 +357,12 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._pipelines.reset()
 
 
-class _EpochBar:
-    """Progress bar of tqdm for each epoch, with the share of the time that the loop waits for batches.
+def _bar_of(pipelines: Pipelines, progress: Any) -> EpochBar | None:
+    """Return the bar that the argument `progress` asks for."""
+    from dali_like.monitor.show.progress import EpochBar, checked_bar  # few programs draw bars
 
-    Args:
-        loops: the meter of each pipeline's loop.
-
-    Raises:
-        MissingExtraError: tqdm is not installed.
-    """
-
-    def __init__(self, loops: list[LoopMeter]) -> None:
-        tqdm = optional("tqdm.auto", "progress=True", "progress").tqdm
-        # An interval of 0 disables the monitor thread of tqdm, which would redraw stalled bars.
-        self._bar_class: Any = type("EpochTqdm", (tqdm,), {"monitor_interval": 0})
-        self._loops = loops
-        self._bar: Any = None
-        self._wait_ns = self._work_ns = 0
-
-    def begin(self, length: Callable[[], int]) -> None:
-        """Draw a bar at the first request of an epoch. No effect at later ones.
-
-        Args:
-            length: returns the number of batches in the epoch, or raises TypeError if it is unknown.
-        """
-        if self._bar is not None:
-            return
-        try:
-            total = length()
-        except TypeError:
-            total = None
-        self._wait_ns, self._work_ns = self._times()
-        self._bar = self._bar_class(total=total, unit="batch")
-
-    def advance(self) -> None:
-        """Count a delivered batch."""
-        wait_ns, work_ns = self._times()
-        wait_ns, work_ns = wait_ns - self._wait_ns, work_ns - self._work_ns
-        self._bar.set_postfix_str(f"waiting {wait_ns / max(wait_ns + work_ns, 1):.0%}", refresh=False)
-        self._bar.update()
-
-    def end(self) -> None:
-        """Close the bar: the epoch has ended, or a reset has cut it short."""
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            bar.close()
-
-    def _times(self) -> tuple[int, int]:
-        return sum(loop.wait.total_ns for loop in self._loops), sum(loop.work.total_ns for loop in self._loops)
+    kind = checked_bar("progress", progress)
+    return EpochBar(lambda: [pipe.statistics() for pipe in pipelines], kind) if kind else None
 
 
 def _length(outputs: Sequence[TensorListCPU]) -> int:

@@ -34,7 +34,7 @@ class ClassificationIterator(BaseIterator[Any, list[dict[str, Any]]]):
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
         *,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> None:
         super().__init__(
             pipelines,

@@ -180,7 +180,7 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
         *,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> None:
         self._core = _core()
         names, self._levels = _names_and_levels(output_map)

@@ -49,7 +49,7 @@ class RaggedIterator(BaseIterator[Any, Batch]):
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
         *,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> None:
         types = [self.DENSE_TAG] * len(output_map) if output_types is None else list(output_types)
         if len(types) != len(output_map) or not set(self._TAGS).issuperset(types):

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import resource
+import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from dali_like import __version__, cli
 from dali_like.cli import doctor
-from dali_like.cli.doctor import dataset_memory, findings, gpu, kernel, libraries, machine, worker_start
+from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, user_object, worker_start
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
 from dali_like.engine.memory import system_calls
@@ -560,9 +561,86 @@ def test_large_containers_of_a_dataset_are_named(tmp_path: Path, name: str, foun
         "loader = SimpleNamespace(dataset=SimpleNamespace(names=dict.fromkeys(range(100_000))))\n"
     )
 
-    assert dataset_memory.check_of(f"{tmp_path}/my_data.py:{name}")().found == found
+    assert user_object.checks_of(f"{tmp_path}/my_data.py:{name}")[0]().found == found
 
 
 def test_a_missing_dataset_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "tests.cli.test_doctor:nothing"]) == 2
     assert "tests.cli.test_doctor has no dataset nothing" in capsys.readouterr().err
+
+
+#: A module with an object of each kind.
+OBJECTS = """
+import itertools
+import numpy as np
+
+class Dataset:
+    def __init__(self, sample, file=None):
+        self.sample, self.file = sample, file
+    def __len__(self):
+        return 5
+    def __getitem__(self, index):
+        return self.sample(index)
+
+calls = itertools.count()
+texts = {"a", "b", "c", "d", "e", "f", "g"}
+drawn = Dataset(lambda index: np.random.rand(3))
+counted = Dataset(lambda index: next(calls))
+in_order_of_a_set = Dataset(lambda index: "".join(texts))
+broken = Dataset(lambda index: 1 / 0)
+own_generator = Dataset(np.random.default_rng(0))
+opened = Dataset(None, open(__file__))
+def source(info):
+    return np.random.rand(3)
+"""
+OF_OBJECTS = ["dataset", "shared objects", "random numbers", "determinism", "imports"]
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "verdict", "found"),
+    [
+        ("own_generator", "random numbers", Verdict.WARNING, "is a random generator"),
+        ("drawn", "random numbers", Verdict.OK, "no random generator"),
+        ("opened", "shared objects", Verdict.WARNING, "is an open file"),
+        ("drawn", "shared objects", Verdict.OK, "no open files"),
+        ("drawn", "determinism", Verdict.OK, "3 samples are random, from the global generators"),
+        ("counted", "determinism", Verdict.WARNING, "sample 0 differs between two calls"),
+        ("in_order_of_a_set", "determinism", Verdict.WARNING, "sample 0 differs between two processes"),
+        ("source", "determinism", Verdict.WARNING, "sample 0 has random numbers of a global generator"),
+        ("broken", "determinism", Verdict.NOTE, "not checked: ZeroDivisionError"),
+    ],
+)
+def test_an_object_is_examined(tmp_path: Path, name: str, subject: str, verdict: Verdict, found: str) -> None:
+    (tmp_path / "my_data.py").write_text(OBJECTS)
+    checks = user_object.checks_of(f"{tmp_path}/my_data.py:{name}")
+
+    finding = checks[OF_OBJECTS.index(subject)]()
+    sys.modules["my_data"].opened.file.close()
+
+    assert finding.subject == subject
+    assert (finding.verdict, found in finding.found) == (verdict, True), finding
+    assert bool(finding.remedy) == (verdict is Verdict.WARNING)
+
+
+def test_a_list_is_deterministic_and_slow_imports_of_its_module_are_named_by_package(tmp_path: Path) -> None:
+    (tmp_path / "slow_package.py").write_text(
+        "import time\nend = time.process_time() + 1.1\nwhile time.process_time() < end: pass\n"
+    )
+    (tmp_path / "my_data.py").write_text("import slow_package\nitems = [1, 2]\n")
+
+    *_, determinism, imports = doctor.examine(user_object.checks_of(f"{tmp_path}/my_data.py:items"))
+
+    assert "2 samples are equal in each call and process" in determinism.found
+    assert imports.verdict is Verdict.WARNING
+    assert ": slow_package " in imports.found
+
+
+def test_a_module_that_ends_a_fresh_interpreter_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_data.py").write_text("import os\nitems = [1]\nif 'PYTEST_VERSION' not in os.environ: os._exit(3)\n")
+    checks = user_object.checks_of(f"{tmp_path}/my_data.py:items")
+    monkeypatch.delenv("PYTEST_VERSION")
+
+    *_, determinism, imports = doctor.examine(checks)
+
+    assert "status 3" in determinism.found
+    assert "status 3" in imports.found

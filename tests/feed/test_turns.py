@@ -128,6 +128,7 @@ def test_quiet_cycle_gives_turns_for_ever() -> None:
         assert outcomes(pipe, 8) == [0, 10, 0, 11, 0, 12, 0, 10]
 
 
+@pytest.mark.filterwarnings("ignore:.*have the same content:UserWarning")
 @pytest.mark.parametrize("kind", ["no cycle", "iterator"])
 def test_iterators_continue_after_a_reset_in_the_middle(kind: str) -> None:
     """With iterators, each worker has the whole."""
@@ -470,6 +471,7 @@ def test_checkpoint_where_the_end_has_been_seen_and_no_reset() -> None:
     assert resumed(Shards(lengths), checkpoint, 5, {}) == [END, *merged(lengths), END]
 
 
+@pytest.mark.filterwarnings("ignore:.*have the same content:UserWarning")
 def test_checkpoint_far_into_an_epoch_takes_no_more_memory() -> None:
     lengths = (100, 100, 100)
 

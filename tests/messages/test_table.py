@@ -806,7 +806,7 @@ def run_after_close() -> Any:
 
 @mistake
 def control_c() -> Any:
-    """KeyboardInterrupt"""
+    """KeyboardInterrupt while external_source 'images' was computing sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"""
 
     def source(info: SampleInfo) -> NDArray[Any]:
         signal.raise_signal(signal.SIGINT)

@@ -76,6 +76,7 @@ PUBLIC = {
             "ops",
             "pickling",
             "pipeline_def",
+            "progress",
             "show",
             "tensors",
             "tfrecord",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from dali_like import __version__
-from dali_like.cli.doctor import dataset_memory, gpu, kernel, libraries, machine, worker_start
+from dali_like.cli.doctor import gpu, kernel, libraries, machine, user_object, worker_start
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run all checks and print the report; see `dali_like.cli.Command`."""
-    checks = CHECKS if options.dataset is None else (*CHECKS, dataset_memory.check_of(options.dataset))
+    checks = CHECKS if options.dataset is None else (*CHECKS, *user_object.checks_of(options.dataset))
     found = list(examine(checks))
     if options.json:
         print(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in found]}, indent=2))

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
+from dali_like.cli.machine_load import busy_cpus, load_text
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import (
     allowed_cpus,
@@ -65,6 +66,20 @@ def cpus(root: Path = _ROOT) -> Finding:
             "(docker run --cpus, resources.limits.cpu)",
         )
     return ok("processors", found)
+
+
+def load(root: Path = _ROOT) -> Finding:
+    """Check whether other programs use the CPUs now."""
+    busy = busy_cpus(root)
+    if busy is None:
+        return ok("load", "unknown")
+    if load_text(busy):
+        return warning(
+            "load",
+            f"other programs use {busy:.1f} of {allowed_cpus()} CPUs now",
+            "bench, tune and report measure their effect, too: repeat measurements on an idle machine",
+        )
+    return ok("load", f"other programs use {busy:.1f} of {allowed_cpus()} CPUs now")
 
 
 def memory(root: Path = _ROOT) -> Finding:
@@ -199,6 +214,6 @@ def _text(path: Path) -> str:
 EVERYWHERE: tuple[Check, ...] = (system,)
 
 CHECKS: tuple[Check, ...] = (
-    *(system, sandbox, cpus, memory, shared_memory_folder),
+    *(system, sandbox, load, cpus, memory, shared_memory_folder),
     *(open_files, processes, locked_memory, address_space, pipes),
 )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.hooks import InlineHooks
 from dali_like.common.interrupts import interruptible
 from dali_like.engine.memory.batch_key import BatchKey
@@ -175,7 +176,13 @@ class InlinePool:
         try:
             with interruptible():
                 status, value = self._runner.run(slot.page, 0, self._samples)
-        except BaseException:
+        except BaseException as error:
+            if is_a(error, KeyboardInterrupt):
+                add_note(
+                    error,
+                    f"while {assembler.source.name} was computing "
+                    f"{assembler.describe_unfinished(batch.key, self._runner.sample)}",
+                )
             self._samples.clear()
             assembler.ring.release(slot)
             raise

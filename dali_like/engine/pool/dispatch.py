@@ -122,6 +122,11 @@ class Dispatcher:
         return self.failure is not None
 
     @property
+    def num_delivered(self) -> int:
+        """The number of batches that the program has taken."""
+        return self._delivered
+
+    @property
     def num_made(self) -> float:
         """The number of completed batches, plus the completed fractions of batches in flight."""
         return self.num_completed + sum(map(_part_done, self._in_flight.values()))

@@ -1,4 +1,4 @@
-"""Detect workers that hang, and get their Python stacks. Runs in the main process.
+"""Detect workers that hang, and get their Python stacks; notice that nothing is finished. Runs in the main process.
 
 The main process looks at the workers' cells while it waits anyway; workers do nothing for it. A worker hangs if its cell
 shows the same task and sample for longer than the timeout, or if its start takes longer. Its Python stack comes from
@@ -25,6 +25,12 @@ LEAST_START_S = 10.0
 #: Looks at the workers within the timeout, and the longest interval between two looks.
 _LOOKS = 8
 _LONGEST_INTERVAL_S = 10.0
+
+
+#: After so long without a finished sample, while the program waits for a batch, a line in the log names the samples.
+SILENCE_S = 60.0
+#: Time between two looks for finished samples.
+_SILENCE_INTERVAL_S = 1.0
 
 
 class HangWatch:
@@ -96,3 +102,31 @@ class HangWatch:
                 break
             time.sleep(_STEADY_S / 3)
         return text or "the process has not shown its Python stack"
+
+
+class SilenceWatch:
+    """Notices, once, that the program waits for a batch and no sample is finished for `SILENCE_S`. There is no timeout.
+
+    Attributes:
+        silent_s: the waiting time since the last sign of progress.
+    """
+
+    def __init__(self) -> None:
+        self._progress: Hashable = None
+        self.silent_s = 0.0
+        self._last_look_s = 0.0
+        self._has_noticed = False
+
+    def due(self) -> bool:
+        """Return whether to look at the workers now."""
+        return not self._has_noticed and time.monotonic() - self._last_look_s >= _SILENCE_INTERVAL_S
+
+    def lasts_too_long(self, progress: Hashable) -> bool:
+        """Record the state of all work, which changes with each sample. Return whether it has not changed for too long."""
+        now = time.monotonic()
+        # The program may have been elsewhere since the last look, so only as much counts as between two looks.
+        step_s = min(now - self._last_look_s, 2 * _SILENCE_INTERVAL_S)
+        self.silent_s = self.silent_s + step_s if progress == self._progress else 0.0
+        self._progress, self._last_look_s = progress, now
+        self._has_noticed = self.silent_s >= SILENCE_S
+        return self._has_noticed

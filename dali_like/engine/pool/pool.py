@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from dali_like.common.foreign_errors import add_note
 from dali_like.common.hooks import PoolHooks
 from dali_like.common.interrupts import POLL_INTERVAL_S, interruptible
 from dali_like.engine.memory.batch_key import BatchKey
@@ -328,11 +329,16 @@ class WorkerPool:
                 wait_ms = min(wait_ms, left_s * 1000)
             begin_ns = monotonic_ns()
             hook = dispatcher.hooks.wait
-            ready = self._wait_for_news(wait_ms) if hook is None else hook(self._wait_for_news, wait_ms)
+            try:
+                ready = self._wait_for_news(wait_ms) if hook is None else hook(self._wait_for_news, wait_ms)
+            except KeyboardInterrupt as error:
+                add_note(error, f"while the program waited for a batch: {self._recovery.describe_wait(batches[0])}")
+                raise
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
                 self._recovery.check_for_lost_tasks()
+                self._recovery.look_for_silence(batches[0])
             for fd, _ in ready:
                 if fd == dispatcher.pipes.done.fileno():
                     dispatcher.read_reports()

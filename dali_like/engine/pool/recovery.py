@@ -28,7 +28,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import Cells
 from dali_like.engine.pool.dispatch import Dispatcher, UnfinishedTask
-from dali_like.engine.pool.hangs import HangWatch
+from dali_like.engine.pool.hangs import HangWatch, SilenceWatch
 from dali_like.engine.pool.out_of_memory import OutOfMemoryWatch, describe_memory
 from dali_like.engine.pool.workers import End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
@@ -59,6 +59,9 @@ _REST_GRACE_S = 0.5
 #: The activity of a worker that has not reached its first task, for `HangWatch`, and its description in messages.
 _STARTS = "starts"
 _START_TEXT = "since it was started: it is in a worker_setup, or its sources are being unpickled"
+
+#: Workers that a message about waiting describes.
+_MOST_DESCRIBED = 8
 
 #: Added to messages about a hanging thread.
 _STAYS_TEXT = (
@@ -241,6 +244,7 @@ class Recovery:
         self.num_restarts = self.num_oom_kills = 0
         self._memory_watch = OutOfMemoryWatch() if options.backend.has_processes else None
         self.num_workers = options.num_first
+        self._silence = SilenceWatch()
         self._watch: HangWatch | None = None
         if options.timeout_s is not None:
             self._watch = HangWatch(workers, space, options.num_workers, options.timeout_s)
@@ -340,18 +344,63 @@ class Recovery:
         self._enter(Phase.DRAINING if self._suspects else Phase.NORMAL)
         self._start_stopped()
 
+    def look_for_silence(self, batch: Batch) -> None:
+        """Say in the log, once, that no sample is finished for long while the program waits for a batch.
+
+        Call it only after a wait without any event.
+        """
+        if self._silence.due() and self._silence.lasts_too_long(self._progress()):
+            import logging  # rarely needed, and slow to import
+
+            logging.getLogger("dali_like").warning(
+                "the program waits for a batch, and no sample has been finished for %.0f s: %s. To end such waits with an "
+                "error, pass py_timeout_s= (timeout= to a DataLoader)",
+                self._silence.silent_s,
+                self.describe_wait(batch),
+            )
+
+    def _progress(self) -> Hashable:
+        """Return a value that changes with each sample, start and end of a worker, and with each delivered batch."""
+        steps = [
+            None if unfinished is None else (unfinished.batch.ticket, unfinished.task, unfinished.sample)
+            for unfinished in self._unfinished_tasks()
+        ]
+        workers = range(self.num_workers)
+        started = [(self._cells.has_started(worker), self._cells.num_skipped(worker)) for worker in workers]
+        return self._dispatcher.num_delivered, self._dispatcher.num_made, self.num_restarts, *steps, *started
+
+    def describe_wait(self, batch: Batch) -> str:
+        """Describe, in a line, the workers that a batch waits for: their samples, or that they have not started."""
+        texts = [self._describe_worker(worker, unfinished) for worker, unfinished in self._busy_on(batch).items()]
+        if not texts:
+            texts = [
+                f"worker {worker} has taken no task {_START_TEXT}"
+                for worker, state in enumerate(self._states)
+                if state is WorkerState.RUNNING and not self._cells.has_started(worker)
+            ]
+        shown = texts[:_MOST_DESCRIBED] or ["no worker has a task"]
+        more = len(texts) - len(shown)
+        return "; ".join([*shown, f"and {more} more workers"] if more > 0 else shown)
+
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """Describe each worker with a task of a batch, or else each busy worker: its task and Python stack."""
         watch = self._watch or HangWatch(self._workers, self._space, self._options.num_workers, math.inf)
+        return [
+            f"{self._describe_worker(worker, unfinished)}:\n{watch.stack_of(worker)}"
+            for worker, unfinished in self._busy_on(batch).items()
+        ]
+
+    def _busy_on(self, batch: Batch) -> dict[int, UnfinishedTask]:
+        """Return the unfinished task of each worker with a task of a batch, or else of each busy worker."""
         unfinished_tasks = {
             worker: unfinished for worker, unfinished in enumerate(self._unfinished_tasks()) if unfinished is not None
         }
         on_batch = {worker: unfinished for worker, unfinished in unfinished_tasks.items() if unfinished.batch is batch}
-        return [
-            f"worker {worker} ({self._unit} {self._workers.pids[worker]}): {self._dispatcher.describe(unfinished)}:\n"
-            f"{watch.stack_of(worker)}"
-            for worker, unfinished in (on_batch or unfinished_tasks).items()
-        ]
+        return on_batch or unfinished_tasks
+
+    def _describe_worker(self, worker: int, unfinished: UnfinishedTask) -> str:
+        pid = self._workers.pids[worker]
+        return f"worker {worker} ({self._unit} {pid}): {self._dispatcher.describe(unfinished)}"
 
     # States
 

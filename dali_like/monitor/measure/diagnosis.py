@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from dali_like.monitor.measure.disturbances import load_finding, outliers_finding
 from dali_like.monitor.measure.per_batch import ROOM, PerBatch, busy_s_of, part_of
 from dali_like.monitor.measure.statistics import OperatorTime, SourceStatistics, Statistics
 from dali_like.monitor.measure.text import seconds_text
@@ -71,6 +72,8 @@ class Diagnosis:
         speedup: upper limit of the factor in batches per second; 1 if there is nothing to gain.
         changes: new values of arguments, if arguments are to change; never of "auto" arguments.
         provided: the condition of the speedup, if the advice is not about arguments.
+        load: a sentence about other programs on the CPUs; "" without any.
+        outliers: sentences about sources of which a few calls take a large part of the time; "" without any.
     """
 
     bottleneck: Bottleneck
@@ -79,6 +82,8 @@ class Diagnosis:
     speedup: float = 1.0
     changes: dict[str, int] = field(default_factory=dict)
     provided: str = ""
+    load: str = ""
+    outliers: str = ""
 
     def expected_text(self, batches_per_s: float) -> str:
         """Describe the possible gain, given the present rate; "" if there is little to gain."""
@@ -91,10 +96,10 @@ class Diagnosis:
         )
 
     def texts(self, batches_per_s: float) -> dict[str, str]:
-        """Return the bottleneck, sentence, advice, and `expected_text`, for pages and traces."""
+        """Return the bottleneck, all sentences, advice, and `expected_text`, for pages and traces."""
         return {
             "bottleneck": self.name,
-            "sentence": self.sentence,
+            "sentence": " ".join(filter(None, [self.load, self.sentence, self.outliers])),
             "advice": self.advice,
             "expected": self.expected_text(batches_per_s),
         }
@@ -106,7 +111,12 @@ class Diagnosis:
 
 
 def diagnose(statistics: Statistics) -> Diagnosis:
-    """Find the bottleneck of a loop."""
+    """Find the bottleneck of a loop, and what distorts its figures."""
+    found = _bottleneck_of(statistics)
+    return replace(found, load=load_finding(statistics), outliers=outliers_finding(statistics))
+
+
+def _bottleneck_of(statistics: Statistics) -> Diagnosis:
     per_batch = PerBatch(statistics)
     if statistics.loop.epochs and not statistics.loop.batches:
         return _of_nothing(statistics)

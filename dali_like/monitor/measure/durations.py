@@ -68,6 +68,21 @@ class Durations:
                 return EDGES_S[i] + within * (EDGES_S[i + 1] - EDGES_S[i])
         return EDGES_S[-1]
 
+    def share_of_slowest(self, share: float) -> float:
+        """Return the part of the total time that the slowest events take, from 0 to 1; ``share`` of all events, 0 to 1.
+
+        >>> round(Durations.of([0.001] * 99 + [0.1]).share_of_slowest(0.01), 1)
+        0.5
+        """
+        means_s = [(begin + end) / 2 for begin, end in itertools.pairwise(EDGES_S)]
+        total_s = sum(count * mean_s for count, mean_s in zip(self.counts, means_s, strict=True))
+        left, slowest_s = share * self.count, 0.0
+        for count, mean_s in zip(reversed(self.counts), reversed(means_s), strict=True):
+            taken = min(count, left)
+            slowest_s += taken * mean_s
+            left -= taken
+        return slowest_s / total_s if total_s else 0.0
+
     def since(self, earlier: Self) -> Durations:
         """Return the durations recorded since an earlier moment."""
         counts = tuple(max(0, now - before) for now, before in zip(self.counts, earlier.counts, strict=True))

@@ -6,6 +6,7 @@ Any thread may call these functions, also while another thread closes the pool.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -149,6 +150,14 @@ def worker_statistics(
             )
         )
     return tuple(workers)
+
+
+def load_average() -> float:
+    """Return the load of the machine in the last minute; 0 where the system does not report it."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return 0.0
 
 
 def num_cpus() -> int:

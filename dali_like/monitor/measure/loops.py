@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from time import monotonic_ns
+from time import monotonic_ns, process_time_ns
 from typing import NamedTuple
 
 from dali_like.common.foreign_errors import is_a
@@ -39,6 +39,7 @@ class LoopMeter:
     Attributes:
         batches, errors, epochs: number of calls that returned a batch, raised an error, or ended an epoch.
         begin_ns: start of the first call; 0 before.
+        begin_cpu_ns: CPU time of this process at the end of that call.
         first_ns: duration of the first call, which no other number includes.
         wait, work: durations of all batches.
         recent: `BatchTimes` of the last batches, as plain tuples.
@@ -47,7 +48,7 @@ class LoopMeter:
 
     def __init__(self) -> None:
         self.batches = self.errors = self.epochs = 0
-        self.begin_ns = self.first_ns = 0
+        self.begin_ns = self.begin_cpu_ns = self.first_ns = 0
         self.wait = Recorder()
         self.work = Recorder()
         self.recent: deque[tuple[int, int, int]] = deque(maxlen=NUM_RECENT)
@@ -72,7 +73,7 @@ class LoopMeter:
             wait.counts[bisect_right(BEGINS_NS, wait_ns)] += 1
             wait.total_ns += wait_ns
         else:
-            self.begin_ns, self.first_ns = called, wait_ns
+            self.begin_ns, self.first_ns, self.begin_cpu_ns = called, wait_ns, process_time_ns()
         work_ns = 0
         if left:
             work_ns = called - left
@@ -84,6 +85,11 @@ class LoopMeter:
     def pause(self) -> None:
         """End an epoch: the time until the next request is not work."""
         self._left_ns = 0
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of this process since the first batch, in seconds; 0 before."""
+        return (process_time_ns() - self.begin_cpu_ns) / 1e9 if self.begin_ns else 0.0
 
     def fail(self, error: BaseException) -> None:
         """Note that the call raised an error, or ended the epoch."""

@@ -323,6 +323,8 @@ class Statistics:
         oom_kills: number of workers that the kernel has killed for lack of memory.
         replaced_samples: samples that ``on_error`` replaced or skipped, including samples not delivered yet.
         held_bytes: memory of all slots: being computed, ready, held by the user, or free.
+        cpu_s: CPU time of the main process since the first batch.
+        load_average: threads of all programs that run or wait for a CPU, mean of the last minute; 0: unknown.
         memory: memory of all processes; None unless requested.
     """
 
@@ -337,6 +339,8 @@ class Statistics:
     oom_kills: int = _adds_up()
     replaced_samples: int = _adds_up()
     held_bytes: int = 0
+    cpu_s: float = _adds_up(0.0)
+    load_average: float = 0.0
     memory: MemoryStatistics | None = None
 
     @property

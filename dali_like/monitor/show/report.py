@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dali_like.monitor.measure.diagnosis import Diagnosis, diagnose
+from dali_like.monitor.measure.disturbances import call_text
 from dali_like.monitor.measure.durations import EDGES_S, Durations
 from dali_like.monitor.measure.stages import waiting_by_stage
-from dali_like.monitor.measure.statistics import OperatorTime, SlowCall, SourceStatistics, Statistics
+from dali_like.monitor.measure.statistics import OperatorTime, SourceStatistics, Statistics
 from dali_like.monitor.measure.text import bytes_text, seconds_text, sparkline
 from dali_like.monitor.profile.advice import advice_for
 from dali_like.monitor.profile.profile import Profile
@@ -83,8 +84,10 @@ class Report:
 
     def _verdict(self) -> Iterator[str]:
         found = self.diagnosis
+        yield from textwrap.wrap(found.load, _WIDTH)
         yield f"Bottleneck: {found.name}"
         yield from _paragraph(found.sentence)
+        yield from _paragraph(found.outliers)
         yield from _paragraph(found.advice)
         yield from _paragraph(found.expected_text(self.statistics.loop.batches_per_s))
         yield from _paragraph(_why_as_fast_as_torch(self.statistics))
@@ -141,7 +144,7 @@ class Report:
                 )
         for source in now.sources:
             if source.slowest:
-                slow = ", ".join(map(_slow, source.slowest[:_MOST_SLOW]))
+                slow = ", ".join(map(call_text, source.slowest[:_MOST_SLOW]))
                 yield f"slowest calls of {_shortened(source.name)}: {slow}"
         for container in (container for source in now.sources for container in source.large_containers):
             kind = "SharedDict" if ", a dict of" in container else "SharedList"
@@ -216,13 +219,6 @@ def _operators(times: Sequence[OperatorTime], whole_s: float) -> Iterator[str]:
         if each.seconds:
             share = each.seconds / whole_s
             yield f"    {_shortened(each.name):{_NAME_WIDTH - 4}}{seconds_text(each.seconds):>9}{share:>8.0%}"
-
-
-def _slow(call: SlowCall) -> str:
-    which = f"sample {call.sample}" if call.sample >= 0 else f"one of batch {call.iteration}"
-    if call.num_samples > 1 and call.sample >= 0:
-        which = f"samples {call.sample} to {call.sample + call.num_samples - 1}"
-    return f"{which} of epoch {call.epoch} {seconds_text(call.duration_ns / 1e9)}"
 
 
 def _shortened(name: str) -> str:

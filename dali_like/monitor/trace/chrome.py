@@ -14,7 +14,7 @@ from typing import Any
 
 from dali_like.common.json_text import json_value
 from dali_like.errors import TraceFileError
-from dali_like.monitor.trace.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from dali_like.monitor.trace.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track, slow_tasks
 
 _GROUPS = (MAIN, WORKERS, GPU)
 _MAKER = "dali_like"
@@ -40,7 +40,7 @@ def as_json(records: Records) -> dict[str, Any]:
             "dropped_records": records.dropped,
             "diagnosis": records.diagnosis,
         },
-        "traceEvents": [*_names(tracks), *_events(records, numbers)],
+        "traceEvents": [*_names(tracks), *_events(records, numbers), *_marks(records, numbers)],
     }
 
 
@@ -72,6 +72,21 @@ def _events(records: Records, numbers: dict[Track, int]) -> Iterator[dict[str, A
         yield {"ph": "X", "name": name, "cat": track.group, **where, "ts": us(begin_ns), "dur": duration, "args": details}
     for name, at_ns, values in records.counts:
         yield {"ph": "C", "name": name, "pid": 0, "ts": us(at_ns), "args": values}
+
+
+def _marks(records: Records, numbers: dict[Track, int]) -> Iterator[dict[str, Any]]:
+    """Yield a mark on the timeline at the beginning of each slow task."""
+    for span, factor in slow_tasks(records):
+        yield {
+            "ph": "i",
+            "s": "t",  # on its track alone
+            "name": f"slow: {factor:,.0f} times the median",
+            "cat": "slow",
+            "pid": _GROUPS.index(span.track.group),
+            "tid": numbers[span.track],
+            "ts": (span.begin_ns - records.begin_ns) / 1000,
+            "args": span.details,
+        }
 
 
 def load(path: Path) -> Records:

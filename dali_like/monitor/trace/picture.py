@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dali_like.common.extras import optional
 from dali_like.monitor.trace.chrome import tracks_of
-from dali_like.monitor.trace.trace_records import ASSEMBLE, BUILD, MAIN, PART_OF, RUN, STEP, WAIT, Records, Span
+from dali_like.monitor.trace.trace_records import ASSEMBLE, BUILD, MAIN, PART_OF, RUN, STEP, WAIT, Records, Span, slow_tasks
 
 _COLORS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
 #: Colors of sources, operators and copies, in the order of their appearance.
@@ -110,6 +110,10 @@ def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -
             # A label for each track would repeat the name in the legend.
             label = None if name in axes.get_legend_handles_labels()[1] else name
             axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colors[name], label=label)
+    if slow := slow_tasks(records):
+        lines = {track: line for line, track in enumerate(tracks)}
+        at = [(_s(records, span.begin_ns), lines[span.track] - 0.4) for span, _ in slow]
+        axes.scatter(*zip(*at, strict=True), marker="v", color="#000000", s=18, zorder=3, label=f"slow task ({len(slow)})")
     axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
     axes.set_ylim(len(tracks) - 0.4, -0.6)
     axes.set_title("timeline", loc="left")

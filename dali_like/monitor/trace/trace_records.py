@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +17,12 @@ OPERATORS, CALLBACK = "operators", "callback"
 #: Details of a part of another span have the name of that one under this key. All calls of an operator in a task, or in a
 #: thread's share of a batch, are one part. Parts follow each other from the begin on, although samples pass through all.
 PART_OF = "part of"
+
+
+#: A task of a worker is slow if it takes so many times the median of its source, and at least so long.
+_SLOW_TIMES, _SLOW_NS = 10, 10_000_000
+#: Fewer tasks have no median to compare with.
+_LEAST_TASKS = 10
 
 
 class Track(NamedTuple):
@@ -70,3 +78,21 @@ class Records:
     lost: int = 0
     dropped: int = 0
     diagnosis: dict[str, str] = field(default_factory=dict)
+
+
+def slow_tasks(records: Records) -> list[tuple[Span, float]]:
+    """Return the tasks of workers that take ten times the median of their source or longer, each with that factor."""
+    by_source: defaultdict[str, list[Span]] = defaultdict(list)
+    for span in records.spans:
+        if span.track.group == WORKERS and PART_OF not in span.details:
+            by_source[span.name].append(span)
+    slow = []
+    for spans in by_source.values():
+        if len(spans) < _LEAST_TASKS:
+            continue
+        median_ns = statistics.median(span.end_ns - span.begin_ns for span in spans)
+        for span in spans:
+            took_ns = span.end_ns - span.begin_ns
+            if took_ns >= max(_SLOW_TIMES * median_ns, _SLOW_NS):
+                slow.append((span, took_ns / max(median_ns, 1)))
+    return slow

@@ -166,7 +166,7 @@ def peekable_data_iterator(
     sharding: Sharding | None = None,
     devices: Sequence[jax.Device] | None = None,
     *,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> Any:
     """Decorate a function as `dali_like.plugin.jax.data_iterator` does, to return a `DALIGenericPeekableIterator`.
 

@@ -75,7 +75,7 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
         sharding: Sharding | None = None,
         *,
         devices: Sequence[jax.Device] | None = None,
-        progress: bool = False,
+        progress: bool | str = False,
     ) -> None:
         if last_batch_policy is LastBatchPolicy.PARTIAL:
             raise IteratorArgumentError(
@@ -141,7 +141,7 @@ def data_iterator(
     sharding: Sharding | None = None,
     devices: Sequence[jax.Device] | None = None,
     *,
-    progress: bool = False,
+    progress: bool | str = False,
 ) -> Any:
     """Decorate a function that returns data nodes, to return a `DALIGenericIterator` over pipelines of it.
 

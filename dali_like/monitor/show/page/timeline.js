@@ -1,4 +1,4 @@
-// Timeline of a trace: one row per track. The wheel zooms, dragging moves.
+// Timeline of a trace: one row per track, with marks at slow tasks. The wheel zooms, dragging moves.
 
 import { PART_OF, context, rounded, ticks } from "./parts.js";
 
@@ -54,6 +54,11 @@ export class Timeline {
     return hits.sort((a, b) => a.end - a.begin - (b.end - b.begin))[0] ?? null;
   }
 
+  /** Return the mark of a slow task, given a point on its row and the task. */
+  markOf(y, span) {
+    return this.tracks[Math.floor((y - AXIS) / ROW)].marks.find((mark) => mark.at === span.begin);
+  }
+
   draw() {
     const { draw: pen, width, height, ink, line } = context(this.canvas, AXIS + this.tracks.length * ROW + 4);
     this.width = width;
@@ -84,6 +89,15 @@ export class Timeline {
       pen.fillRect(begin, top + 3, end - begin, ROW - 6);
     }
     pen.fillStyle = ink;
+    for (const { at } of track.marks) {
+      if (at < this.from || at > this.to) continue;
+      const x = this.x(at);
+      pen.beginPath(); // a triangle that points at the beginning of a slow task
+      pen.moveTo(x - 4, top - 2);
+      pen.lineTo(x + 4, top - 2);
+      pen.lineTo(x, top + 5);
+      pen.fill();
+    }
     pen.textAlign = "right";
     pen.fillText(track.name, LEFT - 8, top + ROW / 2 + 4, LEFT - 12);
   }

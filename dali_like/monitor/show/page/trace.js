@@ -14,11 +14,13 @@ function parse(trace) {
   const counts = {};
   for (const event of trace.traceEvents) {
     if (event.name === "thread_name") {
-      tracks.set(`${event.pid}/${event.tid}`, { name: event.args.name, group: event.pid, spans: [] });
+      tracks.set(`${event.pid}/${event.tid}`, { name: event.args.name, group: event.pid, spans: [], marks: [] });
     } else if (event.ph === "X") {
       const begin = event.ts / 1000;
       const span = { name: event.name, begin, end: begin + event.dur / 1000, details: event.args };
       tracks.get(`${event.pid}/${event.tid}`).spans.push(span);
+    } else if (event.ph === "i") {
+      tracks.get(`${event.pid}/${event.tid}`)?.marks.push({ at: event.ts / 1000, name: event.name });
     } else if (event.ph === "C") {
       (counts[event.name] ||= []).push({ at: event.ts / 1000, ...event.args });
     }
@@ -127,7 +129,8 @@ export function showTrace(trace, name) {
   const timeline = new Timeline(canvas, tracks, colors, end);
   canvas.addEventListener("pointermove", (event) => {
     const span = timeline.at(event.offsetX, event.offsetY);
-    tip(event, span && `${span.name}: ${milliseconds(span.end - span.begin)}\n` +
+    const mark = span && timeline.markOf(event.offsetY, span);
+    tip(event, span && `${span.name}: ${milliseconds(span.end - span.begin)}\n${mark ? `${mark.name}\n` : ""}` +
       Object.entries(span.details).map(([key, value]) => `${key}: ${value}`).join("\n"));
   });
   canvas.addEventListener("pointerleave", (event) => tip(event, null));
