@@ -21,7 +21,7 @@ from dali_like.common.extras import installed
 
 VARIABLE = "DALI_LIKE_KERNELS"
 #: Versions of the functions in the library, which must be the same.
-INTERFACE = 1
+INTERFACE = 2
 #: Codes of element types, as in kernels/src/kernels.h.
 ELEMENTS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(name): code for code, name in enumerate(("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))}
@@ -66,8 +66,13 @@ _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "search_windows": (_I, (_I, _P, _P, _P, _P, _I, _P, _P, _P, _P)),
         "seen_boxes": (None, (_I, _P, _P, _P, _P, _I)),
         "encode_boxes": (_I, (_I, _P, _P, _P, _P, _I, _F)),
+        "mix_colors": (None, (_I, _P, _P, _P, _P)),
+        "resample": (_I, (_P,)),
+        "decode_window": (_I, (_P, _I, _P, _P)),
     }
 )
+#: Functions that only libraries compiled with libjpeg-turbo have. Their attributes are None in others.
+_OPTIONAL = frozenset({"decode_window"})
 
 
 class Kernels:
@@ -88,7 +93,12 @@ class Kernels:
         if self.interface != INTERFACE:
             return
         for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, f"dlk_{name}")
+            function = getattr(library, f"dlk_{name}", None)
+            if function is None and name in _OPTIONAL:
+                setattr(self, name, None)
+                continue
+            if function is None:
+                raise OSError(f"{path} lacks the function dlk_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
         self.sums_agree = self._sums_agree()

@@ -32,6 +32,7 @@ from dali_like.images.header import (
     most_scans,
 )
 from dali_like.images.jpeg_repairs import without_irregularity
+from dali_like.images.jpeg_windows import JpegWindow, decode_jpeg_by_kernel
 from dali_like.images.value_ranges import bands, gray_of, in_range_of
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
@@ -59,6 +60,7 @@ _PIXEL_SAMPLES = 3
 _MOST_BITS = 16
 #: Types of samples in files, besides JPEG.
 _DEPTHS = frozenset(map(np.dtype, ("uint8", "uint16", "float32", "float64")))
+_NO_LIMIT = 1 << 62
 #: Smaller images skip the check for available memory, which takes a tenth of a millisecond.
 _MUCH_BYTES = 1 << 26
 
@@ -227,6 +229,19 @@ def _decode_jpeg(
     colorspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
     if facts.ink != "none":
         colorspace, into = "CMYK", None
+    else:
+        whole = JpegWindow(0, 0, header.height, header.width)
+        wanted = DALIImageType[colorspace]
+        decoded = decode_jpeg_by_kernel(
+            encoded,
+            wanted,
+            whole,
+            lambda shape: np.empty(shape, np.uint8) if into is None else into,
+            _NO_LIMIT,  # it has been checked
+            fast_idct,
+        )
+        if decoded is not None:
+            return decoded
     try:
         pixels = _decode_regular_jpeg(encoded, lambda file: _simplejpeg_pixels(file, colorspace, into, fastdct=fast_idct))
     except ValueError as error:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "SAMPLES_OF_SCANS",
+    "SCANS",
     "FileFacts",
     "ImageHeader",
     "JpegBlocks",
@@ -31,9 +33,9 @@ __all__ = [
 ]
 
 #: Scans that any JPEG may have. Cameras and programs write about ten.
-_SCANS = 64
+SCANS = 64
 #: Samples that all scans of a JPEG together may go through, which takes some ten seconds.
-_SAMPLES_OF_SCANS = 1 << 35
+SAMPLES_OF_SCANS = 1 << 35
 
 
 class ImageHeader(NamedTuple):
@@ -159,7 +161,7 @@ def jpeg_blocks(data: memoryview) -> JpegBlocks | None:
 
 def most_scans(height: int, width: int) -> int:
     """Return how many scans a JPEG of this size may have, so that a small file cannot take minutes."""
-    return max(_SCANS, _SAMPLES_OF_SCANS // max(1, height * width * 3))
+    return max(SCANS, SAMPLES_OF_SCANS // max(1, height * width * 3))
 
 
 def has_more_scans(data: memoryview, most: int) -> bool:

@@ -1,8 +1,8 @@
-"""Decode windows of JPEG files by TurboJPEG 3, where the system has it.
+"""Decode windows of JPEG files: by dali-like-kernels if it is installed, else by TurboJPEG 3 where the system has it.
 
-simplejpeg decodes all columns of an image, and all rows above a window. TurboJPEG 3 decodes the bits of these rows but not
-their pixels, and leaves out the columns beside the window, at full size and at a half, a quarter or an eighth of it. The
-pixels are the same.
+simplejpeg decodes all columns of an image, and all rows above a window. These decode the bits of the rows but not their
+pixels, and leave out the columns beside the window, at full size and at a half, a quarter or an eighth of it. The pixels are
+the same. dali-like-kernels stops at the end of the window, and TurboJPEG reads the file to its end.
 
 TurboJPEG 3 is libturbojpeg of libjpeg-turbo 3.0 or later; see https://libjpeg-turbo.org/Documentation.
 """
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dali_like.images.header import has_more_scans, most_scans
+from dali_like.common.kernel_library import address_of, kernels
+from dali_like.images.header import SAMPLES_OF_SCANS, SCANS, file_facts, has_more_scans, most_scans
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from dali_like.types import DALIImageType
 
-__all__ = ["LIBRARY_VARIABLE", "JpegWindow", "decode_jpeg_window", "find_turbojpeg"]
+__all__ = ["LIBRARY_VARIABLE", "JpegWindow", "decode_jpeg_by_kernel", "decode_jpeg_window", "find_turbojpeg"]
 
 #: Environment variable with the path of the library, for one that the system's linker does not find.
 LIBRARY_VARIABLE = "DALI_LIKE_TURBOJPEG"
@@ -37,6 +38,8 @@ _INIT_DECOMPRESS = 1
 _SUBSAMPLING, _WIDTH, _HEIGHT, _COLORS, _FAST_DCT = 4, 5, 6, 8, 10
 _COLORS_GRAY, _COLORS_CMYK = 2, (3, 4)
 _PIXEL_FORMATS = {RGB: 0, BGR: 1, GRAY: 6}
+#: In kernels/src/jpeg.c.
+_COLOR_FORMATS = {RGB: 0, BGR: 1, GRAY: 2}
 #: Width of the blocks that are stored together, for 4:4:4, 4:2:2, 4:2:0, gray, 4:4:0, 4:1:1 and 4:4:1.
 _BLOCK_WIDTHS = (8, 16, 16, 8, 8, 32, 8)
 #: Pixels beside a window that its pixels depend on: subsampled colors are interpolated between columns.
@@ -96,11 +99,6 @@ def find_turbojpeg() -> ctypes.CDLL | None:
     return library
 
 
-def _address(array: NDArray[np.uint8]) -> int:
-    address: int = array.__array_interface__["data"][0]  # `array.ctypes` takes longer
-    return address
-
-
 class _Decompressor:
     """A decompressor of TurboJPEG, for one thread."""
 
@@ -124,7 +122,7 @@ class _Decompressor:
         fast_idct: bool,
     ) -> NDArray[np.uint8] | None:
         """Decode a window; None if the file needs another decoder, or is damaged."""
-        library, handle, data, size = self._library, self._handle, _address(encoded), encoded.size
+        library, handle, data, size = self._library, self._handle, address_of(encoded), encoded.size
         if library.tj3DecompressHeader(handle, data, size):
             return None
         get = library.tj3Get
@@ -159,12 +157,47 @@ class _Decompressor:
         if failed:
             return None
         image = memory((region.h, region.w, channels))
-        if library.tj3Decompress8(handle, data, size, _address(image), 0, pixel_format):
+        if library.tj3Decompress8(handle, data, size, address_of(image), 0, pixel_format):
             return None  # also after a warning, such as the one about missing data
         return image[:, window.left - left : window.left - left + window.width]
 
 
 _of_thread = threading.local()
+
+
+#: The struct Window of kernels/src/jpeg.c.
+_WindowNumbers: Any = ctypes.c_int64 * 10
+
+
+def decode_jpeg_by_kernel(
+    encoded: NDArray[np.uint8],
+    output_type: DALIImageType,
+    window: JpegWindow,
+    memory: Callable[[tuple[int, int, int]], NDArray[np.uint8]],
+    limit_bytes: int,
+    fast_idct: bool = False,
+) -> NDArray[np.uint8] | None:
+    """Decode a window by dali-like-kernels; see `decode_jpeg_window`. Also None if the package is not installed."""
+    compiled = kernels()
+    if compiled is None or compiled.decode_window is None or encoded[:3].tobytes() != _JPEG_START:
+        return None
+    top, left, height, width, factor = window
+    if output_type == ANY_DATA or factor > 1:
+        facts = file_facts(encoded.data)
+        if facts is None or facts.header is None:
+            return None
+        if output_type == ANY_DATA:
+            output_type = GRAY if facts.header.channels == 1 else RGB
+        height = min(height, -(-facts.header.height // factor) - top)
+        width = min(width, -(-facts.header.width // factor) - left)
+    color_format = _COLOR_FORMATS.get(output_type)
+    if color_format is None or height < 1 or width < 1:
+        return None
+    most_pixels, scanned = limit_bytes // 3, SAMPLES_OF_SCANS // 3
+    numbers = _WindowNumbers(top, left, height, width, factor, color_format, fast_idct, most_pixels, SCANS, scanned)
+    image = memory((height, width, 1 if output_type == GRAY else 3))
+    failed = compiled.decode_window(address_of(encoded), encoded.size, ctypes.addressof(numbers), address_of(image))
+    return None if failed else image
 
 
 def decode_jpeg_window(
@@ -191,13 +224,15 @@ def decode_jpeg_window(
     Raises:
         OSError: see `find_turbojpeg`.
     """
+    if (pixels := decode_jpeg_by_kernel(encoded, output_type, window, memory, limit_bytes, fast_idct)) is not None:
+        return pixels
     library = find_turbojpeg()
     if library is None or encoded[:3].tobytes() != _JPEG_START:
         return None
-    decompressor: Any = getattr(_of_thread, "decompressor", None)
+    decompressor: _Decompressor | None = getattr(_of_thread, "decompressor", None)
     if decompressor is None:
         decompressor = _of_thread.decompressor = _Decompressor(library)
-    pixels: NDArray[np.uint8] | None = decompressor.decode(encoded, output_type, window, memory, limit_bytes, fast_idct)
+    pixels = decompressor.decode(encoded, output_type, window, memory, limit_bytes, fast_idct)
     if pixels is None:
         del _of_thread.decompressor  # after some errors it cannot decode another file
     return pixels

@@ -197,3 +197,51 @@ EXPORT int64_t dlk_grid_mask(int64_t count, const int64_t *jobs, const float *gr
     free(masked);
     return 0;
 }
+
+enum { PART = 256 };
+
+VECTORS static void split_three(const uint8_t *restrict from, float *restrict red, float *restrict green,
+                                float *restrict blue, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        red[i] = from[3 * i];
+        green[i] = from[3 * i + 1];
+        blue[i] = from[3 * i + 2];
+    }
+}
+
+VECTORS static void mix(const float *restrict red, const float *restrict green, const float *restrict blue,
+                        const float *restrict factors, float addend, uint8_t *restrict to, int64_t count)
+{
+    const float r = factors[0], g = factors[1], b = factors[2];
+    for (int64_t i = 0; i < count; i++) {
+        float value = ((red[i] * r + green[i] * g) + blue[i] * b) + addend;
+        value = value > 0 ? value : 0;
+        value = value < 255 ? value : 255;
+        to[i] = (uint8_t)(int32_t)(value + 0.49999997f); /* halves away from zero */
+    }
+}
+
+VECTORS static void merge_three(const uint8_t *restrict red, const uint8_t *restrict green, const uint8_t *restrict blue,
+                                uint8_t *restrict to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        to[3 * i] = red[i];
+        to[3 * i + 1] = green[i];
+        to[3 * i + 2] = blue[i];
+    }
+}
+
+/* Multiply the colors of pixels of three bytes by a matrix and add numbers, for contiguous images. */
+EXPORT void dlk_mix_colors(int64_t pixels, const uint8_t *from, const float *matrix, const float *addends, uint8_t *to)
+{
+    float planes[3][PART];
+    uint8_t mixed[3][PART];
+    for (int64_t begin = 0; begin < pixels; begin += PART) {
+        int64_t count = pixels - begin < PART ? pixels - begin : PART;
+        split_three(from + 3 * begin, planes[0], planes[1], planes[2], count);
+        for (int c = 0; c < 3; c++)
+            mix(planes[0], planes[1], planes[2], matrix + 3 * c, addends[c], mixed[c], count);
+        merge_three(mixed[0], mixed[1], mixed[2], to + 3 * begin, count);
+    }
+}

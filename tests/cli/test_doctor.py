@@ -24,6 +24,7 @@ from dali_like.device.opening import substitute
 from dali_like.engine.memory import system_calls
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.testing.simulated_device import SimulatedDevice
+from tests.compiled import kernels_from
 
 UNLIMITED = resource.RLIM_INFINITY
 
@@ -416,18 +417,37 @@ def test_peers_are_named(installed: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("find", "verdict", "found"),
     [
-        (lambda: None, Verdict.NOTE, "not found"),
-        (lambda: ctypes.CDLL(None), Verdict.OK, "found"),
+        (lambda: None, Verdict.NOTE, "takes longer"),
+        (lambda: ctypes.CDLL(None), Verdict.OK, "TurboJPEG 3"),
         (lambda: ctypes.CDLL("/nowhere.so"), Verdict.FAILURE, "/nowhere.so"),
     ],
 )
-def test_turbojpeg(find: Callable[[], Any], verdict: Verdict, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_of_windows_without_kernels(
+    find: Callable[[], Any], verdict: Verdict, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "kernels", lambda: None)
     monkeypatch.setattr(libraries, "find_turbojpeg", find)
 
-    finding = libraries.turbojpeg()
+    finding = libraries.jpeg_windows()
 
     assert finding.verdict is verdict
     assert found in finding.found
+
+
+@pytest.mark.parametrize(("decode", "found"), [(print, "by dali-like-kernels"), (None, "takes longer")])
+def test_a_decoder_of_windows_in_kernels(decode: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "kernels", lambda: SimpleNamespace(decode_window=decode))
+    monkeypatch.setattr(libraries, "find_turbojpeg", lambda: None)
+
+    assert found in libraries.jpeg_windows().found
+
+
+def test_a_path_of_kernels_that_cannot_be_loaded_is_a_failure() -> None:
+    with kernels_from("/nowhere/kernels.so"):
+        finding = libraries.jpeg_windows()
+
+    assert finding.verdict is Verdict.FAILURE
+    assert "DALI_LIKE_KERNELS" in finding.remedy
 
 
 # GPUs

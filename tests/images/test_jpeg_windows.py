@@ -1,7 +1,10 @@
-"""Windows of JPEGs decoded by TurboJPEG 3 have the pixels of the whole image; other files are left to other decoders."""
+"""Windows of JPEGs, decoded by dali-like-kernels or TurboJPEG 3, have the pixels of the whole image; other files are left to
+other decoders.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,10 +21,13 @@ import cv2
 
 from benchmarks.with_turbojpeg import packaged_turbojpeg
 from dali_like import fn, types
-from dali_like.images import jpeg_windows
+from dali_like.common import kernel_library
+from dali_like.errors import DecodeError
+from dali_like.images import decode, jpeg_windows
 from dali_like.images.decode import decode_image, decode_jpeg_smaller, read_header
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE, JpegWindow, decode_jpeg_window, find_turbojpeg
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
+from tests.compiled import kernels_from, library
 from tests.image_files import as_file, image_file, with_opencv
 from tests.images.test_jpeg_rows import FILES, OTHERS, PHOTOGRAPH
 from tests.operators.running import run
@@ -37,17 +43,33 @@ WINDOWED = {
     },
 }
 NO_LIMIT = 1 << 40
+DAMAGES = 3000 if os.environ.get("PARITY") == "full" else 60
 
 
 @pytest.fixture
 def turbojpeg(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the library be found, or the test be skipped."""
+    """Let TurboJPEG be found, or the test be skipped."""
     monkeypatch.setenv(LIBRARY_VARIABLE, packaged_turbojpeg() or "")
     find_turbojpeg.cache_clear()
     if find_turbojpeg() is None:
         pytest.skip("TurboJPEG 3 is not installed")
-    yield
+    with kernels_from("0"):
+        yield
     find_turbojpeg.cache_clear()
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """Let the decoder of dali-like-kernels be found, or the test be skipped."""
+    with kernels_from(library()):
+        if kernel_library.kernels().decode_window is None:
+            pytest.skip("dali-like-kernels was built without libjpeg-turbo")
+        yield
+
+
+@pytest.fixture(params=["compiled", "turbojpeg"])
+def decoder(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(request.param)
 
 
 def window_of(file: bytes, window: JpegWindow, output_type: DALIImageType = RGB, limit_bytes: int = NO_LIMIT) -> Any:
@@ -55,8 +77,10 @@ def window_of(file: bytes, window: JpegWindow, output_type: DALIImageType = RGB,
 
 
 def whole_of(file: bytes, output_type: DALIImageType, factor: int) -> np.ndarray:
+    """Return the image as simplejpeg decodes it."""
     if factor == 1:
-        return decode_image(as_file(file), output_type)
+        with kernels_from("0"):
+            return decode_image(as_file(file), output_type)
     header = read_header(as_file(file))
     assert header is not None
     extents = -(-header.height // factor), -(-header.width // factor)
@@ -65,7 +89,7 @@ def whole_of(file: bytes, output_type: DALIImageType, factor: int) -> np.ndarray
     return whole
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 @pytest.mark.parametrize("factor", [1, 2, 4, 8])
 @pytest.mark.parametrize("file", WINDOWED.values(), ids=WINDOWED)
 def test_windows_have_the_pixels_of_the_image(file: bytes, factor: int) -> None:
@@ -95,7 +119,7 @@ def test_columns_beside_the_window_are_left_out() -> None:
     assert 30 <= width <= 30 + 2 * 16
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 def test_rows_and_columns_outside_of_the_image_are_left_out() -> None:
     """Rounding the extents of a scaled window may give one too many."""
     whole = whole_of(WINDOWED["odd, sampling 111111"], RGB, 2)
@@ -105,21 +129,21 @@ def test_rows_and_columns_outside_of_the_image_are_left_out() -> None:
     np.testing.assert_array_equal(window, whole[90:, 90:])
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 @pytest.mark.parametrize("window", [JpegWindow(5, 6, 0, 7), JpegWindow(190, 6, 7, 7), JpegWindow(5, 500, 7, 7)])
 def test_windows_without_pixels_are_left_to_other_decoders(window: JpegWindow) -> None:
-    """For TurboJPEG an extent of 0 is that of the image: it would write beyond the memory."""
+    """For TurboJPEG and libjpeg-turbo an extent of 0 is that of the image: they would write beyond the memory."""
     assert window_of(WINDOWED["odd, sampling 221111"], window) is None
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 def test_any_data_has_the_channels_of_the_file() -> None:
     window = JpegWindow(3, 4, 5, 6)
     assert window_of(FILES["gray"], window, ANY_DATA).shape == (5, 6, 1)
     assert window_of(FILES["sampling 221111"], window, ANY_DATA).shape == (5, 6, 3)
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 @pytest.mark.parametrize(
     ("file", "output_type", "limit_bytes"),
     [
@@ -135,7 +159,7 @@ def test_other_files_are_left_to_other_decoders(file: bytes, output_type: DALIIm
     assert window_of(file, JpegWindow(90, 0, 8, 8), output_type, limit_bytes) is None
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 def test_the_next_file_is_decoded_after_a_damaged_one() -> None:
     """A decompressor does not recover from a bad Huffman table."""
     bad = bytearray(FILES["sampling 411111"])
@@ -160,18 +184,61 @@ def in_operators(data: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.usefixtures("turbojpeg")
+@pytest.mark.usefixtures("decoder")
 @pytest.mark.parametrize("way", ["threads", "workers"])
 def test_operators_return_the_same_with_and_without_it(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     named = ("sampling 221111", "gray", "progressive", "odd, sampling 211111")
     files = [as_file(WINDOWED[name]) for name in named]
-    by_turbojpeg = run(in_operators, files, way=way)
+    by_windows = run(in_operators, files, way=way)
     monkeypatch.setattr(jpeg_windows, "find_turbojpeg", lambda: None)
-    by_others = run(in_operators, files, way=way)
+    with kernels_from("0"):
+        by_others = run(in_operators, files, way=way)
 
-    for one, other in zip(by_turbojpeg[0], by_others[0], strict=True):
+    for one, other in zip(by_windows[0], by_others[0], strict=True):
         for window, expected in zip(one, other, strict=True):
             np.testing.assert_array_equal(window, expected)
+
+
+def damaged(file: bytes, rng: np.random.Generator) -> bytes:
+    """Return a file that is cut off, or has other, fewer or more bytes at a random place."""
+    place, count = int(rng.integers(2, len(file) + 1)), int(rng.integers(1, 5))
+    new = rng.integers(0, 256, count, dtype=np.uint8).tobytes()
+    return (
+        file[:place],
+        file[:place] + new + file[place + count :],
+        file[:place] + new + file[place:],
+        file[:place] + file[place + count :],
+        file[: len(file) - count] + new + file[len(file) - count :],
+    )[rng.integers(5)]
+
+
+def pixels_or_error(file: bytes) -> Any:
+    try:
+        return decode_image(as_file(file), adjust_orientation=False).tolist()
+    except DecodeError as error:
+        return str(error)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", ["gray", "progressive", "odd, sampling 221111", "odd, sampling 211111", "restart markers"])
+def test_damaged_files_have_the_pixels_or_the_error_of_simplejpeg(name: str) -> None:
+    files = {**WINDOWED, "restart markers": with_opencv(ODD, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 3)}
+    rng = np.random.default_rng(len(name))
+    for _ in range(DAMAGES):
+        file = damaged(files[name], rng)
+        found = pixels_or_error(file)
+        with kernels_from("0"):
+            assert pixels_or_error(file) == found
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("file", WINDOWED.values(), ids=WINDOWED)
+def test_whole_images_need_no_other_decoder(file: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = whole_of(file, RGB, 1)
+
+    monkeypatch.setattr(decode, "_simplejpeg_pixels", None)
+
+    np.testing.assert_array_equal(decode_image(as_file(file)), expected)
 
 
 def test_a_path_that_cannot_be_loaded_is_an_error() -> None:

@@ -13,6 +13,8 @@ from importlib import metadata
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 from dali_like.common.extras import REQUIREMENTS, install_command
+from dali_like.common.kernel_library import VARIABLE as KERNELS_VARIABLE
+from dali_like.common.kernel_library import kernels
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE, find_turbojpeg
 
 _NAME = "dali-like"
@@ -78,15 +80,24 @@ def peers(names: Iterable[str] = _PEERS) -> Finding:
     return ok("peers", ", ".join(found) or "none")
 
 
-def turbojpeg() -> Finding:
-    """Look for TurboJPEG 3, which decodes only the windows of JPEGs."""
+def jpeg_windows() -> Finding:
+    """Look for a decoder that decodes only the windows of JPEGs."""
+    subject = "windows of JPEGs"
+    try:
+        compiled = kernels()
+    except OSError as error:
+        return failure(subject, str(error), f"correct the path in {KERNELS_VARIABLE}, or unset it")
+    if compiled is not None and compiled.decode_window is not None:
+        return ok(subject, "decoded by dali-like-kernels")
     try:
         found = find_turbojpeg()
     except OSError as error:
-        return failure("TurboJPEG 3", str(error), f"correct the path in {LIBRARY_VARIABLE}, or unset it")
+        return failure(subject, str(error), f"correct the path in {LIBRARY_VARIABLE}, or unset it")
     if found is None:
-        return note("TurboJPEG 3", "not found: windows of JPEGs take longer to decode; docs/install.md shows where it is")
-    return ok("TurboJPEG 3", "found")
+        return note(
+            subject, "decoded with the rest of the image, which takes longer", "docs/install.md shows what decodes them"
+        )
+    return ok(subject, "decoded by TurboJPEG 3")
 
 
 def _version(name: str) -> str | None:
@@ -114,4 +125,4 @@ def _checks() -> tuple[Check, ...]:
     return tuple(partial(libraries, extra, needed) for extra, needed in requirements(lines).items())
 
 
-CHECKS: tuple[Check, ...] = (*_checks(), turbojpeg, peers)
+CHECKS: tuple[Check, ...] = (*_checks(), jpeg_windows, peers)

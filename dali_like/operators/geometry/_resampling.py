@@ -7,19 +7,26 @@ run at BLAS speed, without the GIL, and are small enough that OpenBLAS starts no
 The filters are DALI's: positions outside the image count as its edge, and the weights of each pixel sum to one. DALI reads
 all but the triangular filter from tables. For cubic and Lanczos filters the difference is 0.04 gray levels; for the
 Gaussian, whose ends DALI cuts off, up to 0.9.
+
+Bytes are scaled to bytes in numbers that single precision holds exactly, except by filters with negative weights: weights
+are multiples of 1/4096, and pixels between the two products are rounded to 1/16. So all sums are exact, in any order, and
+results are the same with any BLAS library, on any processor, and with the loops of dali-like-kernels. Before rounding, they
+differ from exact weights by some hundredths of a gray level.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
+from dali_like.common.kernel_library import address_of, kernels
 from dali_like.graph.language.operator_interface import Array, scratch
 from dali_like.operators.machinery.conversion import convert
 from dali_like.types import (
@@ -38,8 +45,15 @@ _Floats = NDArray[np.float32]
 _BLOCK = 8
 #: OpenBLAS uses one thread if the product of the three matrix extents is at most this.
 _SINGLE_THREADED = 4 * 65536
+#: OpenCV's codes for the axes to mirror.
+_FLIPS = {frozenset({0}): 0, frozenset({1}): 1, frozenset({0, 1}): -1}
 #: Images of at most so many elements are scaled by whole matrices.
 _FEW_ELEMENTS = 4096
+#: Units of exact weights, and of pixels between two products: 8 bits of a pixel, 4 and 12 are the 24 that are exact.
+WEIGHT_UNITS = 4096
+_PIXEL_UNITS = 16
+#: With more neighbors, exact weights would be too coarse.
+_MOST_EXACT_TAPS = 256
 
 
 class Filters(NamedTuple):
@@ -89,43 +103,75 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     for i, (axis, kind) in enumerate(zip(axes, chosen, strict=True)):
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
             image, axes[i] = image.take(_nearest(axis, image.shape[i]), axis=i), Axis(axis.size, 0, axis.size)
-    if image.ndim == 3 and image.size <= _FEW_ELEMENTS and out.size <= _FEW_ELEMENTS:
-        _resample_few(image, axes, chosen, filters.antialias, out)
-        return
+    is_few = image.ndim == 3 and image.size <= _FEW_ELEMENTS and out.size <= _FEW_ELEMENTS
     image, axes, mirrored = _forwards(image, axes)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
-    if left and _is_bilinear(image, axes, chosen, filters, out):
-        _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
+    if not is_few and left and _is_bilinear(image, axes, chosen, filters, out):
+        scaled = scratch("scaled", out.shape, out.dtype) if mirrored else out
+        _cv2().resize(image, out.shape[1::-1], dst=scaled, interpolation=_cv2().INTER_LINEAR)
+        if mirrored:
+            _cv2().flip(scaled, _FLIPS[frozenset(mirrored)], dst=out)
         return
     if not left:
         convert(image, out.dtype, out)
         return
     are_bytes = image.dtype == np.uint8 and all(chosen[i] in _NONNEGATIVE for i in left)
+    is_exact = (
+        are_bytes
+        and out.dtype == np.uint8
+        and len(left) <= 2
+        and all(_count_of_taps(axes[i], chosen[i], filters.antialias) <= _MOST_EXACT_TAPS for i in left)
+    )
+    # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
+    left.sort(key=lambda i: axes[i].size > image.shape[i])
     for i in left:
         image, axes[i] = _seen(image, i, axes[i], chosen[i], filters.antialias)
-    # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
-    *others, last = sorted(left, key=lambda i: axes[i].size > image.shape[i])
+    if is_exact and _resample_compiled(image, axes, chosen, filters.antialias, left, mirrored, out):
+        return
+    *others, last = left
+    units = _units(len(left), is_exact=is_exact)
+    if is_few:
+        _resample_few(image, axes, chosen, filters.antialias, left, mirrored, units, out)
+        return
     for i in others:
-        image = _swap(_scale(image, i, axes[i], chosen[i], filters.antialias, i in mirrored), i, f"swapped back {i}")
-    image = _scale(image, last, axes[last], chosen[last], filters.antialias, last in mirrored)
+        scaled = _scale(image, i, _band(axes[i], image.shape[i], chosen[i], filters.antialias, units[0]), i in mirrored)
+        if is_exact:
+            np.rint(scaled, out=scaled)
+        image = _swap(scaled, i, f"swapped back {i}")
+    band = _band(axes[last], image.shape[last], chosen[last], filters.antialias, units[-1])
+    image = _scale(image, last, band, last in mirrored)
     if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
         image = _rounded(image, out.dtype, are_bytes)
     convert(_swap(image, last, f"swapped back {last}"), out.dtype, out)
 
 
-def _resample_few(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], antialias: bool, out: Array) -> None:
-    """Scale a small image by one product for each axis. Blocks and swapped axes would only cost calls."""
-    left = [i for i in (0, 1) if kinds[i] != INTERP_NN and not axes[i].is_whole(image.shape[i])]
-    if not left:
-        convert(image, out.dtype, out)
-        return
-    are_bytes = image.dtype == out.dtype == np.uint8 and all(kinds[i] in _NONNEGATIVE for i in left)
+def _units(count: int, *, is_exact: bool) -> list[float]:
+    """Return the factor of the weights for each of `count` products; 0: weights are not rounded."""
+    if not is_exact:
+        return [0] * count
+    return [1] if count == 1 else [_PIXEL_UNITS, 1 / _PIXEL_UNITS]
+
+
+def _resample_few(
+    image: Array,
+    axes: Sequence[Axis],
+    kinds: Sequence[DALIInterpType],
+    antialias: bool,
+    order: Sequence[int],
+    mirrored: Collection[int],
+    units: Sequence[float],
+    out: Array,
+) -> None:
+    """Scale a small image by one product for each axis of `order`. Blocks and swapped axes would only cost calls."""
+    are_bytes = image.dtype == out.dtype == np.uint8 and all(kinds[i] in _NONNEGATIVE for i in order)
     values: Any = image.astype(np.float32)
-    for i in left:
+    for i, unit in zip(order, units, strict=True):
         extent = values.shape[i]
-        matrix = _matrix(axes[i], extent, kinds[i], antialias)
+        matrix = _matrix(axes[i], extent, kinds[i], antialias, unit)[:: -1 if i in mirrored else 1]
         rows = values.reshape(extent, -1) if i == 0 else values
         values = np.matmul(matrix, rows).reshape(*values.shape[:i], len(matrix), *values.shape[i + 1 :])
+        if unit == _PIXEL_UNITS:
+            np.rint(values, out=values)
     if are_bytes and out.flags.c_contiguous:
         _cv2().convertScaleAbs(values.reshape(len(out), -1), dst=out.reshape(len(out), -1))
     else:
@@ -133,24 +179,108 @@ def _resample_few(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterp
 
 
 @functools.lru_cache(512)
-def _matrix(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Floats:
-    """Return the matrix of `_band` with all of its columns, also for start > end."""
-    if axis.start > axis.end:
-        return _matrix(Axis(axis.size, extent - axis.start, extent - axis.end), extent, kind, antialias)[:, ::-1]
+def _matrix(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool, units: float) -> _Floats:
+    """Return the matrix of `_band` with all of its columns."""
+    firsts, weights = neighbors(axis, extent, kind, antialias, units)
+    matrix = np.zeros((axis.size, extent), np.float32)
+    matrix[np.arange(axis.size)[:, np.newaxis], firsts[:, np.newaxis] + np.arange(weights.shape[1])] = weights
+    return matrix
+
+
+def _count_of_taps(axis: Axis, kind: DALIInterpType, antialias: bool) -> int:
+    """Return how many neighbors are added for a pixel, with start <= end."""
     scale = (axis.end - axis.start) / axis.size
+    return math.ceil(2 * _FILTERS[kind][1] * (max(scale, 1.0) if antialias else 1.0))
+
+
+def neighbors(
+    axis: Axis, extent: int, kind: DALIInterpType, antialias: bool, units: float
+) -> tuple[NDArray[np.int64], _Floats]:
+    """Return which pixels are added for each pixel of a scaled axis, with start <= end.
+
+    Args:
+        units: multiplies the weights, which are rounded to multiples of 1/4096 before; 0: they are not rounded.
+
+    Returns:
+        The first pixel, and the weights of this one and its successors: shape (size, neighbors). All are inside the image:
+        weights of pixels outside are added to those of its edge.
+    """
+    size = axis.size
+    scale = (axis.end - axis.start) / size
     filter_, radius = _FILTERS[kind]
     radius *= max(scale, 1.0) if antialias else 1.0
-    centers = axis.start + (np.arange(axis.size) + 0.5) * scale - 0.5
-    before = max(math.ceil(radius - centers[0]), 0)
-    behind = max(math.ceil(radius + centers[-1]) + 1 - extent, 0)
-    weights = filter_((np.arange(-before, extent + behind) - centers[:, np.newaxis]) / radius)
-    inside = weights[:, before : before + extent]
-    if before:
-        inside[:, 0] += weights[:, :before].sum(axis=1)
-    if behind:
-        inside[:, -1] += weights[:, -behind:].sum(axis=1)
-    matrix: _Floats = (inside / inside.sum(axis=1, keepdims=True)).astype(np.float32)
-    return matrix
+    taps = np.arange(_count_of_taps(axis, kind, antialias))
+    centers = axis.start + (np.arange(size) + 0.5) * scale - 0.5
+    first = np.ceil(centers - radius)
+    weights = filter_(((first - centers)[:, np.newaxis] + taps) / radius)
+    weights /= weights.sum(axis=1, keepdims=True)
+    if units:  # sums are rounded, so that all weights together stay 1
+        sums = np.rint(np.cumsum(weights, axis=1) * WEIGHT_UNITS)
+        weights = np.diff(sums, axis=1, prepend=0) * (units / WEIGHT_UNITS)
+    columns = first.astype(np.int64)
+    count = min(len(taps), extent)
+    firsts = columns.clip(0, extent - count)
+    inside = (columns[:, np.newaxis] + taps).clip(0, extent - 1) - firsts[:, np.newaxis]
+    folded = np.zeros((size, count))
+    np.add.at(folded, (np.arange(size)[:, np.newaxis], inside), weights)
+    return firsts, folded.astype(np.float32)
+
+
+class _CompiledBand(NamedTuple):
+    """The struct Band of kernels/src/resample.c; the arrays are its memory."""
+
+    numbers: tuple[int, int, int, int]
+    firsts: NDArray[np.int32]
+    weights: _Floats
+
+
+@functools.lru_cache(512)
+def _compiled_band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool, mirrors: bool) -> _CompiledBand:
+    firsts, weights = neighbors(axis, extent, kind, antialias, WEIGHT_UNITS)
+    step = -1 if mirrors else 1
+    places, weights = firsts[::step].astype(np.int32), np.ascontiguousarray(weights[::step])
+    return _CompiledBand((axis.size, weights.shape[1], address_of(places), address_of(weights)), places, weights)
+
+
+def _resample_compiled(
+    image: Array,
+    axes: Sequence[Axis],
+    kinds: Sequence[DALIInterpType],
+    antialias: bool,
+    order: Sequence[int],
+    mirrored: Collection[int],
+    out: Array,
+) -> bool:
+    """Scale an image of bytes by dali-like-kernels; return whether it is installed and supports the memory.
+
+    Args:
+        axes: with start <= end.
+        order: the axes to scale, the first one first.
+        mirrored: axes whose results are reversed.
+    """
+    if image.ndim != 3 or image.strides[1:] != (image.shape[2], 1) or not out.flags.c_contiguous:
+        return False
+    compiled = kernels()
+    if compiled is None:
+        return False
+    height, width, channels = image.shape
+    to, row_bytes = address_of(out), out.strides[0]
+    if 0 in mirrored:  # rows are made from the top to the bottom of the image
+        to, row_bytes = to + (out.shape[0] - 1) * row_bytes, -row_bytes
+    bands = [
+        _compiled_band(axes[i], image.shape[i], kinds[i], antialias, mirrors).numbers
+        if i in order
+        else (axes[i].size, 0, 0, 0)
+        for i, mirrors in ((0, False), (1, 1 in mirrored))
+    ]
+    numbers = _ImageNumbers(
+        address_of(image), to, image.strides[0], row_bytes, height, width, channels, [*order] == [1, 0], *bands[0], *bands[1]
+    )
+    return not compiled.resample(ctypes.addressof(numbers))
+
+
+#: The struct Image of kernels/src/resample.c.
+_ImageNumbers: Any = ctypes.c_int64 * 16
 
 
 def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis], set[int]]:
@@ -225,10 +355,9 @@ def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
     return positions
 
 
-def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool, mirror: bool) -> _Floats:
+def _scale(image: Array, i: int, band: _Band, mirror: bool) -> _Floats:
     """Return an image with axis `i` scaled, mirrored if wanted, and exchanged with axis 0, as floats."""
-    swapped = _swap(image, i, f"swapped {i}")
-    scaled = _multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}")
+    scaled = _multiply(band, _swap(image, i, f"swapped {i}"), f"product {i}")
     return scaled[::-1] if mirror else scaled
 
 
@@ -259,30 +388,18 @@ class _Band(NamedTuple):
 
 
 @functools.lru_cache(512)  # random crops have many different extents; each entry takes about 12 KiB
-def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Band:
-    """Return the matrix that scales an axis of this extent, with start <= end."""
-    size = axis.size
-    scale = (axis.end - axis.start) / size
-    filter_, radius = _FILTERS[kind]
-    radius *= max(scale, 1.0) if antialias else 1.0
-    taps = np.arange(math.ceil(2 * radius))
-    centers = axis.start + (np.arange(size) + 0.5) * scale - 0.5
-    first = np.ceil(centers - radius)
-    weights = filter_(((first - centers)[:, np.newaxis] + taps) / radius)
-    weights /= weights.sum(axis=1, keepdims=True)
-    columns = first.astype(np.int64)
-    last = columns + taps[-1]
+def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool, units: float) -> _Band:
+    """Return the matrix that scales an axis of this extent, with start <= end; see `neighbors`."""
+    firsts, weights = neighbors(axis, extent, kind, antialias, units)
+    size, count = weights.shape
     # Positions ascend, so the first row of a block has its first column, and the last row its last column.
-    starts = columns[::_BLOCK].clip(0, extent - 1)
-    ends = np.append(last[_BLOCK - 1 :: _BLOCK], last[-1:])[: len(starts)].clip(0, extent - 1) + 1
+    starts = firsts[::_BLOCK]
+    ends = np.append(firsts[_BLOCK - 1 :: _BLOCK], firsts[-1:])[: len(starts)] + count
     span = int((ends - starts).max())
-    rows = np.zeros(size * span, np.float32)
-    offsets = np.arange(0, size * span, span) - starts.repeat(_BLOCK)[:size]  # position of column 0 in each row
-    low, high = int(np.searchsorted(columns, 0)), int(np.searchsorted(last, extent))
-    rows[(offsets + columns)[low:high, np.newaxis] + taps] = weights[low:high]
-    for row in (*range(low), *range(max(low, high), size)):  # several positions fall onto the edge
-        np.add.at(rows, offsets[row] + (columns[row] + taps).clip(0, extent - 1), weights[row])
-    return _Band(starts.tolist(), ends.tolist(), rows.reshape(size, span))
+    rows = np.zeros((size, span), np.float32)
+    offsets = firsts - starts.repeat(_BLOCK)[:size]
+    rows[np.arange(size)[:, np.newaxis], offsets[:, np.newaxis] + np.arange(count)] = weights
+    return _Band(starts.tolist(), ends.tolist(), rows)
 
 
 def _multiply(band: _Band, image: Array, name: str) -> _Floats:

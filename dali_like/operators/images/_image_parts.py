@@ -1,8 +1,8 @@
 """Decoding of whole images and of windows, for the operators of ``fn.decoders`` and ``fn.experimental.decoders``.
 
 A window is decoded with the image into a buffer of the thread, and copied. JPEG rows below the window are skipped, so damage
-there goes unnoticed. Pixels above and beside it are skipped where the system has TurboJPEG 3; simplejpeg and OpenCV decode
-them.
+there goes unnoticed. dali-like-kernels and TurboJPEG 3 skip the pixels above and beside it as well; simplejpeg and OpenCV
+decode them.
 """
 
 from __future__ import annotations

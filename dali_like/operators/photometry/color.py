@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
+from dali_like.common.kernel_library import address_of, kernels
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.language.operator_interface import ANY_LENGTH, Array, OperatorCall, scratch
 from dali_like.operators.machinery._pixels import check_result, look_up, merge, opencv, planes
@@ -298,6 +299,11 @@ def _transform(
 ) -> Array:
     """Add `before` to each pixel, multiply its color by a matrix, and add an offset."""
     check_result(dtype)
+    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # so no sum is NaN
+    if is_simple and before is None and matrix.shape == (3, 3) and image.flags.c_contiguous and kernels() is not None:
+        out = call.empty(image.shape, dtype)
+        kernels().mix_colors(image.size // 3, *map(address_of, (image, matrix, offset, out)))
+        return out
     channels = planes(image)
     *inputs, total, term = scratch("colors", (len(channels) + 2, *channels[0].shape), np.float32)
     for plane, channel in zip(inputs, channels, strict=True):
@@ -305,7 +311,6 @@ def _transform(
     if before is not None:
         for plane, addend in zip(inputs, before, strict=True):
             np.add(plane, addend, out=plane)
-    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # so no sum is NaN
     results = [*scratch("changed colors", (len(matrix), *channels[0].shape), dtype)]
     for row, addend, result in zip(matrix, offset, results, strict=True):
         np.multiply(inputs[0], row[0], out=total)

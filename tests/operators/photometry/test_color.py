@@ -10,6 +10,7 @@ import pytest
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentError, SampleError
+from tests.compiled import kernels_from, library
 from tests.operators.running import WAYS, run
 
 NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
@@ -238,3 +239,24 @@ class TestLimitedEqualization:
         (result,) = results(lambda image: fn.clahe(image, tiles_x=2, tiles_y=2, clip_limit=2.0), NOISE[:0])
 
         assert result.shape == (0, 30, 3)
+
+
+@pytest.mark.parametrize("shape", [(7, 5, 3), (90, 111, 3), (2, 40, 30, 3)], ids=str)
+def test_compiled_loops_change_colors_to_the_same_bits(shape):
+    image = np.random.default_rng(4).integers(0, 256, shape, np.uint8)
+    layout = "HWC" if len(shape) == 3 else "FHWC"
+
+    def changes(data):
+        return [
+            fn.hsv(data, hue=50, saturation=1.7, value=0.8),
+            fn.color_twist(data, hue=-170, contrast=1.9, brightness=1.4),
+            fn.saturation(data, saturation=0.0),
+            fn.hue(data, hue=360.0),
+        ]
+
+    with kernels_from("0"):
+        expected = run(changes, [image], layouts=[layout])
+    with kernels_from(library()):
+        made = run(changes, [image], layouts=[layout])
+    for column, wanted in zip(made[0], expected[0], strict=True):
+        np.testing.assert_array_equal(column[0], wanted[0], strict=True)
