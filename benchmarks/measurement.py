@@ -58,6 +58,12 @@ class Measurement:
     """Tokens of packs, without padding."""
     padding: float | None = None
     """Share of padding in packs."""
+    dearest_of_mean: float | None = None
+    """The cost of the dearest rank in a step, as a multiple of the mean of all ranks; the mean of the steps."""
+    dearest_of_bound: float | None = None
+    """The same as a multiple of its lower bound."""
+    in_order_of_mean: float | None = None
+    """The first of these if each rank had its positions in order."""
 
     def to_json(self) -> str:
         """Return the measurement as one line of JSON."""

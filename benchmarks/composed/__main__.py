@@ -35,11 +35,14 @@ __all__ = ["GOALS", "main", "tables"]
 
 TOKENS = figure("million tokens/s", "tokens_per_s", 1e-6)
 PADDING = figure("padding %", "padding", 1e2)
+DEAREST = figure("dearest rank / mean", "dearest_of_mean")
+OF_BOUND = figure("dearest rank / lower bound", "dearest_of_bound")
+IN_ORDER = figure("in order / mean", "in_order_of_mean")
 IMPORT = figure("import ms", "import_s", 1e3)
 ADDED = figure("memory added MiB", "added_bytes", 2**-20)
 
 _COLUMNS_OF_PART = {
-    "steady": (RATE, TOKENS, PADDING, MAIN_CPU, ALL_CPU, FIRST_BATCH),
+    "steady": (RATE, TOKENS, PADDING, DEAREST, OF_BOUND, IN_ORDER, MAIN_CPU, ALL_CPU, FIRST_BATCH),
     "first": (IMPORT, FIRST_BATCH),
     "resume": (FIRST_BATCH,),
     "memory": (ADDED, FIRST_BATCH),
@@ -51,6 +54,8 @@ GOALS = (
     Goal(workload="packing", column=PADDING, peer="grain", at_most=1),
     Goal(workload="packing", column=TOKENS, peer="grain_64", at_least=3),
     Goal(workload="packing", column=PADDING, peer="grain_64", at_most=1),
+    Goal(workload="balance", column=DEAREST, peer=None, at_most=1.05),
+    Goal(workload="balance", column=OF_BOUND, peer=None, at_most=1.02),
     Goal(workload="start", column=FIRST_BATCH, peer="grain", at_most=0.1),
     Goal(workload="resume", column=FIRST_BATCH, peer="grain", at_most=0.1),
     Goal(workload="memory", column=ADDED, peer="grain", at_most=0.5),

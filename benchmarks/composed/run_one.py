@@ -54,7 +54,7 @@ def steady(system: System, workload: Workload, seconds: float) -> dict[str, Any]
         timed = run.steady(seconds, processes.descendants(os.getpid()))
         figures = rates(timed, batch_size=workload.batch_size, sample_bytes=28 * 28 + 8)
     run.check()
-    return {"first_batch_s": first_batch_s, **figures}
+    return {"first_batch_s": first_batch_s, **system.costs(), **figures}
 
 
 def _packs(system: System, workload: Workload, run: Run, seconds: float) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = [
     "check_images",
     "check_packs",
     "costs_of",
+    "log_normal_costs",
     "summary",
 ]
 
@@ -100,6 +101,11 @@ class Multimodal:
 def costs_of(element: Mapping[str, int]) -> dict[str, int]:
     """Return the tokens of text and images of an element: its cost."""
     return {"tokens": element["text"] + IMAGE_TOKENS * element["images"]}
+
+
+def log_normal_costs() -> NDArray[np.float64]:
+    """Return a cost for each image of a source: sigma is 1."""
+    return np.random.default_rng(0).lognormal(0, 1, LENGTH)
 
 
 def summary(pack: list[Mapping[str, int]]) -> dict[str, int]:

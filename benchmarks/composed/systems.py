@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, brighten, costs_of, summary
+from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, brighten, costs_of, log_normal_costs, summary
 from benchmarks.composed.workloads import Workload, weights
 from benchmarks.workloads import WORKERS
 
@@ -47,6 +47,10 @@ class System:
     def resume(self, state: Any) -> None:
         """Do the same as `start`, but continue from a state."""
         raise NotImplementedError
+
+    def costs(self) -> dict[str, float]:
+        """Return how equal the costs of the ranks were, if elements have costs."""
+        return {}
 
     def consume(self, batches: int) -> Any:
         """Receive batches, drop each when the next arrives, and return the last."""
@@ -84,14 +88,28 @@ class DaliLike(System):
 
     def _loader(self) -> Any:
         dataset = self._dataset().with_options(seed=SEED)
-        return self._loader_type(
+        ranks = self._workload.num_ranks
+        balance = {"balance": "cost", "costs": log_normal_costs()} if ranks > 1 else {}
+        self._latest = self._loader_type(
             dataset,
             batch_size=self._workload.batch_size,
             num_workers=WORKERS,
             multiprocessing_context=self._start_method,
             shard_id=0,
-            num_shards=1,
+            num_shards=ranks,
+            **balance,
         )
+        return self._latest
+
+    def costs(self) -> dict[str, float]:
+        figures = self._latest.statistics().sources[0].balance
+        if not figures.steps:
+            return {}
+        return {
+            "dearest_of_mean": figures.dearest / figures.mean,
+            "dearest_of_bound": figures.dearest / figures.bound,
+            "in_order_of_mean": figures.in_order / figures.mean,
+        }
 
     def _dataset(self) -> Any:
         composed = self._composed

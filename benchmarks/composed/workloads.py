@@ -38,6 +38,8 @@ class Workload:
             from a state at step `RESUMED_STEP` to the next batch; "memory": memory added by the loader.
         systems: systems that run it.
         counted_packs: packs in which padding is counted, before the steady part.
+        num_ranks: ranks that share the stream; the first one is measured. More than one: images have log-normal costs, which
+            are dealt to the ranks.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Workload:
     batch_size: int
     systems: tuple[str, ...] = COMMON_SYSTEMS
     counted_packs: int = 0
+    num_ranks: int = 1
 
     def sources(self) -> list[Any]:
         """Return the sources."""
@@ -102,6 +105,15 @@ WORKLOADS = {
             batch_size=8,
             systems=("dali_like",),
             counted_packs=4_096,
+        ),
+        Workload(
+            name="balance",
+            part="steady",
+            element="images",
+            num_sources=1,
+            batch_size=16,
+            systems=("dali_like",),
+            num_ranks=8,
         ),
         Workload(name="start", part="first", element="images", num_sources=8, batch_size=256, systems=_STARTS),
         Workload(name="resume", part="resume", element="images", num_sources=8, batch_size=256, systems=_STARTS),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from dali_like.common.user_objects import method_of
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.measure.loops import LoopMeter
+from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.loader_workers import LoaderWorkers
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dali_like.device.copier import CopyTotals
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.engine.pool.tuner import Tuner
-    from dali_like.monitor.measure.statistics import Settings, Statistics
+    from dali_like.monitor.measure.statistics import BalanceStatistics, Settings, Statistics
 
 #: Batches whose origins the program can ask for.
 _NUM_RECENT = 8
@@ -150,6 +151,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
         large_containers=large_containers(options.dataset, "dataset") if has_processes else (),
         caches=caches,
+        balance=_balance_of(options),
         cacheable_bytes=0 if caches else cacheable_bytes(_length_of(options.dataset), counts.made_bytes, counters.samples),
     )
     statistics = Statistics(
@@ -183,6 +185,13 @@ def _shards_of_one_worker(options: LoaderOptions) -> int | None:
     if not options.is_sharded or options.dataset.ends_in_map:
         return None
     return len(cast("PositionSampler", options.index_sampler).owned)
+
+
+def _balance_of(options: LoaderOptions) -> BalanceStatistics:
+    from dali_like.monitor.measure.statistics import BalanceStatistics
+
+    balance = getattr(options.index_sampler, "balance", None) if is_composed(options.dataset) else None
+    return BalanceStatistics() if balance is None else BalanceStatistics(*balance.figures)
 
 
 def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:

@@ -111,6 +111,11 @@ class DataLoader(BaseDataLoader[T_co]):
             batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
             repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
             elements are counted first. "pad" counts them as well. See docs/composed-datasets.md.
+        balance: "cost": for a `ComposedDataset` with random access, deal the elements of each step to the ranks so that
+            their costs are nearly equal. Each rank has as many elements as without it, and states are the same. `report`
+            shows how equal they are. See docs/costs-and-curricula.md.
+        costs: with `balance`, the costs of the elements of the source, by index: an array, or the name of a column. None:
+            the bytes of the records, from the index of files. With several sources, a mapping from their names to these.
         concurrency: number of samples that each worker reads at a time, of this batch and the next ones, if ``__getitem__``
             is a coroutine function (``async def``), or of batches if ``__getitems__`` is one. None: one. More than one: the
             global random generators are not seeded. The default of `prefetch_factor` then keeps two samples for each read

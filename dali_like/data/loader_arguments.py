@@ -109,6 +109,8 @@ class LoaderArguments(_Of[T_co]):
         shard_id: Own[Annotated[int | None, unchecked]] = None,
         num_shards: Own[Annotated[int | None, unchecked]] = None,
         shard_rest: Own[Annotated[str | None, unchecked]] = None,
+        balance: Own[Annotated[str | None, unchecked]] = None,
+        costs: Own[Annotated[Any, unchecked]] = None,
         concurrency: Own[Annotated[int, positive] | None] = None,
         read_threads: Own[Annotated[int, positive] | None] = None,
         max_read_bytes: Own[Annotated[int, positive] | None] = None,

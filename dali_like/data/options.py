@@ -235,7 +235,7 @@ def samples_per_batch(loader: Any) -> int | None:
 
 
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
-RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "mesh", "mesh_dims")
+RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "balance", "costs", "mesh", "mesh_dims")
 
 
 class OwnContext(BaseContext):
@@ -364,7 +364,7 @@ def check_composed(
         ArgumentClashError: an argument is for composed datasets, and this is another one.
     """
     if not is_composed(dataset):
-        for name in RANK_NAMES if given["peers"] is None else RANK_NAMES[:3]:
+        for name in RANK_NAMES if given["peers"] is None else RANK_NAMES[: RANK_NAMES.index("mesh")]:
             if given[name] is not None:
                 raise ArgumentClashError(
                     f"{name} is for composed datasets. For a {type(dataset).__qualname__}, pass "

@@ -6,7 +6,7 @@ Runs in the main process. The arithmetic is that of `dali_like.sources.composed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.checks import not_negative, positive
 from dali_like.data.batch_sizes import SizeFrom, SizeSchedule, Steps
@@ -19,6 +19,9 @@ from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.sharding import Division, Rest, Shard
 from dali_like.sources.state_format import ShardState
+
+if TYPE_CHECKING:
+    from dali_like.data.balancing import Balance
 
 __all__ = ["PositionIterator", "PositionSampler"]
 
@@ -36,11 +39,12 @@ class PositionSampler(Sampler[Any]):
         batch_size: positions in a batch of one rank; None: no batches.
         drop_last: whether to drop batches with fewer elements.
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
-        shard_rest, mesh, mesh_dims: see `dali_like.data.DataLoader`.
+        shard_rest, balance, costs, mesh, mesh_dims: see `dali_like.data.DataLoader`.
         sizes: batch sizes by position, in place of `batch_size`.
 
     Attributes:
         sizes: batch sizes by position. It is replaced when they change.
+        balance: deals the elements of a step to the ranks; None: each has its stripe.
 
     Raises:
         ArgumentError, ArgumentClashError: an argument has a wrong value; the number of ranks does not divide the logical
@@ -55,6 +59,8 @@ class PositionSampler(Sampler[Any]):
         shard_id: int | None = None,
         num_shards: int | None = None,
         shard_rest: str | None = None,
+        balance: str | None = None,
+        costs: Any = None,
         mesh: Any = None,
         mesh_dims: str | int | Sequence[str | int] | None = None,
         *,
@@ -73,6 +79,7 @@ class PositionSampler(Sampler[Any]):
         self.rank = rank
         self.has_mesh = mesh is not None
         self.rest = _rest_for(dataset, rank, shard_rest)
+        self.balance = _balance_for(dataset, balance, costs)
         self.epoch = 0
         self._start: dict[str, Any] | None = None
         #: The numbers of outputs of all logical shards, in the epoch that was counted last.
@@ -261,15 +268,26 @@ class PositionIterator(SamplerIterator[Any]):
         if not count:
             raise StopIteration
         sampler, division = self._sampler, self._division
-        positions: Any = sampler.rank.stripe(self.reached, division.size)[:count]
-        if self._length is not None and sampler.rest == "pad":
-            positions = [self._padded(position) for position in positions]
+        if sampler.balance is None:
+            positions = self._stripe(division, count)
+        else:
+            ranks = [division._replace(shard=Shard(rank, sampler.rank.count)) for rank in range(sampler.rank.count)]
+            stripes = [self._stripe(each, each.count(self.reached)) for each in ranks]
+            positions = sampler.balance.deal(stripes, sampler.rank.id)
         self._taken += 1
         self.reached += division.step
+        return list(positions) if sampler.is_batched else positions[0]
+
+    def _stripe(self, division: Division, count: int) -> Sequence[int]:
+        """Return the positions of a rank in the next step, if it has its stripe."""
+        sampler = self._sampler
+        positions: Sequence[int] = division.shard.stripe(self.reached, division.size)[:count]
+        if self._length is not None and sampler.rest == "pad":
+            positions = [self._padded(position) for position in positions]
         if sampler.dataset.shards is None and self.epoch:
             first = self.epoch * (sampler.dataset.length or 0)
             positions = [first + position for position in positions]
-        return list(positions) if sampler.is_batched else positions[0]
+        return positions
 
     def skip(self, count: int) -> None:
         self._taken += count
@@ -307,6 +325,29 @@ def _end_of(counts: list[int], rest: str) -> int:
     if rest == "count":
         return min(count * num_shards + shard for shard, count in enumerate(counts))
     return max(((count - 1) * num_shards + shard + 1 for shard, count in enumerate(counts) if count), default=0)
+
+
+def _balance_for(dataset: ComposedDataset, balance: str | None, costs: Any) -> Balance | None:
+    """Return what deals the elements of a step to the ranks.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: the costs do not fit, or `balance` has a wrong value.
+        ArgumentClashError: elements have no random access, or their costs are unknown; or there are costs without balance.
+    """
+    if balance is None:
+        if costs is not None:
+            raise ArgumentClashError('costs are for balance="cost": pass it, too')
+        return None
+    if balance != "cost":
+        raise ArgumentError(f'balance must be "cost" or None, not {balance!r}')
+    if dataset.shards is not None:
+        raise ArgumentClashError(
+            'balance="cost" deals elements to ranks, and in a stream with logical shards each rank has those of its own '
+            "shards. Leave it out; or leave out the stages that need logical shards, such as filter and pack"
+        )
+    from dali_like.data.balancing import Balance  # few programs need it
+
+    return Balance(dataset.costs_by_position(costs))
 
 
 def _rest_for(dataset: ComposedDataset, rank: Shard, rest: str | None) -> str:

@@ -21,6 +21,7 @@ FIGURES = {
     "mixture": {"samples_per_s", "first_batch_s", "main_cpu_us_per_batch"},
     "packing": {"tokens_per_s", "padding", "samples_per_s"},
     "multimodal": {"tokens_per_s", "padding", "samples_per_s"},
+    "balance": {"dearest_of_mean", "dearest_of_bound", "in_order_of_mean", "samples_per_s"},
     "start": {"first_batch_s"},
     "resume": {"first_batch_s"},
     "memory": {"added_bytes"},

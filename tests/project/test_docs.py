@@ -24,7 +24,12 @@ MIGRATING = DOCS / "migrating-from-dali.md"
 #: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
-    *(DOCS / "composed-datasets.md", DOCS / "coming-from-grain.md", DOCS / "coming-from-webdataset.md"),
+    *(
+        DOCS / "composed-datasets.md",
+        DOCS / "costs-and-curricula.md",
+        DOCS / "coming-from-grain.md",
+        DOCS / "coming-from-webdataset.md",
+    ),
     *(DOCS / "coming-from-spdl.md", DOCS / "coming-from-tf-data.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 __all__ = [
+    "BalanceStatistics",
     "BatchTimes",
     "CacheStatistics",
     "ChosenSettings",
@@ -143,6 +144,25 @@ class RingStatistics:
 
 
 @dataclass(frozen=True)
+class BalanceStatistics:
+    """How equal the costs of the ranks are, with ``balance="cost"``: sums over steps that have been dealt.
+
+    Attributes:
+        steps: how many.
+        dearest: the cost of the dearest rank.
+        in_order: the same if each rank had its positions in order.
+        mean: the mean cost of the ranks.
+        bound: the lower bound of the cost of the dearest rank; see `dali_like.data.balancing.lower_bound`.
+    """
+
+    steps: int = _adds_up()
+    dearest: float = _adds_up(0.0)
+    in_order: float = _adds_up(0.0)
+    mean: float = _adds_up(0.0)
+    bound: float = _adds_up(0.0)
+
+
+@dataclass(frozen=True)
 class OperatorTime:
     """Time of one operator.
 
@@ -183,6 +203,7 @@ class SourceStatistics:
         large_containers: lists and dicts of the source with 100,000 objects or more, of which each worker has a copy;
             `SharedList` and `SharedDict` of `dali_like.data` avoid that.
         caches: content and accesses of its sample caches, and of those behind it in a pipeline.
+        balance: the costs of the ranks in a step; zeros without ``balance="cost"``.
         cacheable_bytes: memory for the outputs of all samples, if there is no cache, and the memory is available; else 0.
     """
 
@@ -206,6 +227,7 @@ class SourceStatistics:
     ring: RingStatistics = RingStatistics()
     large_containers: tuple[str, ...] = ()
     caches: tuple[CacheStatistics, ...] = ()
+    balance: BalanceStatistics = BalanceStatistics()
     cacheable_bytes: int = 0
 
     def completed_by(self, whole: SourceStatistics) -> SourceStatistics:

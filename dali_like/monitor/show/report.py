@@ -142,6 +142,7 @@ class Report:
                     f"slots of {_shortened(source.name)}: {ring.slots}; {ring.making} being made, {ring.ready} ready, "
                     f"{ring.held} held, {ring.free} free; {ring.mean_ready:.1f} ready on the average"
                 )
+        yield from _balance_lines(now)
         for source in now.sources:
             if source.slowest:
                 slow = ", ".join(map(call_text, source.slowest[:_MOST_SLOW]))
@@ -199,6 +200,16 @@ def _cache_lines(source: SourceStatistics, wait_share: float, kind: str) -> Iter
         )
         ways = "fn.cache(...)" if kind == "pipeline" else "dali_like.data.CachedDataset(...), or ComposedDataset.cache(...)"
         yield f"  cache the deterministic part: {ways}"
+
+
+def _balance_lines(now: Statistics) -> Iterator[str]:
+    """Yield how equal the costs of the ranks are."""
+    for balance in (source.balance for source in now.sources if source.balance.mean):
+        yield (
+            f"costs of the ranks: the dearest is {balance.dearest / balance.mean:.3f} of the mean, and "
+            f"{balance.dearest / balance.bound:.3f} of the lower bound, in {balance.steps:,} steps; in order of positions, "
+            f"it would be {balance.in_order / balance.mean:.2f} of the mean"
+        )
 
 
 def _parts(source: SourceStatistics) -> str:

@@ -870,6 +870,15 @@ class ComposedDataset:
         """Return an iterator over one epoch, in this process. It has ``state_dict`` and ``load_state_dict``."""
         return ComposedIterator(self)
 
+    def costs_by_position(self, costs: Any) -> Callable[[int], float]:
+        """Return a function from a position to the cost of its element, which reads nothing.
+
+        For arguments and errors see `dali_like.sources.composed.known_costs.costs_by_position`.
+        """
+        from dali_like.sources.composed.known_costs import costs_by_position  # few programs need it
+
+        return costs_by_position(self._stage, self.seed, costs)
+
     def elements(self) -> Elements:
         """Return the evaluator of the dataset for this process."""
         return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, FileReadError, MissingFileError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
-from dali_like.sources.composed.parquet_files import Rows
+from dali_like.sources.composed.parquet_files import Rows, numbers_of
 from dali_like.sources.readers.stored_files import is_url, shown
 
 __all__ = ["ArrayRecordFiles", "LanceTable"]
@@ -150,6 +150,17 @@ class LanceTable(ChunkedFiles):
         self.chunk_ends = np.append(np.arange(_CHUNK_RECORDS, count, _CHUNK_RECORDS), [count] if count else []).astype(
             np.int64
         )
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Read the numbers of a column, or the lengths of its lists.
+
+        Raises:
+            ArgumentError: there is no such column.
+        """
+        names = self._opened().schema.names
+        if name not in names:
+            raise ArgumentError(f"{shown(self._path)} has no column {name!r}. It has the columns {', '.join(names)}")
+        return numbers_of(self._opened().to_table(columns=[name]), name)
 
     async def read(self, first: int, last: int) -> Sequence[Any]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
 from dali_like.sources.readers.stored_files import SeekableFile, StoredFiles, is_url, shown
 
-__all__ = ["ParquetFiles", "Rows"]
+__all__ = ["ParquetFiles", "Rows", "numbers_of"]
 
 _MAGIC = b"PAR1"
 #: Bytes at the end of a file that are read first. Most footers fit in.
@@ -135,6 +135,22 @@ class ParquetFiles(ChunkedFiles):
         )
         return np.cumsum(counts).astype(np.int64)
 
+    def column(self, name: str) -> NDArray[Any]:
+        """Read the numbers of a column, or the lengths of its lists.
+
+        Raises:
+            ArgumentError: there is no such column.
+            BrokenFileError, FileReadError: a file is damaged, or cannot be read.
+        """
+        alone = ParquetFiles(self._files, self._paths, [name], self._most_bytes)
+        return np.concatenate([np.zeros(0), *(alone._numbers(group, name) for group in alone._groups)])
+
+    def _numbers(self, group: _RowGroup, name: str) -> NDArray[Any]:
+        path = self._paths[group.file]
+        datas = [self._files.read_now(path, *span) for span in group.ranges]
+        numbers: NDArray[Any] = self._opened(group, datas, numbers_of, name)
+        return numbers
+
     async def read(self, first: int, last: int) -> Sequence[Any]:
         group = self._groups[int(np.searchsorted(self.chunk_ends, first, "right"))]
         path = self._paths[group.file]
@@ -146,11 +162,16 @@ class ParquetFiles(ChunkedFiles):
         return await asyncio.to_thread(self._rows, group, datas)  # other reads go on meanwhile
 
     def _rows(self, group: _RowGroup, datas: Sequence[Any]) -> Rows:
+        rows: Rows = self._opened(group, datas, Rows)
+        return rows
+
+    def _opened(self, group: _RowGroup, datas: Sequence[Any], convert: Callable[..., Any], *arguments: Any) -> Any:
+        """Decode a row group, and convert the table to a sequence of its rows."""
         path = self._paths[group.file]
         pieces = _RangesInMemory(path, self._sizes[group.file][0], [start for start, _ in group.ranges], datas)
         try:
             opened = _parquet().ParquetFile(pieces, metadata=self._footer(group.file), pre_buffer=False)
-            rows = Rows(self._table(opened, group))
+            rows = convert(self._table(opened, group), *arguments)
         except DaliLikeError:  # such as FileReadError
             raise
         except (OSError, ValueError) as error:  # of pyarrow
@@ -301,6 +322,17 @@ def _values(column: Any) -> Any:
         values, offsets = array.values.to_numpy(zero_copy_only=False), array.offsets.to_numpy().tolist()
         return lambda index: values[offsets[index] : offsets[index + 1]].copy()
     return lambda index: array[index].as_py()
+
+
+def numbers_of(table: Any, name: str) -> NDArray[Any]:
+    """Return the numbers of a column of a table of Arrow, or the lengths of its lists; NaN where there is no value."""
+    import pyarrow as pa  # optional
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = pc.list_value_length(column)
+    return np.asarray(column.to_numpy())
 
 
 def _is_number(kind: Any) -> bool:

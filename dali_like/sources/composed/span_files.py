@@ -75,6 +75,12 @@ class SpanFiles(ChunkedFiles):
         """The number of records up to the end of each file, of shape (number of files,)."""
         return self._firsts[1:]
 
+    def record_bytes(self) -> NDArray[np.int64]:
+        """Return the size of each record."""
+        sizes = np.diff(self._bounds)
+        # Between two files, the end of one is followed by the beginning of the next.
+        return np.delete(sizes, self._firsts[1:-1] + np.arange(len(self._firsts) - 2))
+
     async def read(self, first: int, last: int) -> Sequence[Any]:
         number = self._file_of(first)
         bounds = self._bounds[first + number : last + number + 1]

@@ -14,9 +14,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dali_like.data import ComposedDataset
+from dali_like.data import ComposedDataset, DataLoader
+from dali_like.sources.composed.known_costs import source_lengths
 from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_mismatch
-from dali_like.testing.strategies import composed_datasets
+from dali_like.testing.strategies import composed_datasets, value_of
 
 _IS_FULL = os.environ.get("PARITY") == "full"
 #: The examples are the same in each run, and others in each part.
@@ -134,3 +135,42 @@ def test_loaders_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
         assert mismatch is None
 
     check()
+
+
+@in_parts
+def test_balanced_ranks_share_out_the_elements_of_each_step(part: int) -> None:
+    @hypothesis.seed(part)
+    @hypothesis.settings(max_examples=300 if _IS_FULL else 40, deadline=None)
+    @hypothesis.given(st.data())
+    def check(data: Any) -> None:
+        dataset: ComposedDataset = data.draw(composed_datasets(shards=(12,)).filter(lambda each: each.shards is None))
+        lengths = source_lengths(dataset)
+        rng = random.Random(data.draw(st.integers(0, 99)))
+        costs = {name: [rng.choice((1, 2, 30)) for _ in range(length)] for name, length in lengths.items()}
+        reference, begin, states = Reference(dataset), 0, None
+        for each in data.draw(parts_of(None, most_workers=1)):
+            ranks = [balanced(dataset, costs, rank, each) for rank in range(each.num_ranks)]
+            if states is not None:
+                for rank in ranks:
+                    rank.load_state_dict(states, allow_change=["batch_size"])
+            running = [iter(rank) for rank in ranks]
+            for _ in range(each.num_steps):
+                expected = reference.at(range(begin, begin + each.batch_size * each.num_ranks))
+                begin += each.batch_size * each.num_ranks
+                found = [next(rank, []) for rank in running]
+                counts = [sum(position % each.num_ranks == rank for position in expected) for rank in range(each.num_ranks)]
+                assert [len(batch) for batch in found] == counts
+                assert sorted(value_of(item) for batch in found for item in batch) == sorted(
+                    map(value_of, expected.values())
+                )
+            if dataset.length is not None and begin >= dataset.length:
+                return
+            states = [rank.state_dict() for rank in ranks]
+
+    check()
+
+
+def balanced(dataset: ComposedDataset, costs: Any, rank: int, part: Part) -> Any:
+    """Return the loader of a rank that shares out the cost of each step."""
+    options: Any = {"shard_id": rank, "num_shards": part.num_ranks, "shard_rest": "uneven", "collate_fn": list}
+    return DataLoader(dataset, part.batch_size, balance="cost", costs=costs, **options)
