@@ -1,8 +1,8 @@
 """Agreement of the ranks of a job on a change that holds from a position on. Runs in the main process.
 
-Each rank writes its wish, and the first point that is possible for it, into the store of the process group of PyTorch or
-JAX, and reads those of the others. All ranks take the last of these points. This needs no collective operation, so a job
-whose process group is of NCCL needs no second one.
+Each rank writes its wish, and its first possible point, into the store of the process group of PyTorch or JAX, and reads
+what the others have written. All ranks take the last point. No collective operation is needed, so a job with NCCL needs no
+second process group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Agreement:
-    """The agreements of a loader with those of the other ranks of its job.
+    """The agreements of a loader with the other ranks of its job.
 
     Args:
         has_others: whether other ranks deliver parts of the same stream, or the same batches.
@@ -37,12 +37,12 @@ class Agreement:
         self._count = 0
 
     def last_point(self, wish: Any, point: tuple[int, ...], method: str) -> tuple[int, ...]:
-        """Return the last of the points of all ranks. Without a job of several ranks, it is the given one.
+        """Return the last point of all ranks; alone, the given one.
 
         Args:
-            wish: of this rank, which JSON can hold; all ranks should have the same.
-            point: the first one that is possible for this rank.
-            method: the method of the loader, for messages.
+            wish: JSON can hold it; all ranks should have the same.
+            point: the first possible one here.
+            method: of the loader, for messages.
 
         Raises:
             ArgumentError: another rank has another wish.
@@ -58,7 +58,7 @@ class Agreement:
         return max((point, *(tuple(answer["point"]) for answer in answers.values())))
 
     def exchange(self, text: Any, method: str) -> dict[int, Any]:
-        """Return what all ranks pass, by rank; nothing without a job of several ranks.
+        """Return what all ranks pass, by rank; alone, nothing.
 
         Raises:
             ServerTimeoutError: a rank does not call the method.
@@ -73,7 +73,7 @@ class Agreement:
         return {each: json.loads(answer) for each, answer in texts.items()}
 
     def from_first(self, text: Any, method: str) -> Any:
-        """Return what the first rank passes; without a job of several ranks, what this one does.
+        """Return what the first rank passes; alone, the argument.
 
         Raises:
             ServerTimeoutError: the first rank does not call the method.

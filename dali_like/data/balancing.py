@@ -62,7 +62,7 @@ def lower_bound(costs: Sequence[float], counts: Sequence[int]) -> float:
 
 
 def _exchange(costs: Sequence[float], groups: list[list[int]], sums: list[float], enough: float) -> None:
-    """Exchange elements of the dearest group for those of others. Groups are in descending order of costs, and stay so."""
+    """Exchange elements between the dearest group and others. Groups are in descending order of costs, and stay so."""
     for _ in range(_MOST_EXCHANGES * len(groups)):
         dearest = max(range(len(groups)), key=lambda rank: (sums[rank], -rank))
         if sums[dearest] <= enough:

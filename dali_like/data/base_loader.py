@@ -258,7 +258,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Args:
             state_dict: for a `ComposedDataset`, also a list of the states of all ranks.
             allow_change: for a `ComposedDataset`: parts of its description that may have changed since, such as "weights".
-                "batch_size": sizes that `set_batch_size` has set are left out, and those of this loader count.
+                "batch_size": this loader's sizes count, and not what `set_batch_size` has set.
 
         Raises:
             CheckpointError: this is not the state of such a loader.

@@ -189,8 +189,8 @@ class PositionSampler(Sampler[Any]):
         state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, known, self.rank)
         if counts is not None:
             state["counts"] = counts
-        if self.sizes.changes:
-            state["batch_sizes"] = self.sizes.listed(epoch, position, self.rank.count)
+        # Even if it is empty: torch.distributed.checkpoint loads the keys that a new loader has.
+        state["batch_sizes"] = self.sizes.listed(epoch, position, self.rank.count)
         return state
 
     def set_batch_size(self, change: SizeFrom) -> None:

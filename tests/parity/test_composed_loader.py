@@ -103,6 +103,34 @@ def test_a_distributed_checkpoint_has_one_key_for_each_shard(tmp_path: Path) -> 
     assert next(iter(resumed)).tolist() == [6, 7, 8]
 
 
+def test_a_distributed_checkpoint_has_the_batch_size_that_was_set(tmp_path: Path) -> None:
+    loader = DataLoader(sharded(), batch_size=6)
+    batches = iter(loader)
+    next(batches)
+    loader.set_batch_size(4)
+
+    dcp.save({"loader": loader}, checkpoint_id=tmp_path)
+    resumed = DataLoader(sharded(), batch_size=3)
+    dcp.load({"loader": resumed}, checkpoint_id=tmp_path)
+
+    assert next(iter(resumed)).tolist() == next(batches).tolist() == [6, 7, 8, 9]
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="this PyTorch has no gloo")
+def test_ranks_agree_on_a_batch_size(tmp_path: Path) -> None:
+    in_ranks(2, tmp_path, _resize)
+
+
+def _resize(rank: int, folder: Path) -> None:
+    loader = _loader(3)
+    batches = iter(loader)
+    for _ in range(1 + rank):  # the second rank is ahead, so the first one has its next batch as before
+        next(batches)
+
+    assert loader.set_batch_size(2) == 12
+    assert [len(next(batches)) for _ in range(2)] == ([3, 2] if rank == 0 else [2, 2])
+
+
 @pytest.mark.skipif(not dist.is_gloo_available(), reason="this PyTorch has no gloo")
 def test_a_distributed_checkpoint_serves_other_numbers_of_ranks(tmp_path: Path) -> None:
     in_ranks(2, tmp_path, _save)
