@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dali_like import Pipeline
+from dali_like import Pipeline, progress
 from dali_like.data import DataLoader
-from dali_like.errors import MissingExtraError
+from dali_like.errors import ArgumentError, MissingExtraError
+from dali_like.monitor.measure.statistics import Statistics
+from dali_like.monitor.show.progress import EpochBar
 from dali_like.plugin.numpy import DALIGenericIterator, DALIRaggedIterator
+from tests.monitor.made_up import everything
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -92,7 +96,6 @@ def test_the_bar_says_how_much_the_loop_waits(ten: Pipeline, bars: list[Bar]) ->
 
     assert bars[0].is_closed
     assert bars[0].postfix.startswith("waiting ")
-    assert bars[0].postfix.endswith("%")
 
 
 def test_no_thread_looks_after_it(ten: Pipeline, bars: list[Bar]) -> None:
@@ -112,6 +115,78 @@ def test_without_tqdm_the_extra_is_named(ten: Pipeline, monkeypatch: pytest.Monk
 
     with pytest.raises(MissingExtraError, match=r"progress=True needs tqdm.auto: pip install 'tqdm>=4\.66'"):
         DALIGenericIterator(ten, ["index"], progress=True)
+
+
+# progress()
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "loader"])
+def test_progress_draws_a_bar_for_an_epoch_of_a_pipeline_or_loader(ten: Pipeline, bars: list[Bar], kind: str) -> None:
+    loader: DataLoader[Any] = DataLoader(np.arange(10), batch_size=4)
+
+    assert len(list(progress(ten if kind == "pipeline" else loader))) == 3
+    assert [(bar.total, bar.n, bar.is_closed) for bar in bars] == [(3, 3, True)]
+    assert bars[0].postfix.startswith("waiting ")
+
+
+def test_progress_counts_a_batch_when_the_loop_gets_it_and_ends_with_the_loop(ten: Pipeline, bars: list[Bar]) -> None:
+    for _ in progress(ten):
+        assert [(bar.n, bar.is_closed) for bar in bars] == [(1, False)]
+        break
+
+    assert bars[0].is_closed
+
+
+def test_progress_keeps_no_batch(ten: Pipeline, bars: list[Bar]) -> None:
+    batches = progress(ten)
+    kept = weakref.ref(next(batches)[0])
+    next(batches)
+
+    assert kept() is None
+
+
+def test_a_bar_names_the_bottleneck_of_the_epoch(bars: list[Bar]) -> None:
+    now = [Statistics()]
+    bar = EpochBar(lambda: now, "tqdm")
+    bar.begin(lambda: 100)
+    now = [everything()]
+    bar.advance()
+    bar.end()
+
+    assert bars[0].postfix == "waiting 80% (workers)"
+
+
+def test_a_bar_leaves_out_earlier_epochs(bars: list[Bar]) -> None:
+    now = [everything()]
+    bar = EpochBar(lambda: now, "tqdm")
+    bar.begin(lambda: 100)
+    bar.end()
+
+    assert bars[0].postfix == "waiting 0%"
+
+
+@pytest.mark.parametrize("wrong", ["bars", 1, None])
+def test_another_library_is_refused(ten: Pipeline, wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match='progress must be True, False, "tqdm" or "rich"'):
+        DALIGenericIterator(ten, ["index"], progress=wrong)
+
+
+def test_other_iterables_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="is for pipelines and loaders"):
+        progress([1, 2])
+
+
+def test_rich_draws_the_bar_too(ten: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich.progress")
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+
+    assert len(list(DALIGenericIterator(ten, ["index"], progress="rich"))) == 3
+    drawn = capsys.readouterr().out
+
+    assert "3/3" in drawn
+    assert "batches/s" in drawn
+    assert "waiting" in drawn
 
 
 # The real tqdm

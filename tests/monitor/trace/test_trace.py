@@ -504,6 +504,32 @@ def test_the_file_is_written_when_the_context_is_left_also_by_an_error(make_pipe
     assert len(spans_of(chrome.load(tmp_path / "run.json"), "run")) == 1
 
 
+def records_with_a_slow_task() -> Records:
+    """Return twenty tasks of 2 ms, of which one takes 50 ms, and parts of tasks, which do not count."""
+    records = Records(0, 2 * 10**9)
+    for i in range(20):
+        track, begin_ns = Track(WORKERS, f"worker {i % 2}"), i * 10**8
+        end_ns = begin_ns + (50 if i == 13 else 2) * 10**6
+        records.spans.append(Span(track, "load", begin_ns, end_ns, {"samples": f"{i} to {i}"}))
+        records.spans.append(Span(track, "callback", begin_ns, end_ns, {PART_OF: "load"}))
+    return records
+
+
+def test_a_slow_task_has_a_mark_on_its_track() -> None:
+    events = chrome.as_json(records_with_a_slow_task())["traceEvents"]
+    (track,) = {event["tid"] for event in events if event["ph"] == "M" and event["args"].get("name") == "worker 1"}
+
+    (mark,) = [event for event in events if event["ph"] == "i"]
+    assert (mark["name"], mark["ts"], mark["tid"]) == ("slow: 25 times the median", 1.3e6, track)
+    assert mark["args"] == {"samples": "13 to 13"}
+
+
+def test_marks_are_left_out_when_a_trace_is_read(tmp_path: Path) -> None:
+    chrome.write(records_with_a_slow_task(), tmp_path / "run.json")
+
+    assert sorted(chrome.load(tmp_path / "run.json").spans) == sorted(records_with_a_slow_task().spans)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"otherData": {"made_by": "chrome"}}', "\xff"])
 def test_a_file_that_is_no_trace_of_ours_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.json"
@@ -596,6 +622,15 @@ def test_a_picture_has_the_diagnosis_the_operators_and_the_memory(tmp_path: Path
 
     texts = texts_of(tmp_path / "run.svg").splitlines()
     assert {"Bottleneck: operators", "The loop waits.", "fn.resize_0", "slots in use", "shared memory", "MiB"} <= set(texts)
+
+
+@pytest.mark.usefixtures("fonts")
+def test_a_picture_marks_slow_tasks(tmp_path: Path) -> None:
+    from dali_like.monitor.trace.picture import draw
+
+    draw(records_with_a_slow_task(), tmp_path / "run.svg")
+
+    assert "slow task (1)" in texts_of(tmp_path / "run.svg")
 
 
 @pytest.mark.usefixtures("fonts")
