@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from dali_like import __version__
-from dali_like.cli import bench, check, doctor, replay, run, top, tune, view
+from dali_like.cli import bench, check, completion, doctor, replay, run, top, tune, view
 from dali_like.common.suggestions import list_unknown, with_suggestion
 from dali_like.errors import ArgumentError, MissingExtraError, NotRunningError, TraceFileError
 
-__all__ = ["COMMANDS", "Command", "main"]
+__all__ = ["COMMANDS", "Command", "main", "parsers"]
 
 _USAGE_ERROR = 2  # as argparse
 _INTERRUPTED = 130  # as shells say it
@@ -53,7 +53,7 @@ class Command(Protocol):
 
 
 #: All subcommands, in the order of the help.
-COMMANDS: tuple[Command, ...] = (run, doctor, check, replay, bench, tune, top, view)
+COMMANDS: tuple[Command, ...] = (run, doctor, check, replay, bench, tune, top, view, completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return status
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each subcommand."""
+    return _add_commands(_SuggestingParser(prog="dali-like"))
 
 
 class _SuggestingParser(argparse.ArgumentParser):

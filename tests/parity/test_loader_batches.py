@@ -803,6 +803,7 @@ STREAMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*have the same content:UserWarning")
 @pytest.mark.parametrize(
     ("name", "workers"),
     [

@@ -293,6 +293,7 @@ class Breaking(IterableDataset):  # type: ignore[misc]
         raise ValueError("the file ends here")
 
 
+@pytest.mark.filterwarnings("ignore:.*have the same content:UserWarning")
 @pytest.mark.parametrize("batch_size", [1, 2, None])
 def test_errors_of_an_iterable_dataset(batch_size: Any, workers: dict[str, Any]) -> None:
     assert_same_with_both(lambda kind: events(iter(kind(Breaking(), batch_size=batch_size, **workers)), 10))
