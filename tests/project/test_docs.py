@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dali_like import errors
+from dali_like import cli, errors
+from dali_like.data import ComposedDataset
 from dali_like.data.loader import DataLoader
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
 from tools.diagrams import diagrams
@@ -179,6 +180,20 @@ def test_links_for_coding_agents_lead_to_sources_of_the_site() -> None:
     assert links
     assert [link for link in links if not (DOCS / link.removeprefix("_sources/")).is_file()] == []
     assert all(link.startswith("_sources/") for link in links)
+
+
+def test_the_skill_for_coding_agents_names_existing_pages_commands_and_methods() -> None:
+    text = (ROOT / "skills/dali-like/SKILL.md").read_text("utf-8")
+    _, head, body = text.split("---\n", 2)
+
+    assert re.match(r"name: dali-like\ndescription: .+\n$", head)
+    assert [path for path in re.findall(r"`(docs/[\w./-]+)`", body) if not (ROOT / path).exists()] == []
+    commands = set(re.findall(r"dali-like (\w+)", body))
+    assert commands <= {command.__name__.rpartition(".")[2] for command in cli.COMMANDS}
+    assert commands
+    methods = re.findall(r"`(?:ComposedDataset)?\.?(from_\w+|mix|filter|map|pack)`", body)
+    assert [name for name in methods if not hasattr(ComposedDataset, name)] == []
+    assert methods
 
 
 def test_all_example_programs_are_in_the_gallery() -> None:
