@@ -8,7 +8,8 @@
 
 #include "kernels.h"
 
-enum { END = 128, PADDING = 1024 };
+enum { END = 128, PADDING = 1024, LOOKS = 5 };
+_Static_assert(LOOKS * LOOK_AHEAD <= 56, "as many bits as one refill gives");
 
 /* The first functions of the library's object for entropy decoding, the same since its first version. */
 typedef struct {
@@ -32,12 +33,18 @@ static int extended(int value, int size)
     return value < 1 << (size - 1) ? value - (1 << size) + 1 : value;
 }
 
-/* The library has checked the codes of the table. */
-static void make_table(Table *table, const JHUFF_TBL *given, int is_dc)
+/* Tables of the latest file of this thread. Most programs write the same tables into all files. */
+static _Thread_local Table dc_tables[TABLES], ac_tables[TABLES];
+
+/* The library has checked the codes. Returns 0 if the table is there. */
+static int make_table(Table *table, const JHUFF_TBL *given, int is_dc)
 {
     int code = 0, number = 0;
+    if (!memcmp(table->bits, given->bits, sizeof table->bits) && !memcmp(table->symbols, given->huffval, sizeof table->symbols))
+        return 0;
     memset(table->next, 0, sizeof table->next);
-    table->symbols = given->huffval;
+    memcpy(table->bits, given->bits, sizeof table->bits);
+    memcpy(table->symbols, given->huffval, sizeof table->symbols);
     for (int length = 1; length <= 16; length++, code <<= 1) {
         table->shift[length] = number - code;
         for (int i = 0; i < given->bits[length]; i++, code++, number++) {
@@ -45,16 +52,17 @@ static void make_table(Table *table, const JHUFF_TBL *given, int is_dc)
             int rest = LOOK_AHEAD - length;
             if (rest < 0)
                 continue;
-            Symbol *place = table->next + (code << rest);
+            Symbols *place = table->next + (code << rest);
             if (size > rest) {
                 for (int k = 0; k < 1 << rest; k++)
-                    place[k] = (Symbol){(int16_t)length, (uint8_t)symbol, 0};
+                    place[k] = (Symbols){{(int16_t)length, (int16_t)symbol}, {0, 0}, 0, 0};
                 continue;
             }
-            if (!size && !is_dc && run != 15)
-                run = END;
-            for (int value = 0; value < 1 << size; value++) {
-                Symbol found = {(int16_t)(size ? extended(value, size) : 0), (uint8_t)run, (uint8_t)(length + size)};
+            int step = size || is_dc || run == 15 ? run + 1 : END;
+            uint8_t to = (uint8_t)(step == END ? 0 : run);
+            for (int bits = 0; bits < 1 << size; bits++) {
+                int16_t value = (int16_t)(size ? extended(bits, size) : 0);
+                Symbols found = {{value, value}, {to, to}, (uint8_t)step, (uint8_t)(length + size)};
                 for (int k = 0; k < 1 << (rest - size); k++)
                     *place++ = found;
             }
@@ -62,6 +70,28 @@ static void make_table(Table *table, const JHUFF_TBL *given, int is_dc)
         table->most[length] = given->bits[length] ? code - 1 : -1;
     }
     table->most[17] = INT32_MAX;
+    return 1;
+}
+
+/* Let the table find two coefficients, or the last one of a block and its end, where both fit. */
+static void join_symbols(Table *table)
+{
+    Symbols single[1 << LOOK_AHEAD];
+    memcpy(single, table->next, sizeof table->next);
+    for (int i = 0; i < 1 << LOOK_AHEAD; i++) {
+        Symbols *one = table->next + i;
+        if (!one->length || !one->values[0]) /* long, the end of a block, or zeros */
+            continue;
+        Symbols two = single[i << one->length & ((1 << LOOK_AHEAD) - 1)];
+        if (!two.length || one->length + two.length > LOOK_AHEAD)
+            continue;
+        if (two.step < END) {
+            one->values[1] = two.values[0];
+            one->places[1] = (uint8_t)(one->step + two.places[0]);
+        }
+        one->step = (uint8_t)(one->step + two.step);
+        one->length = (uint8_t)(one->length + two.length);
+    }
 }
 
 /* Copy the bytes up to the next marker. */
@@ -121,18 +151,22 @@ static inline int number_of_bits(uint64_t *bits, int *count, int size)
     return extended(value, size);
 }
 
-/* The symbol of a code that is longer than the table, or whose coefficient is. */
-static inline int long_symbol(const Table *table, Symbol seen, uint64_t bits, int *length)
+/* The symbol of any code, or -1. */
+static inline int symbol_of(const Table *table, uint64_t bits, int size, int *length)
 {
-    if (seen.value) {
-        *length = seen.value;
-        return seen.run;
-    }
-    int size = LOOK_AHEAD + 1;
     while (size <= 16 && (int32_t)(bits >> (64 - size)) > table->most[size])
         size++;
     *length = size;
     return size > 16 ? -1 : table->symbols[((int32_t)(bits >> (64 - size)) + table->shift[size]) & 255];
+}
+
+/* The symbol of a code that is longer than the table, or whose coefficient is. */
+static inline int long_symbol(const Table *table, Symbols seen, uint64_t bits, int *length)
+{
+    if (!seen.values[0])
+        return symbol_of(table, bits, LOOK_AHEAD + 1, length);
+    *length = seen.values[0];
+    return seen.values[1];
 }
 
 /* Read a block, and write its coefficients unless `block` is 0. `first` becomes the change of the first one. Returns whether
@@ -143,10 +177,10 @@ static inline int read_block(Entropy *entropy, const Table *dc, const Table *ac,
     int count = entropy->count, length = 0;
     const uint8_t *next = entropy->next;
     REFILL;
-    Symbol seen = dc->next[bits >> (64 - LOOK_AHEAD)];
+    Symbols seen = dc->next[bits >> (64 - LOOK_AHEAD)];
     if (seen.length) {
         DROP(seen.length);
-        *first = seen.value;
+        *first = seen.values[0];
     } else {
         int size = long_symbol(dc, seen, bits, &length);
         if (size < 0)
@@ -156,40 +190,37 @@ static inline int read_block(Entropy *entropy, const Table *dc, const Table *ac,
     }
     for (int k = 1; k < 64;) {
         REFILL;
-        /* There are 56 bits: enough for five short symbols, or a long one. */
-        for (int i = 0; i < 5; i++) {
+        /* There are 56 bits: enough for some looks at the table, or a long code. */
+        for (int i = 0; i < LOOKS && k < 64; i++) {
             seen = ac->next[bits >> (64 - LOOK_AHEAD)];
-            if (!seen.length) {
-                if (i)
-                    break;
-                int symbol = long_symbol(ac, seen, bits, &length);
-                if (symbol < 0)
-                    return 0;
-                DROP(length);
-                if (!(symbol & 15)) { /* no coefficient */
-                    if (symbol >> 4 != 15)
-                        goto done;
-                    k += 16;
-                } else {
-                    int value = number_of_bits(&bits, &count, symbol & 15);
-                    k += symbol >> 4;
-                    if (block)
-                        block[places[k]] = (JCOEF)value;
-                    k++;
+            if (seen.length && k + seen.places[0] < 63) {
+                DROP(seen.length);
+                if (block) {
+                    block[places[k + seen.places[0]]] = seen.values[0];
+                    block[places[k + seen.places[1]]] = seen.values[1];
                 }
-                break;
+                k += seen.step;
+                continue;
             }
-            DROP(seen.length);
-            if (seen.run == END)
-                goto done;
-            k += seen.run;
-            if (block)
-                block[places[k]] = seen.value;
-            if (++k >= 64)
-                goto done;
+            if (i)
+                break;
+            /* A long code, or the last coefficient, behind which another block begins. */
+            int symbol = seen.length ? symbol_of(ac, bits, 1, &length) : long_symbol(ac, seen, bits, &length);
+            if (symbol < 0)
+                return 0;
+            DROP(length);
+            if (symbol & 15) {
+                int value = number_of_bits(&bits, &count, symbol & 15);
+                k += symbol >> 4;
+                if (block)
+                    block[places[k]] = (JCOEF)value;
+                k++;
+            } else {
+                k += symbol >> 4 == 15 ? 16 : END;
+            }
+            break;
         }
     }
-done:
     entropy->bits = bits;
     entropy->count = count;
     entropy->next = next;
@@ -242,9 +273,12 @@ int dlk_read_codes(struct jpeg_decompress_struct *info, Entropy *entropy)
         int dc = info->cur_comp_info[i]->dc_tbl_no, ac = info->cur_comp_info[i]->ac_tbl_no;
         if (dc < 0 || dc >= TABLES || ac < 0 || ac >= TABLES || !info->dc_huff_tbl_ptrs[dc] || !info->ac_huff_tbl_ptrs[ac])
             return 0;
-        make_table(entropy->dc + dc, info->dc_huff_tbl_ptrs[dc], 1);
-        make_table(entropy->ac + ac, info->ac_huff_tbl_ptrs[ac], 0);
+        make_table(dc_tables + dc, info->dc_huff_tbl_ptrs[dc], 1);
+        if (make_table(ac_tables + ac, info->ac_huff_tbl_ptrs[ac], 0))
+            join_symbols(ac_tables + ac);
     }
+    entropy->dc = dc_tables;
+    entropy->ac = ac_tables;
     entropy->file = info->src->next_input_byte;
     entropy->file_end = entropy->file + info->src->bytes_in_buffer;
     entropy->left = info->restart_interval;

@@ -10,18 +10,19 @@
 
 enum { LOOK_AHEAD = 10, TABLES = 4, PLANES = 4 };
 
-/* What begins at each of the next LOOK_AHEAD bits. */
+/* The coefficients that begin at each of the next LOOK_AHEAD bits: one, or two that fit. `places` count from the last one. */
 typedef struct {
-    int16_t value;  /* of a coefficient; without one, the length of the code */
-    uint8_t run;    /* of zeros before it, or END; without a coefficient, the symbol */
-    uint8_t length; /* in bits, of the code and the coefficient; 0: they are longer */
-} Symbol;
+    int16_t values[2]; /* of one coefficient twice; without one, the length of the code, and the symbol */
+    uint8_t places[2];
+    uint8_t step;   /* to the place behind the coefficients; END and more at the end of a block */
+    uint8_t length; /* in bits, of codes and coefficients; 0: the first ones are longer */
+} Symbols;
 
 typedef struct {
-    Symbol next[1 << LOOK_AHEAD];
+    Symbols next[1 << LOOK_AHEAD];
     int32_t most[18]; /* the largest code of each length, -1 without one */
     int32_t shift[17];
-    const uint8_t *symbols;
+    uint8_t bits[17], symbols[256]; /* as in the file */
 } Table;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
     const uint8_t *file, *file_end;
     uint32_t last[PLANES]; /* first coefficients of the blocks before */
     int64_t left, restarts; /* blocks together until the next restart marker, and the number of the next one */
-    Table dc[TABLES], ac[TABLES];
+    const Table *dc, *ac;
 } Entropy;
 
 /* Let a decompressor, which has started, read codes by `entropy`. Returns 0 if it reads a kind of file that is not

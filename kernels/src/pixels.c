@@ -6,6 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIRROR(bytes)                                                                                                      \
+    case bytes:                                                                                                            \
+        for (int64_t x = 0; x < width; x++)                                                                                \
+            memcpy(to + x * bytes, from - x * bytes, bytes);                                                               \
+        break;
+
+/* Copy pixels from the last one of a row, whose address is `from`, to the first one. */
+static void mirror_pixels(char *to, const char *from, int64_t width, int64_t pixel)
+{
+    switch (pixel) {
+        MIRROR(1)
+        MIRROR(3)
+        MIRROR(4)
+        MIRROR(6)
+        MIRROR(12)
+    default:
+        for (int64_t x = 0; x < width; x++)
+            memcpy(to + x * pixel, from - x * pixel, (size_t)pixel);
+    }
+}
+
 /* A row of pixels becomes a row of floats for each channel, or pixels of floats. */
 
 #define NORMALIZE(type)                                                                                                    \
@@ -49,9 +70,7 @@
             const type *pixels = (const type *)from;                                                                       \
             int64_t pixel_step = step;                                                                                     \
             if (is_interleaved && step == -channels) { /* mirrored */                                                      \
-                for (int64_t x = 0; x < width; x++)                                                                        \
-                    for (int64_t c = 0; c < channels; c++)                                                                 \
-                        line[x * channels + c] = pixels[x * step + c];                                                     \
+                mirror_pixels((char *)line, (const char *)pixels, width, channels * size);                                 \
                 pixels = line;                                                                                             \
                 pixel_step = channels;                                                                                     \
             }                                                                                                              \
@@ -95,9 +114,9 @@ EXPORT int64_t dlk_normalize_pixels(int64_t count, int64_t element, const int64_
         return -1;
     float *long_subtrahends = (float *)(memory + 8 * most), *long_factors = long_subtrahends + most;
     int64_t channels = count ? jobs[4] : 0;
-    for (int64_t i = 0; channels && i < most; i++) {
-        long_subtrahends[i] = subtrahends[i % channels];
-        long_factors[i] = factors[i % channels];
+    for (int64_t i = 0; channels && i < most; i += channels) {
+        memcpy(long_subtrahends + i, subtrahends, (size_t)(i + channels <= most ? channels : most - i) * sizeof(float));
+        memcpy(long_factors + i, factors, (size_t)(i + channels <= most ? channels : most - i) * sizeof(float));
     }
     for (int64_t i = 0; i < count; i++) {
         const int64_t *job = jobs + 11 * i;

@@ -28,7 +28,7 @@ from dali_like.operators.geometry.geometry import check_crop, crop_window
 from dali_like.operators.machinery.axes import axes_of, for_each_axis
 from dali_like.operators.machinery.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import FINITE, SOME, Floats, Ints, PerSample, at_least, count
-from dali_like.types import INTERP_LINEAR, DALIInterpType
+from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 
 _Numbers: TypeAlias = Annotated[Floats, SOME, FINITE]
 #: In pixels, negative to mirror; one for all axes, or one for each.
@@ -62,6 +62,11 @@ def check_size(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("roi_start and roi_end must be given together")
 
 
+def _is_nearest(given: Mapping[str, Any]) -> bool:
+    kinds = (given.get("min_filter"), given.get("mag_filter"))
+    return all(_or(kind, given.get("interp_type", INTERP_LINEAR)) == INTERP_NN for kind in kinds)
+
+
 def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     count = sum(letter in "DHW" for letter in layout)
     for name in ("size", "max_size", "roi_start", "roi_end"):
@@ -78,6 +83,7 @@ def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     stacks=(),
     kernel="geometry.resize_kernels.resize",
     kernel_for_large=True,
+    kernel_serves=_is_nearest,
     ignored={**_IGNORED, "image_type": None},
 )
 def resize(

@@ -92,8 +92,10 @@ class Description:
         kernel_is_compiled: whether the kernel needs the compiled loops.
         kernel_for_stacks: whether the kernel takes less time than `function` for stacks and for large samples, too.
             Otherwise it computes samples of different shapes.
+        kernel_for_one: likewise for one large sample.
         kernel_for_large: whether the kernel computes batches of large samples, too: it shares the samples among threads, or
             takes little time. Otherwise threads share calls of `function`.
+        kernel_serves: tells by the constant arguments whether the kernel may serve. None: it may.
         per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
@@ -130,7 +132,9 @@ class Description:
     kernel: str = ""
     kernel_is_compiled: bool = True
     kernel_for_stacks: bool = True
+    kernel_for_one: bool = True
     kernel_for_large: bool = False
+    kernel_serves: Callable[[Mapping[str, Any]], bool] | None = None
     in_order: bool = False
     writes: bool = False
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
@@ -264,8 +268,9 @@ class BoundOperator:
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description, per_sample = self.description, self.per_sample
         if (
-            description.kernel
+            self.has_kernel
             and description.kernel_for_stacks
+            and (call.lead or description.kernel_for_one)
             and (served := self._by_kernel(call, inputs, arguments)) is not None
         ):
             return served
@@ -284,9 +289,10 @@ class BoundOperator:
             return (_checked(result),) if per_sample else (result,)
         return [_checked(output) for output in result] if per_sample else result
 
-    @property
+    @functools.cached_property
     def has_kernel(self) -> bool:
-        return bool(self.description.kernel)
+        serves = self.description.kernel_serves
+        return bool(self.description.kernel) and (serves is None or serves(self.values))
 
     @property
     def kernel_is_compiled(self) -> bool:
@@ -425,7 +431,9 @@ def describe(
     kernel: str = "",
     kernel_is_compiled: bool = True,
     kernel_for_stacks: bool = True,
+    kernel_for_one: bool = True,
     kernel_for_large: bool = False,
+    kernel_serves: Callable[[Mapping[str, Any]], bool] | None = None,
     in_order: bool = False,
     writes: bool = False,
     for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
@@ -447,7 +455,7 @@ def describe(
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
         per_sample, strided, views, stacks, elementwise, rowwise, kernel, kernel_is_compiled, kernel_for_stacks,
-            kernel_for_large, in_order, writes, for_frames: see `Description`.
+            kernel_for_one, kernel_for_large, kernel_serves, in_order, writes, for_frames: see `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -488,7 +496,9 @@ def describe(
         kernel=kernel,
         kernel_is_compiled=kernel_is_compiled,
         kernel_for_stacks=kernel_for_stacks,
+        kernel_for_one=kernel_for_one,
         kernel_for_large=kernel_for_large,
+        kernel_serves=kernel_serves,
         in_order=in_order,
         writes=writes,
         for_frames=for_frames,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.kernel_library import ELEMENTS, address_of, kernels
 from dali_like.common.saved_arguments import SavedText
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
@@ -22,6 +24,8 @@ from dali_like.operators.machinery.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSample
 
 _FLOAT = np.dtype(np.float32)
+#: Dtypes of images that the compiled loop normalizes to FLOAT.
+COMPILED_PIXELS = frozenset(map(np.dtype, ("uint8", "int16", "uint16", "float32")))
 #: Images of at most so many elements are normalized as a whole, larger ones plane by plane.
 _FEW_ELEMENTS = 4096
 #: NumPy converts and sums this many elements at a time.
@@ -54,6 +58,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     strided=True,
     stacks=("mirror",),
     kernel="photometry.pixel_kernels.crop_mirror_normalize",
+    kernel_for_one=False,
     kernel_for_large=True,
     ignored={"image_type": None},
 )
@@ -112,8 +117,11 @@ def crop_mirror_normalize(
     if isinstance(mirror, list):
         backwards, mirror = [i for i, mirrors in enumerate(mirror) if mirrors], 0
     sizes, positions = (crop_w, crop_h, crop_d), (crop_pos_x, crop_pos_y, crop_pos_z)
-    start, size = crop_places(call.layout, image.shape, crop, sizes, positions, rounding)
-    source, extent, place = overlap(image, start, size, out_of_bounds_policy)
+    if crop is None and not any(sizes):
+        source, extent, place = image, image.shape, (slice(None),) * image.ndim
+    else:
+        start, size = crop_places(call.layout, image.shape, crop, sizes, positions, rounding)
+        source, extent, place = overlap(image, start, size, out_of_bounds_policy)
 
     channels = extent[order.of_image[-1]]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
@@ -208,6 +216,8 @@ def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array | None, 
         out: memory for the result. Additional channels are filled.
         fill: the value of each channel outside the image; None if there are no additional channels.
     """
+    if fill is None and _normalize_compiled(image, out, scaling, mirror=mirror):
+        return
     sources = planes(image) if image.strides[2] == image.itemsize else [image[..., i] for i in range(image.shape[2])]
     side_by_side = out.shape[2] > 1 and out.strides[2] == out.itemsize
     targets = [*(np.empty((out.shape[2], *out.shape[:2]), out.dtype) if side_by_side else out.transpose(2, 0, 1))]
@@ -218,6 +228,21 @@ def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array | None, 
             target[...] = value
     if side_by_side:
         merge(targets, out)
+
+
+#: Numbers of a job of dlk_normalize_pixels in kernels/src/pixels.c.
+_Job: Any = ctypes.c_int64 * 11
+
+
+def _normalize_compiled(image: Array, out: Array, scaling: _Scaling, *, mirror: bool) -> bool:
+    """Normalize an image by dali-like-kernels; return whether it is installed and serves the dtypes."""
+    if out.dtype != _FLOAT or image.dtype not in COMPILED_PIXELS or not out.size or (compiled := kernels()) is None:
+        return False
+    place, (down, across, channel) = address_of(image), image.strides
+    if mirror:
+        place, across = place + (image.shape[1] - 1) * across, -across
+    job = _Job(place, address_of(out), *image.shape, down, across, channel, *out.strides)
+    return not compiled.normalize_pixels(1, ELEMENTS[image.dtype], ctypes.addressof(job), *map(address_of, scaling))
 
 
 def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:

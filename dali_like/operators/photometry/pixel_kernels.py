@@ -13,11 +13,16 @@ from dali_like.graph.language.batch_calls import BatchCall, Samples
 from dali_like.operators.geometry.window_kernels import crop_windows, each
 from dali_like.operators.machinery._pixels import fill_numbers
 from dali_like.operators.machinery.axes import axes_of
-from dali_like.operators.photometry.normalizing import channel_fill, channel_scaling, channel_table, ordered_axes
+from dali_like.operators.photometry.normalizing import (
+    COMPILED_PIXELS,
+    channel_fill,
+    channel_scaling,
+    channel_table,
+    ordered_axes,
+)
 
 _FLOAT = np.dtype(np.float32)
 _BYTE = np.dtype(np.uint8)
-_PIXELS = frozenset(map(np.dtype, ("uint8", "int16", "uint16", "float32")))
 
 
 def crop_mirror_normalize(
@@ -44,7 +49,7 @@ def crop_mirror_normalize(
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Any:
     """Serve ``fn.crop_mirror_normalize`` for images without frames: of some dtypes to FLOAT, of bytes to any."""
-    is_served = image.dtype == _BYTE or (image.dtype in _PIXELS and dtype == _FLOAT)
+    is_served = image.dtype == _BYTE or (image.dtype in COMPILED_PIXELS and dtype == _FLOAT)
     if not is_served or isinstance(mean, list) or isinstance(std, list) or len(call.layout) != 3:
         return None
     order = ordered_axes(call.layout, output_layout)

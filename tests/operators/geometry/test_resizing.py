@@ -12,8 +12,6 @@ pytest.importorskip("cv2")
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentError, DaliLikeError, SampleError
-
-# Private: memory with gaps, and single axes, reach it through few operators.
 from dali_like.operators.geometry._resampling import WEIGHT_UNITS, Axis, Filters, neighbors, resample
 from tests.compiled import kernels_from, library
 from tests.operators.running import WAYS, run
