@@ -31,7 +31,9 @@ WITH_PROGRAMS = [
         DOCS / "coming-from-grain.md",
         DOCS / "coming-from-webdataset.md",
     ),
-    *(DOCS / "coming-from-spdl.md", DOCS / "coming-from-tf-data.md"),
+    *(DOCS / "coming-from-spdl.md", DOCS / "coming-from-tf-data.md", DOCS / "coming-from-energon.md"),
+    *(DOCS / "coming-from-litdata.md", DOCS / "coming-from-mosaicml.md", DOCS / "coming-from-ray-data.md"),
+    *(DOCS / "coming-from-ffcv.md", DOCS / "coming-from-hf-datasets.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 
