@@ -16,8 +16,15 @@
 static void mirror_pixels(char *to, const char *from, int64_t width, int64_t pixel)
 {
     switch (pixel) {
+    case 3: /* four bytes at a time; another pixel lies behind all but the first one to be copied */
+        if (width > 0)
+            memcpy(to, from, 3);
+        for (int64_t x = 1; x < width - 1; x++)
+            memcpy(to + 3 * x, from - 3 * x, 4);
+        if (width > 1)
+            memcpy(to + 3 * (width - 1), from - 3 * (width - 1), 3);
+        break;
         MIRROR(1)
-        MIRROR(3)
         MIRROR(4)
         MIRROR(6)
         MIRROR(12)

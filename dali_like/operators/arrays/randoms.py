@@ -74,11 +74,26 @@ def uniform(
         convert_all = _as_dtype_once if isinstance(values, tuple) else _as_dtype
         count = len(values)
         return np.asarray(convert_all(values, dtype)[call.draw(lambda rng: rng.integers(0, count, extents))])
+    if (
+        extents == ()
+        and not call.lead
+        and (dtype is None or dtype == np.float32)
+        and (limit := _limit_of(*range)) is not None
+    ):
+        return np.array(min(_from_range(call.rng().random(), *range), limit), np.float32)
     result = _as_dtype(_from_range(call.random(extents), *range), dtype)
     if result.dtype.kind == "f":
         # Rounding to a shorter dtype may yield the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
+
+
+@functools.lru_cache(64)
+def _limit_of(least: float, most: float) -> float | None:
+    """Return the largest float32 below a bound; None if a bound is not near one."""
+    if max(abs(least), abs(most)) >= float(np.finfo(np.float32).max):
+        return None
+    return float(np.nextafter(np.float32(most), np.float32(least)))
 
 
 def _from_range(numbers: Any, least: float, most: float) -> Any:

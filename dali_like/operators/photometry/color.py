@@ -279,11 +279,18 @@ def _matrix_of(factors: tuple[float, ...], hue: float, saturation: float, value:
     turned = np.eye(3, dtype=np.float32)
     turned[1:, 1:] = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
     matrix = np.eye(3, dtype=np.float32)
-    scales = [np.diag(np.full(3, factor, np.float32)) for factor in (*factors, value)]
-    saturated = np.diag(np.array([1, saturation, saturation], np.float32))
-    for next_one in (*scales[:-1], _FROM_YIQ, turned, saturated, scales[-1], _TO_YIQ):
-        matrix = _product(matrix, next_one)
-    return matrix
+    for factor in factors:
+        matrix = _scaled_columns(matrix, factor, factor, factor)
+    matrix = _product(matrix, _FROM_YIQ) if factors else _FROM_YIQ
+    matrix = _scaled_columns(_product(matrix, turned), 1.0, saturation, saturation)
+    return _product(_scaled_columns(matrix, value, value, value), _TO_YIQ)
+
+
+def _scaled_columns(matrix: Array, *factors: float) -> Array:
+    """Return the product with a diagonal matrix."""
+    if all(map(math.isfinite, factors)):
+        return matrix * np.array(factors, np.float32)  # the other terms of each sum are zeros
+    return _product(matrix, np.diag(np.array(factors, np.float32)))
 
 
 def _product(one: Array, other: Array) -> Array:
