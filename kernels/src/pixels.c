@@ -16,15 +16,8 @@
 static void mirror_pixels(char *to, const char *from, int64_t width, int64_t pixel)
 {
     switch (pixel) {
-    case 3: /* four bytes at a time; another pixel lies behind all but the first one to be copied */
-        if (width > 0)
-            memcpy(to, from, 3);
-        for (int64_t x = 1; x < width - 1; x++)
-            memcpy(to + 3 * x, from - 3 * x, 4);
-        if (width > 1)
-            memcpy(to + 3 * (width - 1), from - 3 * (width - 1), 3);
-        break;
         MIRROR(1)
+        MIRROR(3)
         MIRROR(4)
         MIRROR(6)
         MIRROR(12)
@@ -32,6 +25,12 @@ static void mirror_pixels(char *to, const char *from, int64_t width, int64_t pix
         for (int64_t x = 0; x < width; x++)
             memcpy(to + x * pixel, from - x * pixel, (size_t)pixel);
     }
+}
+
+VECTORS static void reverse(const float *restrict from, float *restrict to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = from[count - 1 - i];
 }
 
 /* A row of pixels becomes a row of floats for each channel, or pixels of floats. */
@@ -76,7 +75,15 @@ static void mirror_pixels(char *to, const char *from, int64_t width, int64_t pix
             char *to = (char *)job[1] + y * job[8];                                                                        \
             const type *pixels = (const type *)from;                                                                       \
             int64_t pixel_step = step;                                                                                     \
-            if (is_interleaved && step == -channels) { /* mirrored */                                                      \
+            if (is_interleaved && step == -3 && channels == 3 && job[9] == (int64_t)sizeof(float)) { /* mirrored */        \
+                float *planes = (float *)line;                                                                             \
+                normalize_three_##type(pixels - 3 * (width - 1), planes, planes + width, planes + 2 * width, width,        \
+                                       subtrahends, factors);                                                              \
+                for (int64_t c = 0; c < 3; c++)                                                                            \
+                    reverse(planes + c * width, (float *)(to + c * job[10]), width);                                       \
+                continue;                                                                                                  \
+            }                                                                                                              \
+            if (is_interleaved && step == -channels) {                                                                     \
                 mirror_pixels((char *)line, (const char *)pixels, width, channels * size);                                 \
                 pixels = line;                                                                                             \
                 pixel_step = channels;                                                                                     \
