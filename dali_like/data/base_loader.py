@@ -330,9 +330,10 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
         Returns:
             A `dali_like.sources.origins.Origin` for each row, and a tuple of them for a pack or a window. A sample that
-            `on_error` has replaced has the index of the failed one.
+            `on_error` has replaced has the index of the failed one; in logical shards, its origin is unknown.
 
         Raises:
+            Exception: of a function of the dataset, if an element that is computed again fails without `on_error`.
             OriginError: the batch is not one of the latest batches, or the dataset is an iterable one, without indices.
         """
         from dali_like.data.loader_origins import origins_of  # few programs ask

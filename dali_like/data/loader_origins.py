@@ -42,7 +42,8 @@ def origins_of(loader: BaseDataLoader[Any], batch: Any) -> list[Origins]:
     _, key = found
     options = LoaderOptions.of(loader)
     if options.is_sharded:
-        return _tracing_of(loader, loader.dataset).of_positions(_made_of(key))  # type: ignore[attr-defined]
+        tracing = _tracing_of(loader, loader.dataset)  # type: ignore[attr-defined]
+        return tracing.of_positions(_made_of(key), has_replacements=options.own["on_error"] != "raise")
     if options.is_iterable:
         raise OriginError(
             "the samples of an iterable dataset have no indices: let it yield them, or describe it with "
@@ -97,8 +98,12 @@ class _Tracing:
             self._elements = _traced(self.dataset, values=False).elements()
         return [self._elements.at(0, position).origins for position in positions]
 
-    def of_positions(self, request: PositionsRequest) -> list[Origins]:
-        """Return the origins of a batch in logical shards: compute its elements again, from the states in the request."""
+    def of_positions(self, request: PositionsRequest, *, has_replacements: bool) -> list[Origins]:
+        """Return the origins of a batch in logical shards: compute its elements again, from the states in the request.
+
+        Args:
+            has_replacements: whether `on_error` has replaced elements that fail.
+        """
         from dali_like.sources.composed.stream import ShardEndedError
 
         if self._elements is None:
@@ -112,7 +117,9 @@ class _Tracing:
                     found[place] = self._elements.at(request.epoch, request.positions[place], part.states).origins
                 except ShardEndedError:
                     continue  # the batch has no such row
-                except Exception:  # `on_error` has replaced it
+                except Exception:
+                    if not has_replacements:
+                        raise
                     found[place] = UNKNOWN
         return [found[place] for place in sorted(found)]
 

@@ -39,7 +39,8 @@ def origins_in(runtime: Runtime, batch_id: BatchId, count: int) -> list[Origins]
 
     if dataset.shards is not None:
         state: Any = runtime.state_of(node)
-        return list(_in_shards(traced_dataset(dataset), state, batch_id.epoch, batch_id.iteration))
+        has_replacements = external.options["on_error"] != "raise"
+        return list(_in_shards(traced_dataset(dataset), state, batch_id.epoch, batch_id.iteration, has_replacements))
     elements, length = traced_dataset(dataset, values=False).elements(), dataset.length
     positions = [info.idx_in_epoch if length is None else info.idx_in_epoch % length for info in infos]
     return [elements.at(batch_id.epoch, position).origins for position in positions]
@@ -54,8 +55,14 @@ def _source_of(runtime: Runtime) -> SourceNode:
     raise OriginError("the program feeds the samples of this pipeline, or they are constants: only it knows their origin")
 
 
-def _in_shards(traced: ComposedDataset, state: ShardsState, epoch: int, wanted: int) -> Iterator[Origins]:
-    """Yield the origins of the elements of an iteration: walk there from the nearest known point."""
+def _in_shards(
+    traced: ComposedDataset, state: ShardsState, epoch: int, wanted: int, has_replacements: bool
+) -> Iterator[Origins]:
+    """Yield the origins of the elements of an iteration: walk there from the nearest known point.
+
+    Args:
+        has_replacements: whether `on_error` has replaced elements that fail.
+    """
     from dali_like.feed.shards import ShardProgress
     from dali_like.sources.composed.stream import ShardEndedError
 
@@ -70,7 +77,9 @@ def _in_shards(traced: ComposedDataset, state: ShardsState, epoch: int, wanted: 
                 rows.append(elements.at(point.epoch, positions[place], point.states).origins)
             except ShardEndedError:
                 progress.ended.add(positions[place] % state.num_shards)
-            except Exception:  # `on_error` has replaced it
+            except Exception:
+                if iteration == wanted and not has_replacements:  # earlier batches have raised it in `run`
+                    raise
                 rows.append(UNKNOWN)
         position += state.batch_size * state.rank.count
         if not rows or (state.drops and len(rows) < state.batch_size):

@@ -11,7 +11,7 @@ import pytest
 
 from dali_like.data import ComposedDataset, DataLoader, IterableDataset, Subset
 from dali_like.errors import ArgumentClashError, OriginError
-from dali_like.sources.origins import Origin
+from dali_like.sources.origins import UNKNOWN, Origin
 from tests.data.loader_cases import MANY_WORKERS
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
@@ -211,3 +211,40 @@ def test_origins_of_files_name_the_file(tmp_path: Path) -> None:
     loader = DataLoader(ComposedDataset.from_jsonl(path), 2)
 
     assert loader.origins_of(next(iter(loader))) == [Origin(0, str(path)), Origin(1, str(path))]
+
+
+class FailsAgain:
+    """Returns each number once, and raises an error when it is asked for the same number again."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def __call__(self, number: int) -> int:
+        if number in self.seen:
+            raise FileNotFoundError(f"{number} is gone")
+        self.seen.add(number)
+        return number
+
+
+def test_origins_in_logical_shards_raise_the_error_of_an_element_that_is_gone() -> None:
+    loader = DataLoader(ComposedDataset.source(range(40)).filter(is_kept).map(FailsAgain()), 4)
+    batches = iter(loader)
+    next(batches)
+    batch = next(batches)
+
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        loader.origins_of(batch)
+
+
+def test_origins_in_logical_shards_are_unknown_for_elements_that_on_error_has_replaced() -> None:
+    def broken(number: int) -> int:
+        if number == 4:
+            raise ValueError("broken")
+        return number
+
+    dataset = ComposedDataset.source(range(40)).filter(is_kept).map(broken)
+    loader = DataLoader(dataset, 4, on_error=lambda position, error: -1)
+    found = {int(value): row for batch in loader for value, row in zip(batch, loader.origins_of(batch), strict=True)}
+
+    assert found.pop(-1) == UNKNOWN
+    assert all(row == Origin(value) for value, row in found.items())

@@ -11,7 +11,7 @@ import pytest
 from dali_like import fn, pipeline_def
 from dali_like.data import ComposedDataset
 from dali_like.errors import OriginError
-from dali_like.sources.origins import Origin
+from dali_like.sources.origins import UNKNOWN, Origin
 from dali_like.types import SampleInfo
 
 
@@ -121,3 +121,39 @@ def test_origins_of_a_fed_input_are_unknown() -> None:
         batch = pipe.run()
         with pytest.raises(OriginError, match="the program feeds"):
             pipe.origins_of(batch)
+
+
+@pytest.mark.parametrize("failing", [0, 5], ids=["in an earlier batch", "in the batch"])
+def test_origins_in_logical_shards_raise_the_error_of_an_element_of_the_batch_alone(failing: int) -> None:
+    calls: list[int] = []
+
+    def fails_again(value: int) -> Any:
+        calls.append(value)
+        if value == failing and calls.count(value) > 1:
+            raise FileNotFoundError(f"{value} is gone")
+        return np.array(value)
+
+    dataset = ComposedDataset.source(range(40)).filter(lambda value: value < 40).map(fails_again)
+    with pipeline_of(dataset.with_options(shards=1)) as pipe:
+        pipe.run()
+        batch = pipe.run()
+        if failing in numbers_in(batch):
+            with pytest.raises(FileNotFoundError, match="is gone"):
+                pipe.origins_of(batch)
+        else:
+            assert pipe.origins_of(batch) == [Origin(value) for value in numbers_in(batch)]
+
+
+def test_origins_in_logical_shards_are_unknown_for_elements_that_on_error_has_replaced() -> None:
+    def broken(value: int) -> Any:
+        if value == 5:
+            raise ValueError("broken")
+        return np.array(value)
+
+    dataset = ComposedDataset.source(range(40)).filter(lambda value: value < 40).map(broken)
+    with pipeline_of(dataset, on_error=lambda info, error: np.array(-1)) as pipe:
+        found = {}
+        for batch in pipe:
+            found.update(zip(numbers_in(batch), pipe.origins_of(batch), strict=True))
+    assert found.pop(-1) == UNKNOWN
+    assert all(row == Origin(value) for value, row in found.items())
