@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], Any]]:
+def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[..., Any]]:
     """Return the data that the page requests, by name."""
     if options.trace is not None:
         from dali_like.monitor.trace import chrome

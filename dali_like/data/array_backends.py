@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
+from dali_like.common.global_generators import generator_states, kept_generators
 from dali_like.data.sample_schema import Leaf, UnfitError, numpy_leaf
 from dali_like.engine.worker.info import WorkerInfo, get_worker_info, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
@@ -138,21 +138,17 @@ class ArrayBackend:
 
     def global_randomness(self) -> bytes:
         """Return the states of all global random generators, to compare them."""
-        return pickle.dumps(_global_states())
+        return pickle.dumps(generator_states())
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Undo the changes of `enter_worker` and seeders in this process, at the end of a context."""
-        states, info = _global_states(), get_worker_info()
+        info = get_worker_info()
         try:
-            yield
+            with kept_generators():
+                yield
         finally:
             set_worker_info(info)
-            random.setstate(states[0])
-            np.random.set_state(states[1])
-            if states[2] is not None:
-                torch: Any = sys.modules["torch"]
-                torch.set_rng_state(torch.from_numpy(states[2]))
 
     def has_accelerator(self) -> bool:
         """Return whether there is a GPU that batches can be copied to. The check does not initialize CUDA."""
@@ -211,12 +207,6 @@ def _seed_numpy(seed: int) -> None:
 
 #: Seed the global generators of Python and NumPy.
 PYTHON_AND_NUMPY: tuple[Callable[[int], Any], ...] = (random.seed, _seed_numpy)
-
-
-def _global_states() -> tuple[Any, Any, Any]:
-    """Return the states of the global generators of Python, NumPy, and PyTorch if it is in use."""
-    torch: Any = sys.modules.get("torch")
-    return random.getstate(), np.random.get_state(), None if torch is None else torch.get_rng_state().numpy().copy()
 
 
 def _seed_torch(seed: int) -> None:

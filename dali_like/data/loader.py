@@ -110,7 +110,7 @@ class DataLoader(BaseDataLoader[T_co]):
         shard_rest: for a `ComposedDataset` on several ranks: how to treat elements at the end of an epoch that do not fill a
             batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
             repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
-            elements are counted first. "pad" counts them as well. See docs/composed-datasets.md.
+            elements are counted first. "pad" counts them as well. See docs/composed-resume.md.
         balance: "cost": for a `ComposedDataset` with random access, deal the elements of each step to the ranks so that
             their costs are nearly equal. Each rank has as many elements as without it, and states are the same. `report`
             shows how equal they are. See docs/costs-and-curricula.md.

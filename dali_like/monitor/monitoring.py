@@ -9,7 +9,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dali_like.common.checks import positive
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Calls a function with the next batch, once, before the program gets it.
 Peek = Callable[[Callable[[Any], None]], None]
+
+#: Returns the steps of a sample of the next batch, by its number in the batch; see `dali_like.Pipeline.steps_at`.
+StepsOfNext = Callable[[int], Sequence[Any]]
 
 
 class Monitored(Protocol):
@@ -88,12 +91,12 @@ class Monitor:
 
         draw(self.records, path)
 
-    def publish(self, owner: Monitored, name: str = "", peek: Peek | None = None) -> None:
+    def publish(self, owner: Monitored, name: str = "", peek: Peek | None = None, steps: StepsOfNext | None = None) -> None:
         """Show the statistics to other programs, and with `peek` pictures of batches; see `dali_like.Pipeline.publish`."""
         from dali_like.monitor.show.live import Publication
 
         if self._publication is None:
-            self._publication = Publication(owner, name, peek)
+            self._publication = Publication(owner, name, peek, steps)
             self.meter.hooks.append(self._publication)
 
     def publish_if_requested(self, owner: Monitored) -> None:

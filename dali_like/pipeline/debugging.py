@@ -211,14 +211,19 @@ class _DebugSource:
         while self._num_taken <= iteration:
             self._num_taken += 1
             outputs: Any = self.pipe.run()
-        lists = [batch if isinstance(batch, list) else batch.as_cpu() for batch in outputs]
-        columns = [batch if isinstance(batch, list) else _column(batch) for batch in lists]
-        return Computed(tuple(columns), tuple("" if isinstance(batch, list) else batch.layout() for batch in lists))
+        return computed_batch(outputs)
 
     def reset(self) -> None:
         """Begin the next epoch."""
         self.pipe.reset()
         self._num_taken = 0
+
+
+def computed_batch(outputs: Sequence[Any]) -> Computed:
+    """Return the outputs of a source, TensorLists or lists of objects, as the debug mode takes them."""
+    lists = [batch if isinstance(batch, list) else batch.as_cpu() for batch in outputs]
+    columns = [batch if isinstance(batch, list) else _column(batch) for batch in lists]
+    return Computed(tuple(columns), tuple("" if isinstance(batch, list) else batch.layout() for batch in lists))
 
 
 def _refusal(what: str) -> PipelineStateError:

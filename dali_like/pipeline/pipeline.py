@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from dali_like.monitor.profile.profiling import Profiling
     from dali_like.monitor.show.report import Report
     from dali_like.pipeline.checkpoints import Checkpoint
+    from dali_like.pipeline.operator_steps import OperatorStep
     from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
     from dali_like.serving.batch_server import Policy, Server
@@ -108,7 +109,7 @@ class Pipeline:
             are parallel: then "spawn". "spawn" starts fresh interpreters; sources travel by value.
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
             without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
-            ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
+            ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/ray-cluster.md.
             "forkserver" is the same as "spawn": a forkserver starts the workers in any case.
         py_import_main: whether spawned workers import the program's main module, as those of `multiprocessing` do: once, in
             the process from which they are forked. So they have what it changes in other modules, its functions and classes
@@ -771,9 +772,57 @@ class Pipeline:
         """
         return self._repeat(epoch, iteration, state, lambda other, outputs: outputs)
 
-    def _repeat(self, epoch: int, iteration: int, state: Any, use: Callable[[Pipeline, tuple[TensorList, ...]], _T]) -> _T:
-        """Return the result of a function, called with a second pipeline and its batch of an iteration; see `batch_at`."""
-        from dali_like.pipeline import second_pipeline  # lazy: few programs need it
+    @user_frames_first
+    def steps_at(self, epoch: int, iteration: int, sample: int = 0, state: Any = None) -> list[OperatorStep]:
+        """Return the way of one sample through the sources and operators, step by step, with its random augmentation.
+
+        Computed as by `batch_at`, and then by one operator after another, as in debug mode. So the time of the steps says
+        nothing about the pipeline.
+
+        Args:
+            epoch, iteration, state: as for `batch_at`.
+            sample: number of the sample in the batch, from 0 on.
+
+        Returns:
+            A `dali_like.pipeline.operator_steps.OperatorStep` for each source and operator: its name, and the sample in each
+            of its outputs. Operators in branches of conditionals that the sample does not take are missing.
+
+        Raises:
+            SampleIndexError: the epoch has no such iteration, or the batch no such sample.
+            Exception: see `batch_at`; and errors of operators.
+        """
+        from dali_like.pipeline.operator_steps import sources_of, steps_of  # lazy: few programs need it
+
+        sample = not_negative("sample", sample)
+        repeated: list[Graph] = []
+
+        def of_sources(graph: Graph) -> Graph:
+            repeated.append(graph)
+            return sources_of(graph)
+
+        def steps(other: Pipeline, outputs: tuple[TensorList, ...]) -> list[OperatorStep]:
+            executor = other._executor
+            assert executor is not None
+            batch_id = executor.id_of(executor.position.iteration - 1)
+            return steps_of(repeated[0], other, outputs, batch_id, sample)
+
+        return self._repeat(epoch, iteration, state, steps, of_sources)
+
+    def _repeat(
+        self,
+        epoch: int,
+        iteration: int,
+        state: Any,
+        use: Callable[[Pipeline, tuple[TensorList, ...]], _T],
+        part: Callable[[Graph], Graph] | None = None,
+    ) -> _T:
+        """Return the result of a function, called with a second pipeline and its batch of an iteration; see `batch_at`.
+
+        Args:
+            part: returns the part of the graph that is to be computed. None: all of it.
+        """
+        from dali_like.common.global_generators import kept_generators  # lazy: few programs need it
+        from dali_like.pipeline import second_pipeline
 
         epoch, iteration = not_negative("epoch", epoch), not_negative("iteration", iteration)
         graph = self._make_graph()
@@ -785,10 +834,14 @@ class Pipeline:
             begin = second_pipeline.checkpoint_at(graph, self._batch_size, epoch, iteration, seed)
         else:
             begin = second_pipeline.checkpoint_before(given or self._take_checkpoint(), externals, epoch, iteration)
+        arguments, repeated = replace(self._arguments, prefetch_queue_depth=1), second_pipeline.without_workers(graph)
+        if part is not None:
+            arguments = replace(arguments, output_dtype=None, output_ndim=None, output_layout=None)
+            repeated = part(repeated)
         other = Pipeline(self._batch_size or None)
-        other._adopt(replace(self._arguments, prefetch_queue_depth=1), begin)
-        other._definition.graph = second_pipeline.without_workers(graph)
-        with contextlib.closing(other):
+        other._adopt(arguments, begin)
+        other._definition.graph = repeated
+        with contextlib.closing(other), kept_generators():
             try:
                 for _ in range(iteration - begin.iteration):
                     other.run()
@@ -1079,10 +1132,11 @@ class Pipeline:
         Args:
             name: the displayed name. Default: "pipeline" and a number, and the name of the program.
             pictures: whether these programs may ask for pictures of batches, which then leave the process. The loop draws
-                the next batch when one asks, with Pillow.
+                the next batch when one asks, with Pillow; or one of its samples behind each operator, see `steps_at`.
         """
-        peek = functools.partial(_peek, weakref.ref(self)) if pictures else None
-        self._monitor.publish(self, name, peek)
+        reference = weakref.ref(self)
+        peek = functools.partial(_peek, reference) if pictures else None
+        self._monitor.publish(self, name, peek, functools.partial(_steps_of_next, reference))
 
     def executor_statistics(self) -> dict[str, Any]:
         """Return an empty dict, as DALI does under its default executor; see `statistics`."""
@@ -1291,6 +1345,21 @@ def _checkpoint_of(state: bytes | str | Mapping[str, Any] | Sequence[Any]) -> Ch
     from dali_like.pipeline.checkpoints import Checkpoint  # lazy: only needed to resume
 
     return Checkpoint.of(state)
+
+
+def _steps_of_next(reference: weakref.ref[Pipeline], sample: int) -> list[OperatorStep]:
+    """Return the steps of a sample of the next batch of a pipeline.
+
+    Raises:
+        SampleIndexError: the epoch has no further batch, or the batch no such sample.
+        Exception: see `Pipeline.steps_at`.
+    """
+    pipe = reference()
+    if pipe is None:
+        return []
+    executor = pipe._executor
+    epoch, iteration = (0, 0) if executor is None else (executor.position.epoch, executor.position.iteration)
+    return pipe.steps_at(epoch, iteration, sample)
 
 
 def _peek(reference: weakref.ref[Pipeline], use: Callable[[Any], None]) -> None:

@@ -101,8 +101,12 @@ def without_workers(graph: Graph) -> Graph:
         for number, node in enumerate(graph.sources)
     }
 
+    copied_data: dict[DataNode, DataNode] = {}  # one copy of each: conditions are compared by identity
+
     def copied(data: DataNode) -> DataNode:
-        return replace(data, producer=producer_of(data.producer))
+        if data not in copied_data:
+            copied_data[data] = replace(data, producer=producer_of(data.producer))
+        return copied_data[data]
 
     def producer_of(node: Producer) -> Producer:
         if isinstance(node, ConstantNode):

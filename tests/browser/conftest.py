@@ -22,7 +22,7 @@ import pytest
 from dali_like.monitor.show.server import PageServer
 from tests.conftest import wait_until
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable")
 _DEADLINE_S = 120
 _IS_DRAWN = """
 document.body?.dataset.state === "drawn" || document.getElementById("about")?.className === "failed"
@@ -114,12 +114,23 @@ class Browser:
 
     def open(self, url: str, width: int = 1180, height: int = 1000, *, dark: bool = False) -> None:
         """Open a page, and wait until it is drawn, or shows an error."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self._emulate(width, height, dark=dark)
         self.call("Page.navigate", url="about:blank")  # a change of the fragment alone would not load the page again
         self.call("Page.navigate", url=url)
         wait_until(lambda: self.evaluate(_IS_DRAWN), "the page to be drawn")
+
+    def visit(self, url: str, width: int = 1280, *, dark: bool = False, height: int = 1000) -> None:
+        """Open a page that is complete when it has been loaded."""
+        self._emulate(width, height, dark=dark)
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+        loaded = "document.readyState === 'complete' && location.href !== 'about:blank'"
+        wait_until(lambda: self.evaluate(loaded), "the page to be loaded")
+
+    def _emulate(self, width: int, height: int, *, dark: bool) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def dom(self, url: str) -> str:
         """Return the HTML of a page after it has been drawn."""
@@ -132,8 +143,9 @@ class Browser:
         return str(self.evaluate("document.documentElement.outerHTML"))
 
     def screenshot(self, path: Path) -> None:
-        """Save a picture of the open page."""
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        """Save a picture of the open page, in the format that the name ends with."""
+        kind: dict[str, Any] = {"format": "jpeg", "quality": 85} if path.suffix == ".jpg" else {"format": "png"}
+        picture = self.call("Page.captureScreenshot", captureBeyondViewport=True, **kind)
         path.write_bytes(base64.b64decode(picture["data"]))
 
     def close(self) -> None:

@@ -75,8 +75,25 @@ def numbers(name: str, parallel: bool = True) -> Any:
     return samples + fn.random.uniform(range=[0, 0.5]), samples * 2
 
 
+@pipeline_def(batch_size=4, num_threads=1, seed=3, enable_conditionals=True)
+def branching() -> Any:
+    numbers = fn.external_source(lambda info: np.float32(info.idx_in_epoch), batch=False, size=12)
+    if numbers > 5:
+        drawn = fn.random.uniform(range=[0, 0.5])
+        result = numbers + drawn
+    else:
+        result = numbers * 100.0
+    return result
+
+
 def rows(outputs: Any) -> list[list[Any]]:
     return [[np.asarray(output.at(i)).tolist() for i in range(len(output))] for output in outputs]
+
+
+def test_batch_of_a_pipeline_with_branches_is_the_same_again() -> None:
+    with branching() as pipe:
+        batches = [rows(outputs) for outputs in pipe]
+        assert [rows(pipe.batch_at(0, iteration)) for iteration in range(3)] == batches
 
 
 def check_epochs(pipe: Pipeline, num_epochs: int = 2, *, goes_back: bool = True) -> None:

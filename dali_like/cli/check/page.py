@@ -7,10 +7,11 @@ from html import escape
 from typing import Any
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; }
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; margin: 0.5rem 0 1.5rem; }
-td, th { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid #ddd; vertical-align: top; }
-td:first-child { text-align: right; font-variant-numeric: tabular-nums; width: 8rem; }
+td, th { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid #8885; vertical-align: top; }
+td:first-child { text-align: right; font-variant-numeric: tabular-nums; width: 5rem; }
 h2 { font-size: 1.1rem; margin-bottom: 0; }
 """
 
@@ -32,6 +33,7 @@ def page_of(document: Mapping[str, Any]) -> str:
             parts.append(f"<p>and {rest:,} more</p>")
     body = "\n".join(parts)
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(document["name"])}: check</title>'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(document["name"])}: check</title>'
         f"<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )

@@ -33,7 +33,7 @@ from dali_like.monitor.measure.durations import EDGES_S, Durations
 from dali_like.monitor.measure.process_memory import memory_of
 from dali_like.monitor.measure.stages import waiting_by_stage
 from dali_like.monitor.measure.statistics import Statistics
-from dali_like.monitor.monitoring import Monitored, Peek
+from dali_like.monitor.monitoring import Monitored, Peek, StepsOfNext
 from dali_like.monitor.show.batch_pictures import PICTURE_BYTES, PictureDesk, request_picture
 from dali_like.monitor.show.live_schema import SNAPSHOT
 from dali_like.sources.ranks import detect_shard
@@ -61,16 +61,16 @@ class Publication:
     Args:
         whose: a pipeline or a loader; held by a weak reference.
         name: name shown to readers; "": kind and number within the program.
-        peek: for pictures of batches, see `dali_like.monitor.show.batch_pictures`. None: no pictures.
+        peek, steps: for pictures of batches and of steps, see `dali_like.monitor.show.batch_pictures`. None: no pictures.
     """
 
-    def __init__(self, whose: Monitored, name: str = "", peek: Peek | None = None) -> None:
+    def __init__(self, whose: Monitored, name: str = "", peek: Peek | None = None, steps: StepsOfNext | None = None) -> None:
         self._whose = weakref.ref(whose)
         self._pid = os.getpid()
         self._written_ns = 0
         self._fd = Descriptor(anonymous_file(_NAME))
         os.ftruncate(self._fd.fileno(), _BYTES + (0 if peek is None else PICTURE_BYTES))
-        self._pictures = None if peek is None else PictureDesk(self._fd.fileno(), _BYTES, peek)
+        self._pictures = None if peek is None else PictureDesk(self._fd.fileno(), _BYTES, peek, steps)
         seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
@@ -260,9 +260,9 @@ class Live(NamedTuple):
             raise NotRunningError(f"{self.name} (process {self.pid}) has ended")
         return {**shown, "age_s": (time.monotonic_ns() - shown["at_ns"]) / 1e9}
 
-    def picture(self, timeout_s: float) -> dict[str, Any]:
-        """Return a picture of the next batch, as "png" in base64, or an "error"."""
-        return request_picture(self.pid, self.fd, _BYTES, timeout_s)
+    def picture(self, timeout_s: float, sample: int | None = None) -> dict[str, Any]:
+        """Return a picture of the next batch, or the steps of one of its samples; see `request_picture`."""
+        return request_picture(self.pid, self.fd, _BYTES, timeout_s, sample)
 
     def read_with_memory(self, earlier: dict[str, Any] | None = None) -> dict[str, Any]:
         """As `read`, with the proportional set sizes of all processes as ``memory``, at most two seconds old.

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import re
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -26,6 +27,7 @@ _LOOPBACK = "127.0.0.1"
 #: Time for a request and its answer. Any user of the machine can connect, and each connection takes a thread.
 _CONNECTION_S = 10.0
 _MOST_CONNECTIONS = 64
+_NUMBERS = re.compile(r"^sample=(\d{1,9})$")
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -41,7 +43,8 @@ class PageServer(ThreadingHTTPServer):
     """Serves the page and its data.
 
     Args:
-        data: by name: JSON as bytes, or a function that returns a JSON-serializable object.
+        data: by name: JSON as bytes, or a function that returns a JSON-serializable object. A request with "?sample=3"
+            passes the number to the function.
         port: TCP port; 0 chooses a free one.
 
     Attributes:
@@ -50,7 +53,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, data: Mapping[str, bytes | Callable[[], Any]], port: int = 0) -> None:
+    def __init__(self, data: Mapping[str, bytes | Callable[..., Any]], port: int = 0) -> None:
         self.token = secrets.token_urlsafe(16)
         self.data = data
         page = resources.files("dali_like.monitor.show").joinpath("page")
@@ -106,7 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in self.server.hosts:
             self._refuse("wrong host name: open the URL that dali-like view has printed")
             return
-        name = self.path.partition("?")[0].lstrip("/") or "index.html"
+        path, _, query = self.path.partition("?")
+        name = path.lstrip("/") or "index.html"
         if (file := self.server.files.get(name)) is not None:
             self._answer(HTTPStatus.OK, file, _TYPES[name.rpartition(".")[2]])
         elif (data := self.server.data.get(name)) is None:
@@ -114,15 +118,15 @@ class _Handler(BaseHTTPRequestHandler):
         elif not self._knows_token():
             self._refuse("missing token: open the URL that dali-like view has printed")
         else:
-            self._answer_data(data)
+            self._answer_data(data, [int(number) for number in _NUMBERS.findall(query)])
 
     def _knows_token(self) -> bool:
         given = self.headers.get("Authorization", "").encode("latin-1", "replace")
         return hmac.compare_digest(given, f"Bearer {self.server.token}".encode())
 
-    def _answer_data(self, data: bytes | Callable[[], Any]) -> None:
+    def _answer_data(self, data: bytes | Callable[..., Any], numbers: Sequence[int]) -> None:
         try:
-            content = data if isinstance(data, bytes) else json.dumps(data()).encode()
+            content = data if isinstance(data, bytes) else json.dumps(data(*numbers)).encode()
         except DaliLikeError as error:
             self._answer(HTTPStatus.GONE, str(error).encode(), "text/plain")
             return

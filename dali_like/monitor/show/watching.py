@@ -56,10 +56,11 @@ class Watching:
         pipelines = [{"id": f"{each.pid}-{each.fd}", **statistics} for each, statistics in shown.items()]
         return {"pipelines": pipelines, "slowest_rank": slowest_rank_text(shown.values())}
 
-    def pictures(self) -> dict[str, Any]:
-        """Return a picture of the next batch of each pipeline that was read last: "png" in base64, or an "error"."""
+    def pictures(self, sample: int | None = None) -> dict[str, Any]:
+        """Return a picture of the next batch of each pipeline that was read last, or the steps of one of its samples; see
+        `dali_like.monitor.show.batch_pictures.request_picture`."""
         with self._reading:
             shown = list(self._shown)
         with ThreadPoolExecutor(max(len(shown), 1)) as threads:
-            answers = threads.map(lambda each: each.picture(_PICTURE_S), shown)
+            answers = threads.map(lambda each: each.picture(_PICTURE_S, sample), shown)
             return {f"{each.pid}-{each.fd}": answer for each, answer in zip(shown, answers, strict=True)}

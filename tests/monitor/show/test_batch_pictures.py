@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like import fn, pipeline_def
+from dali_like import fn, pipeline_def, types
 from dali_like.data import DataLoader
 from dali_like.monitor.show import live
-from dali_like.monitor.show.batch_pictures import PICTURE_BYTES, request_picture
+from dali_like.monitor.show.batch_pictures import PICTURE_BYTES, PictureDesk, request_picture
 from dali_like.monitor.show.watching import Watching
+from dali_like.pipeline.operator_steps import OperatorStep
 from tests.conftest import wait_until
 
 Image = pytest.importorskip("PIL.Image")
@@ -30,11 +31,11 @@ class Photos:
         return np.full((16, 16, 3), index % 255, np.uint8), index
 
 
-def asked(take: Callable[[], Any], name: str) -> dict[str, Any]:
-    """Ask for a picture in a thread, and take batches until it is there."""
+def asked(take: Callable[[], Any], name: str, sample: int | None = None) -> dict[str, Any]:
+    """Ask for a picture, or the steps of a sample, in a thread, and take batches until it is there."""
     (found,) = live.find(os.getpid(), name)
     answers: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: answers.append(found.picture(100)))
+    thread = threading.Thread(target=lambda: answers.append(found.picture(100, sample)))
     thread.start()
     wait_until(lambda: (take(), not thread.is_alive())[1], "an answer")
     thread.join()
@@ -63,6 +64,59 @@ def test_pipeline_answers_with_a_picture_of_its_next_batch() -> None:
         pipe.publish("photos", pictures=True)
         assert "png" in asked(pipe.run, "photos")
         assert "png" in asked(pipe.run, "photos")
+
+
+def test_pipeline_answers_with_the_steps_of_a_sample_of_its_next_batch() -> None:
+    taken: list[int] = []
+
+    @pipeline_def(batch_size=2, num_threads=1)
+    def pipeline() -> Any:
+        pictures = fn.external_source(
+            lambda info: np.full((8, 8, 3), info.idx_in_epoch % 256, np.uint8), batch=False, name="photos", layout="HWC"
+        )
+        return fn.crop(pictures, crop=[4, 4]), pictures[0, 0, 0]
+
+    with pipeline() as pipe:
+        pipe.publish("photos", pictures=True)
+        steps = asked(lambda: taken.append(pipe.run()[1].at(1)), "photos", sample=1)["steps"]
+        assert [step["name"] for step in steps][:2] == ["photos", "fn.crop_0"]
+        assert [step["outputs"][0]["about"] for step in steps][:2] == ["uint8 (8, 8, 3) HWC", "uint8 (4, 4, 3) HWC"]
+        pixel = Image.open(io.BytesIO(base64.b64decode(steps[0]["outputs"][0]["png"]))).convert("RGB").getpixel((40, 40))
+        assert pixel[0] in taken  # of the batch that was next
+        assert "the batch has 2 samples" in asked(pipe.run, "photos", sample=7)["error"]
+        assert "png" in asked(pipe.run, "photos")
+
+
+def test_steps_of_objects_have_no_picture() -> None:
+    @pipeline_def(batch_size=2, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: {"a": 1}, batch=False, dtype=types.OBJECT)
+
+    with pipeline() as pipe:
+        pipe.publish("objects", pictures=True)
+        [step] = asked(pipe.run, "objects", sample=0)["steps"]
+        assert step["outputs"] == [{"png": "", "about": "dict"}]
+
+
+def test_loader_has_no_steps() -> None:
+    loader = DataLoader(Photos(), 4)
+    loader.publish("photos", pictures=True)
+    batches = iter(loader)
+
+    assert "only pipelines show their steps" in asked(lambda: next(batches), "photos", sample=0)["error"]
+
+
+def test_answer_of_a_stranger_is_no_picture() -> None:
+    @pipeline_def(batch_size=2, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: np.zeros((8, 8, 3), np.uint8), batch=False)
+
+    with pipeline() as pipe:
+        pipe.publish("stranger", pictures=True)
+        (found,) = live.find(os.getpid(), "stranger")
+        # Private: the place of the request in the published file.
+        desk = PictureDesk(found.fd, live._BYTES, lambda use: None, lambda sample: [OperatorStep(5, (), ())])  # type: ignore[arg-type]
+        assert asked(desk.look, "stranger", sample=0) == {"error": "the answer is not a picture"}
 
 
 def test_batch_that_cannot_be_drawn_gives_an_error_and_the_loop_goes_on() -> None:

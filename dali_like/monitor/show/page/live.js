@@ -77,7 +77,7 @@ export async function showLive() {
     button.textContent = isPaused ? "Continue" : "Pause";
     document.body.dataset.paused = isPaused;
   });
-  showPictureButton();
+  showPictureButtons();
   for (;;) {
     if (!isPaused) {
       try {
@@ -96,22 +96,42 @@ export async function showLive() {
   }
 }
 
-/** Add the button that asks the chosen program for a picture of its next batch. */
-function showPictureButton() {
-  const button = el("button", { id: "ask" }, "Show a batch");
-  const box = document.getElementById("batch");
-  document.getElementById("controls").append(button);
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    try {
-      const { png, error } = (await get("pictures.json"))[chosen] ?? { error: "the program has ended" };
-      box.replaceChildren(el("h2", {}, "Batch"), png
-        ? el("img", { src: `data:image/png;base64,${png}`, alt: "the samples of a batch" }) : el("p", { class: "failed" }, error));
-    } catch (error) {
-      box.replaceChildren(el("p", { class: "failed" }, error.message));
-    }
-    button.disabled = false;
+/** Add the buttons that ask the chosen program for a picture of its next batch, or for the steps of one of its samples. */
+function showPictureButtons() {
+  const sample = el("input", { id: "sample", type: "number", min: 0, value: 0, "aria-label": "number of the sample" });
+  const ask = el("button", { id: "ask" }, "Show a batch");
+  const askSteps = el("button", { id: "ask-steps" }, "Steps of sample");
+  document.getElementById("controls").append(ask, askSteps, sample);
+  ask.addEventListener("click", () => show(ask, "pictures.json", "Batch"));
+  askSteps.addEventListener("click", () => {
+    const number = Math.max(Math.trunc(Number(sample.value)) || 0, 0);
+    show(askSteps, `pictures.json?sample=${number}`, `Steps of sample ${number} of a batch`);
   });
+}
+
+/** Ask the chosen program for pictures, and show them below a title. */
+async function show(button, path, title) {
+  const box = document.getElementById("batch");
+  const failed = (message) => box.replaceChildren(el("h2", {}, title), el("p", { class: "failed" }, message));
+  button.disabled = true;
+  try {
+    const { png, steps, error } = (await get(path))[chosen] ?? { error: "the program has ended" };
+    if (error) failed(error);
+    else box.replaceChildren(el("h2", {}, title), png ? picture(png, "the samples of a batch")
+      : el("div", { class: "steps" }, ...steps.map(step)));
+  } catch (error) {
+    failed(error.message);
+  }
+  button.disabled = false;
+}
+
+const picture = (png, alt) => el("img", { src: `data:image/png;base64,${png}`, alt });
+
+/** Return the figure of a source or an operator: what it makes of the sample. */
+function step({ name, outputs }) {
+  const parts = outputs.map(({ png, about }) => el("div", {}, ...(png ? [picture(png, `the sample after ${name}`)] : []),
+    el("p", { class: "hint" }, about)));
+  return el("figure", {}, el("figcaption", {}, name), ...parts);
 }
 
 function draw(slowestRank) {
