@@ -10,7 +10,7 @@
 #   make types                check annotated programs that use the package, with mypy and pyright
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make kernels              build the wheel of dali-like-kernels in dist/, and test it; needs a C compiler
-#   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
+#   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/ray-cluster.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
 #   make parity-full          thousands of programs in DALI and here, for hours, and batches of all workers of PyTorch; 20,000
@@ -156,6 +156,7 @@ described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m tools.dali_functions
 	$(TEST_ENV)/bin/python -m tools.operator_pictures
 	$(TEST_ENV)/bin/python -m tools.diagrams
+	$(TEST_ENV)/bin/python -m tools.program_pages
 	$(TEST_ENV)/bin/python -m benchmarks.plot
 
 bench: .venv/peers/.ready

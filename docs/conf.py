@@ -36,6 +36,7 @@ html_theme_options = (
 )
 templates_path = ["_templates"]
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_js_files = [("versions.js", {"type": "module"})]
 html_extra_path = ["llms.txt"]  # a guide for coding agents
 html_copy_source = True  # the pages as Markdown, below _sources/: llms.txt links there
@@ -62,6 +63,15 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 #: Types in signatures: some are not documented, or belong to other projects.
 nitpick_ignore_regex = [("py:.*", ".*")]
+
+
+def _with_program_pages(text: str) -> str:
+    """Return a page in which links to example programs lead to their pages, which show them."""
+    return re.sub(r"\]\((?:\.\./)+examples/(\w+)\.py\)", r"](/programs/\1.md)", text)
+
+
+def _show_programs(app: Any, page: str, source: list[str]) -> None:
+    source[0] = _with_program_pages(source[0])
 
 
 def _with_links(lines: list[str]) -> list[str]:
@@ -98,5 +108,6 @@ def _describe(app: Any, what: str, name: str, described: Any, options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Register the changes of docstrings; before napoleon, which reads them."""
+    """Register the changes of pages, and of docstrings, before napoleon reads them."""
+    app.connect("source-read", _show_programs)
     app.connect("autodoc-process-docstring", _describe, priority=400)

@@ -2,7 +2,7 @@
 
     python -m examples.imagenet_pipeline [--data DIR] [--workers 2]
 
-The pipeline is that of DALI's ``docs/examples/use_cases/pytorch/resnet50/main.py``; only the import differs. It prints the
+The pipeline is that of DALI's example of ResNet-50 with PyTorch; only the import differs. It prints the
 size of the dataset and the speed of an epoch. `examples.imagenet_training` trains with it.
 
 Requires OpenCV and simplejpeg, and, without ``--data``, scikit-image or scikit-learn, which include photographs.

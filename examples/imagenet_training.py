@@ -3,7 +3,7 @@
     python -m examples.imagenet_training [--data DIR] [--epochs 2] [--workers 2]
     DALI_LIKE_DEVICE=cpu python -m examples.imagenet_training --gpu    # as written for a GPU, on a machine without one
 
-``train`` and ``validate`` have the loops of DALI's ``docs/examples/use_cases/pytorch/resnet50/main.py``; only the imports
+``train`` and ``validate`` have the loops of DALI's example of ResNet-50 with PyTorch; only the imports
 differ. The folder has the sub-folders ``train`` and ``val``, with a folder of JPEG files for each class. The model is
 ResNet-50 if torchvision is installed, and otherwise a small one.
 

@@ -1,4 +1,4 @@
-"""Draw the diagrams of docs/architecture.md from the code: ``python -m tools.diagrams [folder]``.
+"""Draw the diagrams of the documentation from the code: ``python -m tools.diagrams [folder]``.
 
 The layers come from the contracts of import-linter, the states and their transitions from the tables of
 `dali_like.engine.pool.recovery`, the parts and sizes of records and slots from `dali_like.engine.memory`. Each step names a
@@ -23,6 +23,7 @@ import numpy as np
 from dali_like.engine.memory.protocol import CELL_BYTES, DONE, DTYPE_CODES, HEADER_WORDS, TASK, WORD_BYTES, Status
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.pool import recovery
+from dali_like.sources.sharding import Shard
 from tools.svg import LINE_HEIGHT, Box, Kind, Picture, text_width
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +45,8 @@ def diagrams() -> dict[str, str]:
         "way-of-a-sample.svg": way_of_a_sample(),
         "way-of-a-slot.svg": way_of_a_slot(),
         "way-of-a-restart.svg": way_of_a_restart(),
+        "positions-of-a-stream.svg": positions_of_a_stream(),
+        "ways-to-scale.svg": ways_to_scale(),
     }
 
 
@@ -323,6 +326,88 @@ def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in diagrams().items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+# --- the positions of a stream ---
+
+_CELL_WIDTH = 40
+
+
+def positions_of_a_stream() -> str:
+    """Draw which ranks and logical shards have the first positions of a stream."""
+    picture = Picture(_WIDTH, "The positions of a stream on two and on four ranks, and in four logical shards")
+    _cells(picture, 16, ["position", ""], [str(position) for position in range(16)])
+    for y, num_ranks, batch_size in ((74, 2, 4), (132, 4, 2)):
+        owners = _owners(num_ranks, batch_size, 16)
+        _cells(picture, y, [f"{num_ranks} ranks,", f"batch size {batch_size}"], [f"rank {rank}" for rank in owners], owners)
+    shards = [position % 4 for position in range(16)]
+    texts = [f"{shard}: {position // 4}" for position, shard in enumerate(shards)]
+    _cells(picture, 190, ["4 logical shards", "shard: output"], texts, shards)
+    for step in (0, 1):
+        x = 166 + 8 * _CELL_WIDTH * step
+        picture.line((x, 250), (x + 8 * _CELL_WIDTH - 4, 250))
+        picture.text(x + 4 * _CELL_WIDTH, 268, f"step {step} of all ranks together", "small dim", "middle")
+    return str(picture)
+
+
+def _owners(num_ranks: int, batch_size: int, count: int) -> list[int]:
+    """Return the rank of each position, from the positions of the batches of each rank."""
+    owners = [-1] * count
+    for rank in range(num_ranks):
+        stripe = Shard(rank, num_ranks)
+        for begin in range(0, count, batch_size * num_ranks):
+            for position in stripe.stripe(begin, batch_size):
+                owners[position] = rank
+    return owners
+
+
+def _cells(
+    picture: Picture, y: float, name: Sequence[str], texts: Sequence[str], colors: Sequence[int] | None = None
+) -> None:
+    """Draw a row of cells. Cells of the same owner have the same color."""
+    kinds: tuple[Kind, ...] = ("soft", "warn", "box", "quiet")
+    for number, line in enumerate(name):
+        picture.text(16, y + 18 + LINE_HEIGHT * number, line, "small dim" if number else "strong")
+    for number, text in enumerate(texts):
+        x = 164 + number * _CELL_WIDTH
+        picture.bar(x, y, _CELL_WIDTH - 3, 40, "box" if colors is None else kinds[colors[number]])
+        picture.text(x + _CELL_WIDTH / 2 - 1, y + 24, text, "small", "middle")
+
+
+# --- ways to scale ---
+
+
+def ways_to_scale() -> str:
+    """Draw the four ways to use more than one core, and what the library does in each."""
+    picture = Picture(_WIDTH, "One machine, several GPUs, several machines, and a cluster for callbacks")
+    ways = (
+        ("one machine", ["worker", "worker", "worker"], ["one program", "a ring of batches"], "shared memory"),
+        ("several GPUs", ["rank 0 + workers", "rank 1 + workers"], ["torchrun", "no positions twice"], "one budget of CPUs"),
+        (
+            "several machines",
+            ["host 0: ranks 0, 1", "host 1: ranks 2, 3"],
+            ["the same program", "on each host"],
+            "exact resume",
+        ),
+        (
+            "a cluster",
+            ["Ray actor, 8 CPUs", "Ray actor, 8 CPUs"],
+            ["one program", "callbacks elsewhere"],
+            "samples by network",
+        ),
+    )
+    for number, (title, parts, main, between) in enumerate(ways):
+        x = 16 + number * 201.0
+        picture.text(x + 92, 26, title, "strong", "middle")
+        top = picture.box(x + 17, 40, 150, main, "soft")
+        picture.text(x + 98, 110, between, "small dim")
+        y = 128.0
+        first = picture.box(x + 17, y, 150, parts[:1])
+        picture.arrow(first.top, top.bottom)
+        for part in parts[1:]:
+            y += LINE_HEIGHT + 20
+            picture.box(x + 17, y, 150, [part])
+    return str(picture)
 
 
 if __name__ == "__main__":

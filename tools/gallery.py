@@ -23,6 +23,7 @@ from examples import (
     imagenet_pipeline,
     look_at_batches,
     pretraining,
+    replay_batch,
     resnet_pipeline,
     speech_pipeline,
     spoken_words,
@@ -176,6 +177,11 @@ def looks(folder: Path) -> Image:
     )
 
 
+def repeated(folder: Path) -> Image:
+    """Draw the batch of the step with the largest loss, computed again."""
+    return np.asarray(replay_batch.replay(*replay_batch.train(replay_batch.pictures())).image)
+
+
 #: The picture of each example, by the name of its module.
 PICTURES: Mapping[str, Callable[[Path], Image]] = {
     "resnet_pipeline": resnet,
@@ -187,6 +193,7 @@ PICTURES: Mapping[str, Callable[[Path], Image]] = {
     "pretraining": packs,
     "vision_language": pairs,
     "look_at_batches": looks,
+    "replay_batch": repeated,
 }
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 import sys
 import typing
@@ -54,6 +55,9 @@ Operators run in the workers, directly after a parallel source, or in threads; r
 A wrong argument raises an error when the graph is built. Errors that depend on the data, such as a window larger than an
 image or a missing axis, are raised when the pipeline runs."""
 
+#: The sidebar shows the pages of the groups on this page and on theirs only.
+_PAGES = ("```{toctree}", ":hidden:", ":glob:", "", "*", "```", "")
+
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
@@ -70,12 +74,26 @@ def _index(groups: Mapping[str, list[Description]]) -> str:
         "As in `nvidia.dali.fn`, on the CPU. See [the table of DALI's functions](dali_functions.md) for missing ones, and "
         "[costs](costs.md) for their time."
     )
-    lines = [_NOTE, "# Operators", "", see, "", "| group | operators |", "|---|---|"]
+    lines = [_NOTE, "# Operators", "", see, "", *_thumbnails(groups), "## All operators", ""]
+    lines += ["| group | operators |", "|---|---|"]
     for module, members in groups.items():
         links = ", ".join(f"[`fn.{member.path}`]({link_to(member)})" for member in members)
         lines.append(f"| {_name_of(module).replace('_', ' ')} | {links} |")
     lines.append("| expressions | [arithmetic, comparisons, logic, `math.*`, indices](../arithmetic.md), constants |")
-    return "\n".join([*lines, "", _COMMON, ""])
+    return "\n".join([*lines, "", "## Common arguments", "", _COMMON, "", *_PAGES])
+
+
+def _thumbnails(groups: Mapping[str, list[Description]]) -> Iterator[str]:
+    """Yield the pictures of operators before and after, as links to their sections."""
+    yield ":::{container} thumbnails"
+    for member in itertools.chain.from_iterable(groups.values()):
+        if member.path in EXAMPLES:
+            name, link = f"fn.{member.path}", link_to(member)
+            yield f"[![{name}](pictures/{name_of(member.path)})]({link})"
+            yield f"[`{name}`]({link})"
+            yield ""
+    yield ":::"
+    yield ""
 
 
 def _page(module: ModuleType, members: list[Description]) -> str:

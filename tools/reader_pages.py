@@ -77,6 +77,7 @@ def _index(described: list[Description]) -> Iterator[str]:
     everywhere = next(iter(described))
     yield from _table(replace(everywhere, parameters=everywhere.common), inspect.getdoc(arguments_of_all) or "")
     yield ""
+    yield from ("```{toctree}", ":hidden:", ":glob:", "", "*", "```", "")
 
 
 def _section(description: Description) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.measurement import Measurement
 from benchmarks.report import ALL_CPU, FIRST_BATCH, MAIN_CPU, RATE, Goal, goal_table, markdown, noise, spread
-from benchmarks.training.systems import OURS, SYSTEMS
+from benchmarks.training.systems import OURS, PROFILED, SYSTEMS
 from benchmarks.training.workloads import WORKLOADS, Workload
 
 __all__ = ["GOALS", "tables"]
@@ -37,6 +37,12 @@ GOALS = (
     *_goals("ssd", dali=1.6, torch=1.5),
 )
 
+#: The rate depends on other programs: the CPU time of all processes less so.
+COST_OF_PROFILING = (
+    Goal(workload="resnet", column=RATE, peer="dali_like", at_least=0.98),
+    Goal(workload="resnet", column=ALL_CPU, peer="dali_like", at_most=1.02),
+)
+
 
 def tables(measurements: Sequence[Measurement]) -> str:
     """Return a table for each workload, and one of the goals for each system of dali_like."""
@@ -46,7 +52,7 @@ def tables(measurements: Sequence[Measurement]) -> str:
         if of_workload:
             parts.append(_workload_table(workload, of_workload))
     for system in OURS:
-        if goals := goal_table(GOALS, system, measurements):
+        if goals := goal_table(COST_OF_PROFILING if system == PROFILED else GOALS, system, measurements):
             parts.append(f"### {system}: figures to reach\n\n{goals}")
     return "\n\n".join(parts)
 

@@ -4,6 +4,7 @@ All use two processes or threads for the pixels, and their defaults for the rest
 
 - dali_like: two workers, which call the source and then run the operators
 - dali_like_turbojpeg: the same, with TurboJPEG 3, which decodes only the windows of images
+- dali_like_profiled: as dali_like, while `Pipeline.profile` samples the stacks of the workers
 - dali_like_threads: one worker for the source, and two threads for the operators
 - dali: the same in DALI, whose operators run in threads
 - torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
@@ -17,6 +18,7 @@ DALI and dali_like run the function ``training`` of the example, compiled once w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -42,12 +44,13 @@ from benchmarks.workloads import Workload as CallbackWorkload
 from dali_like.images.jpeg_windows import LIBRARY_VARIABLE
 from examples.photograph_source import PhotographSource
 
-__all__ = ["NEEDED", "OURS", "SYSTEMS", "open_system"]
+__all__ = ["NEEDED", "OURS", "PROFILED", "SYSTEMS", "open_system"]
 
 #: Modules that each system needs.
 NEEDED = {
     "dali_like": "dali_like",
     "dali_like_turbojpeg": "turbojpeg",
+    "dali_like_profiled": "dali_like",
     "dali_like_threads": "dali_like",
     "dali": "nvidia.dali",
     "torch": "torch",
@@ -58,8 +61,9 @@ NEEDED = {
     "spdl": "spdl.pipeline",
 }
 SYSTEMS = tuple(NEEDED)
+PROFILED = "dali_like_profiled"
 #: Systems of dali_like.
-OURS = ("dali_like", "dali_like_turbojpeg", "dali_like_threads")
+OURS = ("dali_like", "dali_like_turbojpeg", PROFILED, "dali_like_threads")
 
 
 def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
@@ -85,7 +89,9 @@ class PipelineLoader:
         self._source = source
         self._batch_size = workload.batch_size
         self._workers = 1 if system in ("dali", "dali_like_threads") else WORKERS
+        self._is_profiled = system == PROFILED
         self._pipeline: Any = None
+        self._profiling = contextlib.ExitStack()
 
     def start(self) -> None:
         self._pipeline = self._training(
@@ -99,6 +105,8 @@ class PipelineLoader:
             prefetch_queue_depth=2,
             seed=SEED,
         )
+        if self._is_profiled:
+            self._profiling.enter_context(self._pipeline.profile())
         self._pipeline.build()
 
     def consume(self, batches: int) -> Any:
@@ -110,6 +118,7 @@ class PipelineLoader:
         return [tuple(np.asarray(output.at(i)) for output in batch) for i in range(len(batch[0]))]
 
     def close(self) -> None:
+        self._profiling.close()
         if hasattr(self._pipeline, "close"):
             self._pipeline.close()
         self._pipeline = None

@@ -84,12 +84,12 @@ _RESNET = Workload(
     per_photograph=48,
     make_source=EndlessPhotographs,
     in_opencv=recognize,
-    systems=(*_ALL, "grain", "spdl"),
+    systems=(*_ALL, "dali_like_profiled", "grain", "spdl"),
     arguments={"antialias": False},
     shape=(3, resnet_pipeline.SIDE, resnet_pipeline.SIDE),
     bound=0.0,
 )
-_RESNET_LARGE = replace(_RESNET, name="resnet_large", sides=_LARGE, per_photograph=12)
+_RESNET_LARGE = replace(_RESNET, name="resnet_large", sides=_LARGE, per_photograph=12, systems=(*_ALL, "grain", "spdl"))
 
 WORKLOADS = {
     workload.name: workload

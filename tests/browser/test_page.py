@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -336,6 +336,109 @@ def test_a_real_pipeline_is_watched(browser: Browser, serve: Serve, photos: Pipe
     assert f"photos, process {os.getpid()}" in text
     assert "Time of a sample in external_source of" in text
     assert {row[0] for row in table_of(browser.html, "operators")} >= {"fn.decoders.image_0", "fn.resize_1"}
+
+
+def profile_of_an_example(folder: Path) -> dict[str, Any]:
+    """Return the data of the page of a real profile."""
+    profile_workers = pytest.importorskip("examples.profile_workers")
+    profile_workers.profiled(folder / "profile.json", epochs=4 if PICTURES else 2)
+    content = (folder / "profile.json").read_bytes()
+    return {"about.json": lambda: {"kind": "profile", "name": "profile.json"}, "profile.json": content}
+
+
+def test_a_real_profile_is_drawn(browser: Browser, serve: Serve, tmp_path: Path) -> None:
+    browser.open(serve(profile_of_an_example(tmp_path)).url, height=760)
+    save(browser, "gallery/profile_workers.jpg")
+
+    html = browser.html
+    assert html.count("<canvas") == 1
+    lines = [" ".join(row) for row in table_of(html, "lines")]
+    assert any("PIL/" in line and "profile_workers.py" in line for line in lines)  # with the line that has called it
+    assert {row[0] for row in table_of(html, "workers")} >= {"worker 0", "worker 1"}
+
+
+def check_of_an_example(folder: Path) -> str:
+    """Return the address of the page of a real check."""
+    from examples import check_data
+
+    assert check_data.check(folder / "findings.html") == 1
+    return (folder / "findings.html").as_uri()
+
+
+def test_findings_of_a_check_are_on_its_page_with_their_origins(browser: Browser, tmp_path: Path) -> None:
+    browser.visit(check_of_an_example(tmp_path), width=900, height=760)
+    save(browser, "gallery/check_data.jpg")
+
+    text = text_of(browser.html)
+    assert "400 samples" in text
+    assert "No such file or directory" in text
+    for number in (50, 60, 70, 90, 111, 120):
+        assert f"{number} scans/{number:04d}.npy" in text
+
+
+@pytest.fixture
+def asked(browser: Browser, serve: Serve, photos: Pipeline) -> Callable[[str, str], None]:
+    """``asked(button, wanted)``: open the page of a running pipeline, press a button, and run until something is there."""
+
+    def ask(button: str, wanted: str) -> None:
+        photos.publish("photos", pictures=True)
+        watching = Watching(os.getpid(), "photos")
+        live = {"about.json": lambda: {"kind": "live"}, "live.json": watching.read, "pictures.json": watching.pictures}
+        with ThreadPoolExecutor(1) as thread:
+            opened = thread.submit(browser.open, serve(live).url)
+            wait_until(lambda: (photos.run(), opened.done())[1], "the page to be drawn")
+            opened.result()
+            pressed = thread.submit(browser.evaluate, f"document.getElementById('{button}').click()")
+            wait_until(lambda: (photos.run(), pressed.done())[1], "the button to be pressed")
+            pressed.result()
+        wait_until(lambda: (photos.run(), browser.evaluate(wanted))[1], "the answer")
+
+    return ask
+
+
+def test_a_batch_of_a_running_pipeline_is_shown(browser: Browser, asked: Callable[[str, str], None]) -> None:
+    pytest.importorskip("PIL")
+
+    asked("ask", "document.querySelector('#batch img')?.naturalWidth > 400")
+
+    assert browser.evaluate("document.querySelector('#batch h2').textContent") == "Batch"
+
+
+def test_the_steps_of_a_sample_are_shown_in_order(browser: Browser, asked: Callable[[str, str], None]) -> None:
+    pytest.importorskip("PIL")
+
+    asked("ask-steps", "document.querySelectorAll('#batch figure').length && !document.getElementById('ask-steps').disabled")
+    if PICTURES:
+        browser.evaluate("document.getElementById('charts').remove()")
+        save(browser, "view-steps.png")
+
+    captions = "[...document.querySelectorAll('#batch figcaption')].map((each) => each.textContent)"
+    assert browser.evaluate(captions)[1:] == ["fn.decoders.image_0", "fn.resize_1", "fn.flip_2"]
+    notes = browser.evaluate("[...document.querySelectorAll('#batch .hint')].map((each) => each.textContent)")
+    assert notes[-1] == "uint8 (224, 224, 3) HWC"
+    assert browser.evaluate("[...document.querySelectorAll('#batch img')].every((each) => each.naturalWidth > 40)")
+    for width in (1180, 400):
+        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_sticks_out_of_the_pages_of_a_profile_and_a_check(
+    browser: Browser, serve: Serve, tmp_path: Path, width: int, dark: bool
+) -> None:
+    browser.open(serve(profile_of_an_example(tmp_path)).url, width, dark=dark)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    browser.visit(check_of_an_example(tmp_path), width, dark=dark)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert (browser.evaluate(LUMINANCE) < 128) == dark
+
+
+#: The brightness of the paper, from 0 to 255. A transparent page has the color of its scheme.
+LUMINANCE = """
+(() => { const probe = document.createElement('i'); probe.style.color = 'Canvas'; document.body.append(probe);
+  return Number(getComputedStyle(probe).color.match(/\\d+/)[0]); })()
+"""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

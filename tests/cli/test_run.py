@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,9 @@ import pytest
 from dali_like import cli
 from dali_like.cli.run import environment_of
 from dali_like.cli.run_compare import OURS, PYTORCH, Figures, comparison_lines, figures_of
+from dali_like.cli.run_files import merged_profile
+from dali_like.engine.worker.sampling import Counts, Frame, StackCounts
+from dali_like.monitor.profile.profile import Profile
 from dali_like.running.run_settings import RunSettings
 from dali_like.running.summary import summary_lines
 from tests.conftest import wait_until
@@ -344,3 +348,26 @@ def test_nothing_is_left_of_a_run(tmp_path: Path) -> None:
 
     wait_until(lambda: not list((tmp_path / "tmp").iterdir()), "the folder of records is gone")
     assert {path.name for path in set(tmp_path.iterdir()) - before} == {"tmp", "show.py"}
+
+
+def test_profiles_of_all_loaders_of_all_ranks_are_one(tmp_path: Path) -> None:
+    for pid, number in ((5, 0), (5, 1), (7, 0)):
+        profile = Profile()
+        counts = StackCounts()
+        counts.add((Frame(str(tmp_path / "train.py"), "busy", 3),), Counts(2, 20_000_000, 15_000_000, 0))
+        profile.add("worker 0", counts)
+        profile.write(tmp_path / f"{pid}-{number}.profile")
+
+    found = merged_profile(str(tmp_path), [record("1", pid=5), record("0", pid=7)])
+
+    assert set(found.workers) == {"rank 1, loader 1: worker 0", "rank 1, loader 2: worker 0", "rank 0, loader 3: worker 0"}
+    assert [each.function for each in found.functions()] == ["busy"]
+
+
+def test_program_without_a_loader_has_an_empty_profile(tmp_path: Path) -> None:
+    written(tmp_path, "show.py", "print(1)")
+
+    status, _, err = run("--profile", "p.json", "show.py", folder=tmp_path)
+
+    assert status == 0, err
+    assert not Profile.from_json(json.loads((tmp_path / "p.json").read_text())).workers

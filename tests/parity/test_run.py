@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 from dali_like import cli
+from dali_like.monitor.profile.profile import Profile
 from tests.cli.test_run import run, start, written
 
 pytestmark = pytest.mark.peers
@@ -216,6 +218,45 @@ def test_files_of_a_run(folder: Path) -> None:
     assert "Loader: 24 batches of 4" in text
     assert 'src="' not in text.replace('src="view.js"', "")
     assert 'from \\"./' not in text
+
+
+HOT = """\
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Hot(Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return torch.tensor(busy(index))
+
+def busy(index):
+    total = 0
+    for number in range(400_000):
+        total += number % 7
+    return total + index
+
+if __name__ == "__main__":
+    for batch in DataLoader(Hot(), batch_size=4, num_workers=2):
+        pass
+    for batch in DataLoader(Hot(), batch_size=48):
+        pass
+"""
+
+
+def test_profile_names_the_hot_function_in_the_workers_and_in_the_program(folder: Path) -> None:
+    written(folder, "hot.py", HOT)
+
+    status, _, err = run("--profile", "p.json", "hot.py", folder=folder)
+
+    assert status == 0, err
+    profile = Profile.from_json(json.loads((folder / "p.json").read_text()))
+    assert {name.partition(":")[2].strip() for name in profile.workers} == {"worker 0", "worker 1", "main"}
+    hottest = profile.functions()[0]
+    assert (hottest.function, Path(hottest.path).name) == ("busy", "hot.py")
+    assert hottest.share > 0.5
+    assert re.search(r"Profile: [\d,]+ samples: .* in functions of the program", err)
 
 
 def test_comparison_is_made_in_temporary_folders(folder: Path) -> None:

@@ -22,9 +22,11 @@ from tools.svg import Picture
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 MIGRATING = DOCS / "migrating-from-dali.md"
+IN_DETAIL = DOCS / "dali-in-detail.md"
 #: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
+    *(DOCS / "composed-tutorial.md", DOCS / "composed-resume.md"),
     *(
         DOCS / "composed-datasets.md",
         DOCS / "costs-and-curricula.md",
@@ -39,11 +41,11 @@ WITH_PROGRAMS = [
 
 
 def rows_of_errors() -> list[list[str]]:
-    """Return the rows of the table of errors in docs/migrating-from-dali.md: situation, DALI's error, this library's error.
+    """Return the rows of the table of errors in docs/dali-in-detail.md: situation, DALI's error, this library's error.
 
     Rows with a star are left out.
     """
-    _, _, text = MIGRATING.read_text("utf-8").partition("## Errors")
+    _, _, text = IN_DETAIL.read_text("utf-8").partition("## Errors")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[-1].endswith("*")]
 

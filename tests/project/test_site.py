@@ -11,6 +11,7 @@ from dali_like.operators.machinery.description import own_descriptions
 from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.pipeline.pipeline import Pipeline
 from tests.documents import DOCS
+from tools import program_pages
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,21 @@ def test_paths_of_pages_in_docstrings_are_links(conf: dict[str, Any]) -> None:
     lines = ["the settings; see docs/performance.md.", "docs/how-to/readers.md has an example"]
 
     assert conf["_with_links"](lines) == ["the settings; see :doc:`/performance`.", ":doc:`/how-to/readers` has an example"]
+
+
+def test_links_to_example_programs_lead_to_pages_that_show_them(conf: dict[str, Any]) -> None:
+    text = "[one](../examples/demo.py), [two](../../examples/jax_iterator.py), [other](../benchmarks/plot.py)"
+
+    assert conf["_with_program_pages"](text) == (
+        "[one](/programs/demo.md), [two](/programs/jax_iterator.md), [other](../benchmarks/plot.py)"
+    )
+
+
+def test_each_example_program_has_a_page() -> None:
+    """If this fails, run ``python -m tools.program_pages``."""
+    written = {path.name: path.read_text("utf-8") for path in (DOCS / "programs").glob("*.md")}
+
+    assert written == program_pages.pages()
 
 
 def test_a_class_has_a_table_of_its_methods(conf: dict[str, Any]) -> None:
