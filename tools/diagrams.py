@@ -378,7 +378,7 @@ def _cells(
 
 
 def ways_to_scale() -> str:
-    """Draw the four ways to use more than one core, and what the library does in each."""
+    """Draw the four ways to use more than one core, with the parts of the library."""
     picture = Picture(_WIDTH, "One machine, several GPUs, several machines, and a cluster for callbacks")
     ways = (
         ("one machine", ["worker", "worker", "worker"], ["one program", "a ring of batches"], "shared memory"),

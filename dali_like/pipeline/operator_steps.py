@@ -37,7 +37,7 @@ class OperatorStep(NamedTuple):
 
 
 def sources_of(graph: Graph) -> Graph:
-    """Return a graph whose outputs are those of the sources of a graph."""
+    """Return the part of a graph that computes its sources."""
     return make_graph([output for source in graph.sources for output in _outputs_of(source)])
 
 
@@ -47,9 +47,7 @@ def _outputs_of(source: Any) -> list[DataNode]:
 
 
 def steps_of(graph: Graph, other: Pipeline, outputs: Sequence[Any], batch_id: BatchId, sample: int) -> list[OperatorStep]:
-    """Return the steps of a sample, in the order of the pipeline's function.
-
-    Those of branches that it does not take are missing.
+    """Return the steps of a sample, in the order of the pipeline's function, without branches that it does not take.
 
     Args:
         graph: of the second pipeline, with operators.

@@ -57,7 +57,7 @@ class Watching:
         return {"pipelines": pipelines, "slowest_rank": slowest_rank_text(shown.values())}
 
     def pictures(self, sample: int | None = None) -> dict[str, Any]:
-        """Return a picture of the next batch of each pipeline that was read last, or the steps of one of its samples; see
+        """Return a picture of the next batch of each pipeline shown, or the steps of one of its samples; see
         `dali_like.monitor.show.batch_pictures.request_picture`."""
         with self._reading:
             shown = list(self._shown)
