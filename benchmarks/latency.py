@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import http.client
 import importlib
 import importlib.util
+import itertools
 import subprocess
 import sys
 import threading
@@ -159,12 +161,34 @@ def _grain(port: int, size: int, length: int) -> Any:
     return dataset.batch(size).mp_prefetch(grain.MultiprocessingOptions(num_workers=WORKERS))
 
 
+def _spdl_batches(port: int, size: int, length: int, worker: int) -> Any:
+    pipeline: Any = importlib.import_module("spdl.pipeline")  # optional
+    builder = pipeline.PipelineBuilder().add_source(range(worker, length, WORKERS))
+    read = builder.pipe(Coroutines(port, length).__getitem__, concurrency=READS, output_order="input")
+    return read.aggregate(size).pipe(np.stack).add_sink(2).build(num_threads=1).get_iterator()
+
+
+def _spdl(port: int, size: int, length: int) -> Any:
+    # SPDL has no loader: here each of two processes makes every second batch. Segments are the way without a pickled copy.
+    pipeline: Any = importlib.import_module("spdl.pipeline")  # optional
+    shares = [
+        pipeline.iterate_in_subprocess(
+            functools.partial(_spdl_batches, port, size, length, worker),
+            buffer_size=2,
+            arena=pipeline.SharedMemorySegmentPool(size * _BYTES + (1 << 16), 4),
+        )
+        for worker in range(WORKERS)
+    ]
+    return itertools.chain.from_iterable(zip(*shares, strict=True))
+
+
 LOADERS: dict[str, tuple[Callable[[int, int, int], Any], str]] = {
     "concurrency=32": (_ours, "dali_like"),
     "read_threads=32": (_ours_in_threads, "dali_like"),
     "map(concurrency=32)": (_ours_composed, "dali_like"),
     "PyTorch": (_torch, "torch"),
     "Grain with 32 read threads": (_grain, "grain"),
+    "SPDL with 32 coroutines": (_spdl, "spdl"),
 }
 
 
