@@ -43,6 +43,22 @@ def test_programs_can_be_compiled() -> None:
         compile(program, "program", "exec")
 
 
+def test_recipe_of_conda_and_citation_have_the_version_description_and_requirements_of_the_package() -> None:
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    recipe = (ROOT / "conda/recipe.yaml").read_text()
+    host, run = (re.search(rf"^  {part}:\n((?:    .*\n)+)", recipe, re.MULTILINE) for part in ("host", "run"))
+
+    assert f'version: "{project["version"]}"' in recipe
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    assert project["description"] in recipe
+    for part in (host, run):
+        assert part is not None
+        listed = [line.strip().removeprefix("- ").replace(" ", "") for line in part[1].splitlines()]
+        assert {*project["dependencies"], f"python{project['requires-python']}"} <= {*listed}
+    ((name, entry),) = project["scripts"].items()
+    assert f"- {name} = {entry}" in recipe
+
+
 # Metadata
 
 
