@@ -1,7 +1,7 @@
 """Agreement of the ranks of a job on a change that holds from a position on. Runs in the main process.
 
 Each rank writes its wish, and its first possible point, into the store of the process group of PyTorch or JAX, and reads
-what the others have written. All ranks take the last point. No collective operation is needed, so a job with NCCL needs no
+the answers of the others. All ranks take the last point. No collective operation is needed, so a job with NCCL needs no
 second process group.
 """
 
@@ -58,7 +58,7 @@ class Agreement:
         return max((point, *(tuple(answer["point"]) for answer in answers.values())))
 
     def exchange(self, text: Any, method: str) -> dict[int, Any]:
-        """Return what all ranks pass, by rank; alone, nothing.
+        """Return the arguments of all ranks, by rank; alone, nothing.
 
         Raises:
             ServerTimeoutError: a rank does not call the method.
@@ -73,7 +73,7 @@ class Agreement:
         return {each: json.loads(answer) for each, answer in texts.items()}
 
     def from_first(self, text: Any, method: str) -> Any:
-        """Return what the first rank passes; alone, the argument.
+        """Return the argument of the first rank; alone, of this one.
 
         Raises:
             ServerTimeoutError: the first rank does not call the method.

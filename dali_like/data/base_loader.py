@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dali_like.monitor.profile.profiling import Profiling
     from dali_like.monitor.show.report import Report
     from dali_like.serving.batch_server import Policy, Server
+    from dali_like.sources.composed.draws import DrawnMixture
     from dali_like.sources.origins import Origins
 
 T_co = TypeVar("T_co", covariant=True)
@@ -258,7 +259,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Args:
             state_dict: for a `ComposedDataset`, also a list of the states of all ranks.
             allow_change: for a `ComposedDataset`: parts of its description that may have changed since, such as "weights".
-                "batch_size": this loader's sizes count, and not what `set_batch_size` has set.
+                "batch_size": this loader's sizes count, and calls of `set_batch_size` do not.
 
         Raises:
             CheckpointError: this is not the state of such a loader.
@@ -437,6 +438,64 @@ class BaseDataLoader(LoaderArguments[T_co]):
         positions.set_batch_size(SizeFrom(epoch, position, size))
         self._dali_like_note_batch_size(positions)
         return epoch * (positions.length or 0) + position
+
+    @unavailable_if(_why_no_epoch)
+    @user_frames_first
+    def set_weights(self, weights: Mapping[str, float], *, mix: str | None = None, at: int | None = None) -> int:
+        """Change the weights of a mixture in a `ComposedDataset`, between two batches or before a loop.
+
+        Everything that has been drawn keeps the old weights: batches that workers have begun, and elements in open blocks of
+        packs and the like. The new weights hold from the next position of the mixture on, for the rest of the job. They are
+        part of the state, and a resume on any number of ranks and workers replays them exactly.
+
+        Call it on all ranks after the same number of batches. In a job of torch.distributed, or of JAX, they agree on the
+        position, which waits for all of them. Otherwise, pass the same `at` on all ranks.
+
+        Weights can change in mixtures that are endless (``stop="never"``) or run in logical shards, unless a stage behind
+        them hides their position: a `shuffle` of all elements, or in logical shards `concat`, `repeat` or another mixture.
+
+        Args:
+            weights: one for each dataset of the mixture, by its name.
+            mix: name of the mixture, as given to `ComposedDataset.mix`, or as in `ComposedDataset.report`. None: the only
+                one, or the only one with datasets of these names.
+            at: position of the mixture from which they hold. None: the first possible one.
+
+        Returns:
+            The position from which they hold, counted in inputs of the mixture: in logical shards, in its epoch.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: a name is unknown or missing, a weight does not fit, the weights are fixed, the
+                position has been drawn, or another rank has other weights.
+            LoaderTimeoutError: batches in flight take longer than the timeout.
+            ServerTimeoutError: another rank does not call this method.
+        """
+        from dali_like.data import weight_changes  # few programs need it
+
+        positions = cast("PositionSampler", self._dali_like_positions)
+        mixture = weight_changes.mixture_of(positions.dataset, weights, mix)
+        numbers = weight_changes.checked_weights(mixture, weights)
+        return self._dali_like_change(positions, mixture, numbers, at)
+
+    def _dali_like_change(
+        self, positions: PositionSampler, mixture: DrawnMixture, weights: tuple[float, ...], at: int | None = None
+    ) -> int:
+        """Change the weights of a mixture on all ranks, and return the position from which they hold."""
+        from dali_like.common.checks import not_negative
+        from dali_like.data import weight_changes
+        from dali_like.errors import ArgumentError
+        from dali_like.sources.composed.stage import WeightChange
+
+        factory = self._dali_like_factory
+        first = weight_changes.first_position(factory, positions, mixture)
+        wish = [list(mixture.path), list(weights), at]
+        epoch, position = factory.agreement_of(positions).last_point(wish, first, "set_weights")
+        if at is not None:
+            if not_negative("at", at) < position:
+                raise ArgumentError(f"positions below {position} have been drawn: pass at={position}, or a later position")
+            position = at
+        change = WeightChange(mixture.path, epoch, position, weights)
+        positions.set_changes(weight_changes.with_change(positions.changes.items, change))
+        return position
 
     def _dali_like_note_batch_size(self, positions: PositionSampler) -> None:
         """Give the attribute, which programs cannot set, the largest size."""

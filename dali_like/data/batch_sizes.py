@@ -90,7 +90,7 @@ class SizeSchedule(NamedTuple):
     """Batch sizes by position.
 
     Attributes:
-        schedule: those of the loader's argument, ascending; the first one from the beginning.
+        schedule: the argument of the loader, ascending; the first one from the beginning.
         changes: once a size has been set: that one, and those before it. They count instead of the schedule.
     """
 

@@ -43,6 +43,7 @@ from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
+    from dali_like.sources.composed.stage import WeightChanges
     from dali_like.sources.composed.stream import Elements
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
@@ -145,6 +146,8 @@ class Fetcher:
     _may_draw: bool = True
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
+    #: Of the changes of weights that the dataset has.
+    _version: int = 0
 
     @classmethod
     def of(cls, options: LoaderOptions) -> Fetcher:
@@ -314,6 +317,8 @@ class Fetcher:
         if isinstance(batch_request, PositionsRequest):
             schema = self._schema_of(request.schema) if batch_request.fills_rows else None
             return self._answer_part(batch_request, request.number, request, schema)
+        if batch_request.changes is not None:
+            self.follow(batch_request.changes)
         if batch_request.as_batch:
             return BatchAnswer(self.fetch(batch_request, request))
         return self._fill(batch_request, request)
@@ -322,6 +327,8 @@ class Fetcher:
         batch_request = unpack_request(request.text)
         if not isinstance(batch_request, SamplesRequest):
             return None
+        if batch_request.changes is not None:
+            self.follow(batch_request.changes)
         return self.reads_of(batch_request, request.start, request.stop, request.watch)
 
     def reads_of(
@@ -378,7 +385,7 @@ class Fetcher:
 
     def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request | LocalRequest) -> list[Any]:
         """Return the samples of a range of a batch, with the generators seeded where they are due."""
-        seed, number, keys, _ = batch_request
+        seed, number, keys, *_ = batch_request
         if request.group is not None:
             return [self._take_read(keys, i, request) for i in range(begin, end)]
         if self.is_columnar and self.getitems is not None:
@@ -471,7 +478,7 @@ class Fetcher:
 
     def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""
-        seed, number, keys, _ = batch_request
+        seed, number, keys, *_ = batch_request
         if not self.batched:
             return self.collate_fn(self._fetch_one(batch_request, request))
         if self.is_columnar and (batch := self._gather(keys, request)) is not None:
@@ -535,6 +542,8 @@ class Fetcher:
         """
         from dali_like.feed.shards import Conduct, take_part  # few loaders need it
 
+        if wanted.changes is not None:
+            self.follow(wanted.changes)
         if self._elements is None:
             self._elements = self.dataset.elements()
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
@@ -556,6 +565,13 @@ class Fetcher:
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""
         return self.collate(elements) if self.batched else self.collate_fn(elements[0])
+
+    def follow(self, changes: WeightChanges) -> None:
+        """Let a composed dataset have changed weights. The stream up to them is the same, so they are not taken back."""
+        if changes.version > self._version:
+            self._version = changes.version
+            self.dataset = self.dataset.with_changes(changes.items)
+            self._elements = None
 
     def _answer_part(
         self, wanted: PositionsRequest, number: int, request: Request | LocalRequest, schema: SampleSchema | None
@@ -646,7 +662,7 @@ class Fetcher:
 
     def _fetch_one(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return the only sample of a request of a loader without batches."""
-        seed, number, key, _ = batch_request
+        seed, number, key, *_ = batch_request
         if request.group is not None:
             return self._take_read([key], 0, request)
         if draws := self._draws([key]):

@@ -185,6 +185,15 @@ class LoaderIterator(Iterator[Any]):
         """Bring the state up to date, for a program that asks for it."""
         self._plan.start()
 
+    def in_flight(self) -> Iterator[tuple[BatchKey, Mapping[int, Any] | None]]:
+        """Wait for the batches that have been requested and not taken, and yield their answers; None: a batch has failed."""
+        return iter(())
+
+    @property
+    def plan(self) -> LoaderPlan:
+        """Says which batches there are."""
+        return self._plan
+
     def end(self) -> None:
         """End the iterator, and its workers unless the loader keeps them."""
         self._leave()
@@ -285,6 +294,22 @@ class WorkerIterator(LoaderIterator):
     def settle(self) -> None:
         super().settle()
         self._plan.wants_states = True  # from the next request on: those in flight have older states, or none
+
+    def in_flight(self) -> Iterator[tuple[BatchKey, Mapping[int, Any] | None]]:
+        workers = self._loader_workers
+        if workers is None:
+            return
+        with workers:
+            for batch in tuple(self._pending):
+                if batch.outcome is None and workers.wait_for([batch], self._options.timeout_s) is None:
+                    raise LoaderTimeoutError(
+                        f"DataLoader timed out after {self._options.timeout_s} seconds, waiting for requested batches"
+                    )
+                outcome = batch.outcome
+                if type(outcome) is SentBatch:
+                    yield batch.key, outcome.answers
+                else:
+                    yield batch.key, outcome.messages() if type(outcome) is Response else None
 
     def end(self) -> None:
         if self._loader_workers is not None:

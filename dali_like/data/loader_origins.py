@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dali_like.data.messages import SamplesRequest, unpack_request
 from dali_like.data.options import LoaderOptions
@@ -20,8 +20,10 @@ from dali_like.sources.origins import UNKNOWN, Origin, Origins, origin_at
 
 if TYPE_CHECKING:
     from dali_like.data.base_loader import BaseDataLoader
+    from dali_like.data.position_sampler import PositionSampler
     from dali_like.feed.shards import PositionsPart, PositionsRequest
     from dali_like.sources.composed.dataset import ComposedDataset
+    from dali_like.sources.composed.stage import WeightChange, WeightChanges
     from dali_like.sources.composed.stream import Elements
 
 #: The name of the column in batches that are dicts.
@@ -70,7 +72,9 @@ def origins_of_keys(options: LoaderOptions, keys: Any, keeper: Any = None) -> li
     dataset, listed = options.dataset, list(keys) if options.batched else [keys]
     numbers = [key.item() if hasattr(key, "item") and getattr(key, "ndim", 1) == 0 else key for key in listed]
     if is_composed(dataset):
-        return _tracing_of(_TracingKeeper() if keeper is None else keeper, dataset).at(numbers)
+        return _tracing_of(_TracingKeeper() if keeper is None else keeper, dataset).at(
+            numbers, cast("PositionSampler", options.index_sampler).changes
+        )
     return [origin_at(dataset, number) for number in numbers]
 
 
@@ -87,16 +91,22 @@ class _Tracing:
 
     def __init__(self, dataset: ComposedDataset) -> None:
         self.dataset = dataset
+        self._changes: tuple[WeightChange, ...] = ()
         self._elements: Elements | None = None
         self.with_origins: ComposedDataset | None = None
         if dataset.shards is not None:
             self.with_origins = _traced(dataset)
 
-    def at(self, positions: Sequence[int]) -> list[Origins]:
+    def at(self, positions: Sequence[int], changes: WeightChanges | None) -> list[Origins]:
         """Return the origins of the elements at positions, with random access."""
+        self._follow(changes)
         if self._elements is None:
-            self._elements = _traced(self.dataset, values=False).elements()
+            self._elements = _traced(self.dataset, values=False).elements(self._changes)
         return [self._elements.at(0, position).origins for position in positions]
+
+    def _follow(self, changes: WeightChanges | None) -> None:
+        if changes is not None and changes.items != self._changes:
+            self._changes, self._elements = changes.items, None
 
     def of_positions(self, request: PositionsRequest, *, has_replacements: bool) -> list[Origins]:
         """Return the origins of a batch in logical shards: compute its elements again, from the states in the request.
@@ -106,9 +116,10 @@ class _Tracing:
         """
         from dali_like.sources.composed.stream import ShardEndedError
 
+        self._follow(request.changes)
         if self._elements is None:
             assert self.with_origins is not None
-            self._elements = self.with_origins.elements()
+            self._elements = self.with_origins.elements(self._changes)
         found: dict[int, Origins] = {}
         for text in request.parts:
             part: PositionsPart = pickle.loads(text)

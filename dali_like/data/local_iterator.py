@@ -160,6 +160,7 @@ class SamplesMaker(BatchMaker):
 
     def _prepare(self, options: LoaderOptions) -> None:
         fetcher = self._fetcher
+        self._positions = self._plan.positions
         self._dataset = fetcher.dataset
         self._is_batched = fetcher.batched
         self._is_plain = is_plain = fetcher.only_gets_samples
@@ -167,6 +168,9 @@ class SamplesMaker(BatchMaker):
         self._collate = fetcher.collate if fetcher.collates_by_default and fetcher.batched else fetcher.collate_fn
 
     def _make(self, keys: Any, watch: Stopwatch | None) -> Any:
+        if self._positions is not None and (changes := self._positions.changes) is not None:
+            self._fetcher.follow(changes)
+            self._dataset = self._fetcher.dataset
         if watch is not None or not self._is_plain:
             self._local.watch = watch
             batch = self._fetcher.fetch_here(self._request(keys), self._local)

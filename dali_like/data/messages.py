@@ -6,9 +6,12 @@ Those of composed datasets in logical shards are in `dali_like.feed.shards`.
 from __future__ import annotations
 
 import pickle
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.feed.shards import PositionsRequest
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.stage import WeightChanges
 
 
 class SamplesRequest(NamedTuple):
@@ -19,12 +22,14 @@ class SamplesRequest(NamedTuple):
         number: of the batch in the epoch.
         keys: of the samples; without batches, the single key.
         as_batch: whether the answer is the batch, made by the collation. Otherwise it is samples.
+        changes: of the weights of mixtures in a composed dataset; None: there have never been any.
     """
 
     seed: int | None
     number: int
     keys: Any
     as_batch: bool
+    changes: WeightChanges | None = None
 
 
 class ItemsRequest(NamedTuple):

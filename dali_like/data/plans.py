@@ -18,7 +18,7 @@ import copy
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
@@ -149,6 +149,7 @@ class LoaderPlan(abc.ABC):
         state: as given.
         number: of the iterator, in requests.
         indices: as given.
+        positions: the same, of a composed dataset; otherwise None.
         num_begun: number of the next batch.
         has_started: whether the sampler stands at the first batch.
         has_ended: whether all later batches are empty, although the sampler goes on.
@@ -176,6 +177,7 @@ class LoaderPlan(abc.ABC):
         self.indices = indices
         self._counters = counters
         self.num_begun = state.position
+        self.positions: PositionIterator | None = indices if indices.yields_positions else None  # type: ignore[assignment]
         self._prepare()
         if workers is not None:
             self._seed = state.seed if options.seeds_by_task else None
@@ -216,11 +218,6 @@ class LoaderPlan(abc.ABC):
     def read(self, key: BatchKey, answers: Mapping[int, Any]) -> bool:
         """Record the states that come with the answers of a batch. Return whether it is a batch for the program."""
         return True
-
-    @property
-    def positions(self) -> PositionIterator | None:
-        """The iterator over positions, of a composed dataset."""
-        return cast("PositionIterator", self.indices) if self.indices.yields_positions else None
 
     @property
     def shard_states(self) -> Mapping[int, ShardState]:
@@ -322,7 +319,8 @@ class SamplesPlan(LoaderPlan):
         ):
             is_whole = fetcher.takes_whole(num_samples, self._capacity)
             parts = num_samples + 1  # the last part is the collation
-        request = pack_request(SamplesRequest(self._seed, number, keys, is_whole))
+        changes = None if self.positions is None else self.positions.changes
+        request = pack_request(SamplesRequest(self._seed, number, keys, is_whole, changes))
         return BatchKey(0, self.number, number, 0, 1 if is_whole else num_samples, worker, turn, request, parts)
 
     def whole(self, key: BatchKey) -> BatchKey | None:
@@ -459,6 +457,17 @@ class PositionsPlan(LoaderPlan):
     def shard_states(self) -> Mapping[int, ShardState]:
         return self._progress.states
 
+    def shards_of(self, key: BatchKey) -> set[int]:
+        """Return the logical shards of a requested batch."""
+        request = unpack_request(key.request)
+        assert isinstance(request, PositionsRequest)
+        return {position % self._progress.num_shards for position in request.positions}
+
+    @property
+    def progress(self) -> ShardProgress:
+        """The logical shards of this rank."""
+        return self._progress
+
     def draw(self) -> PositionsRequest:
         """Return the request for the next batch, which this process computes.
 
@@ -494,7 +503,10 @@ class PositionsPlan(LoaderPlan):
         parts = self._progress.by_worker(positions)
         number = self.num_begun
         self.num_begun += 1
-        return PositionsRequest(seed, number, self._epoch, positions, parts=packed(parts.values())), tuple(parts)
+        packed_parts = packed(parts.values())
+        changes = None if self.positions is None else self.positions.changes
+        request = PositionsRequest(seed, number, self._epoch, positions, parts=packed_parts, changes=changes)
+        return request, tuple(parts)
 
     def is_batch(self, answers: Mapping[int, Any], size: int) -> bool:
         num_elements = sum(len(answer.found) for answer in answers.values())
@@ -506,6 +518,7 @@ class PositionsPlan(LoaderPlan):
     def note_answers(self, answers: Mapping[int, Any], size: int) -> bool:
         """Record the states in the answers of a batch. Return whether it is a batch for the program."""
         self._progress.note(answers.values())
+        self._progress.note_drawn(answers.values())
         self.has_ended = self._progress.is_at_end
         self._counters.samples += sum(len(answer.found) for answer in answers.values())
         if not self.is_batch(answers, size):

@@ -14,7 +14,9 @@ from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.composed.draws import listed_changes
 from dali_like.sources.composed.positions import check_ranks, owned_shards
+from dali_like.sources.composed.stage import WeightChange, WeightChanges
 from dali_like.sources.composed.states import make_state, shard_states
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.sharding import Division, Rest, Shard
@@ -44,6 +46,7 @@ class PositionSampler(Sampler[Any]):
 
     Attributes:
         sizes: batch sizes by position. It is replaced when they change.
+        changes: of the weights of mixtures. They are replaced when weights are set.
         balance: deals the elements of a step to the ranks; None: each has its stripe.
 
     Raises:
@@ -79,6 +82,7 @@ class PositionSampler(Sampler[Any]):
         self.rank = rank
         self.has_mesh = mesh is not None
         self.rest = _rest_for(dataset, rank, shard_rest)
+        self.changes = WeightChanges()
         self.balance = _balance_for(dataset, balance, costs)
         self.epoch = 0
         self._start: dict[str, Any] | None = None
@@ -165,6 +169,7 @@ class PositionSampler(Sampler[Any]):
         """
         shard_states(state, self.owned)
         self.sizes = self.sizes.with_changes(state.get("batch_sizes", ()), self.rank.count)
+        self.set_changes(self.dataset.changes_in(state))
         self._start = dict(state)
         self.epoch = state["epoch"]
 
@@ -191,7 +196,18 @@ class PositionSampler(Sampler[Any]):
             state["counts"] = counts
         # Even if it is empty: torch.distributed.checkpoint loads the keys that a new loader has.
         state["batch_sizes"] = self.sizes.listed(epoch, position, self.rank.count)
+        state["changes"] = listed_changes(self.changes.items)
         return state
+
+    def set_changes(self, items: Sequence[WeightChange]) -> None:
+        """Replace the changes of weights."""
+        if items or self.changes.items:
+            self.changes = WeightChanges(self.changes.version + 1, tuple(items))
+
+    @property
+    def start(self) -> Mapping[str, Any] | None:
+        """The state from which the next iterator continues; None: it is at the beginning of an epoch."""
+        return self._start
 
     def set_batch_size(self, change: SizeFrom) -> None:
         """Let batches have another size from a step on, and forget sizes that should have begun later."""
@@ -251,6 +267,12 @@ class PositionIterator(SamplerIterator[Any]):
         piece = steps.piece(self.reached)
         self._division = sampler.division(self._length, steps.sizes[piece])
         self._end_of_size = steps.end_of(piece)
+
+    @property
+    def changes(self) -> WeightChanges | None:
+        """The changes of the weights of mixtures; None if there have never been any."""
+        changes = self._sampler.changes
+        return changes if changes.version else None
 
     @property
     def has_ended(self) -> bool:
@@ -328,7 +350,7 @@ def _end_of(counts: list[int], rest: str) -> int:
 
 
 def _balance_for(dataset: ComposedDataset, balance: str | None, costs: Any) -> Balance | None:
-    """Return what deals the elements of a step to the ranks.
+    """Return the dealer of elements to ranks, if there is one.
 
     Raises:
         ArgumentError, ArgumentTypeError: the costs do not fit, or `balance` has a wrong value.

@@ -120,9 +120,11 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
     dataset = positions.dataset
     state = dataset.checked_state(saved, (), positions.owned)
     sampler = copy.copy(positions)
-    if not sampler.sizes.changes:
-        sampler.start_from(state)
-    sizes, steps = sampler.sizes, sampler.steps(state["epoch"])
+    sampler.start_from(state)
+    # What has been set since, and counts for the batch.
+    changes = sampler.changes if positions.changes.version == 0 else positions.changes
+    sizes = positions.sizes if positions.sizes.changes else sampler.sizes
+    steps = sizes.steps(state["epoch"], sampler.rank.count)
     wanted = steps.after(0, step)
     if dataset.shards is None:
         state = {**state, "position": wanted}
@@ -142,7 +144,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
         _dali_like_auto={}, sampler=sampler, batch_sampler=sampler if batched else None,
     )  # fmt: skip
     sampler.start_from(state)
-    sampler.sizes = sizes
+    sampler.sizes, sampler.changes = sizes, changes
     options, batches = LoaderOptions.of(twin), iter(twin)
     drawn = batches.positions
     assert drawn is not None

@@ -19,6 +19,7 @@ from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.parts import pack_parts
+from dali_like.errors import CheckpointError
 from dali_like.feed.feed import MergedEpoch, MergingFeed, SourcePlan
 from dali_like.feed.shards import PositionsAnswer, ShardProgress
 from dali_like.feed.source_states import BatchNumber, RecentStates, SourceState, another_kind
@@ -44,6 +45,11 @@ def dataset_state(progress: SourceProgress, dataset: ComposedDataset) -> dict[st
     """
     if progress.dataset is None:
         raise another_kind("it is not of a composed dataset")
+    if progress.dataset.get("changes"):
+        raise CheckpointError(
+            "Invalid checkpoint: weights of a mixture have been set while the job was running, with set_weights, and "
+            "pipelines cannot replay that. Resume with a DataLoader"
+        )
     return dataset.checked_state(progress.dataset)
 
 

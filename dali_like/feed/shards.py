@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.part_walk import PartWalk
+    from dali_like.sources.composed.stage import WeightChanges
     from dali_like.sources.composed.stream import Elements
     from dali_like.sources.state_format import ShardState
 
@@ -40,6 +41,7 @@ class PositionsRequest(NamedTuple):
         positions: in the epoch; the row of each is its place in this list.
         fills_rows: whether elements of the expected schema go to rows.
         parts: for each task a pickled `PositionsPart`.
+        changes: of the weights of mixtures; None: there have never been any.
     """
 
     seed: int | None
@@ -48,6 +50,7 @@ class PositionsRequest(NamedTuple):
     positions: list[int]
     fills_rows: bool = False
     parts: tuple[bytes, ...] = ()
+    changes: WeightChanges | None = None
 
 
 class PositionsPart(NamedTuple):
@@ -72,6 +75,7 @@ class PositionsAnswer(NamedTuple):
         states: of the shards behind these positions.
         ended: the shards at their end.
         collated: the batch, if the worker has collated it.
+        drawn: how far mixtures have been drawn; see `dali_like.sources.composed.draws.Watch.ends`.
     """
 
     found: list[int]
@@ -80,6 +84,7 @@ class PositionsAnswer(NamedTuple):
     states: dict[int, ShardState]
     ended: list[int]
     collated: tuple[Any, ...] = ()
+    drawn: tuple[int, ...] = ()
 
     @property
     def in_rows(self) -> list[int]:
@@ -102,6 +107,8 @@ class ShardProgress:
     Attributes:
         states: the latest known state of each shard.
         ended: the shards at their end.
+        drawn: how far mixtures have been drawn, as far as it is known.
+        reported: the shards of which it is known.
     """
 
     def __init__(
@@ -121,6 +128,8 @@ class ShardProgress:
         self.num_shards = num_shards
         self.states: dict[int, ShardState] = dict(states)
         self.ended = {shard for shard, state in states.items() if state.state == ENDED}
+        self.drawn: tuple[int, ...] = ()
+        self.reported = {shard for shard, state in states.items() if state.state in (None, ENDED)}
         self._ahead = outputs_ahead(states, begin, num_shards)
         self._ahead_before = max((count * num_shards + shard for shard, count in self._ahead.items()), default=0)
         self._num_owned = len(owned)
@@ -192,6 +201,12 @@ class ShardProgress:
         self.states.update(last)
         self.version += bool(last)
 
+    def note_drawn(self, answers: Iterable[PositionsAnswer]) -> None:
+        """Record how far mixtures have been drawn for answers, also of batches that have not been taken."""
+        for answer in answers:
+            self.drawn = tuple(map(max, answer.drawn, self.drawn)) if self.drawn else answer.drawn
+            self.reported.update(answer.states)
+
 
 def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:
     """Return parts as a request has them."""
@@ -244,7 +259,9 @@ def take_part(
             some = some[conduct.put(answer.found[-len(some) :], some) :]
         answer.others.extend(some)
         del some  # the next elements reuse the memory, which is in the CPU cache
-    return answer._replace(states=walk.states(), ended=walk.ended)
+    states = walk.states()
+    drawn = () if elements.watch is None else elements.watch.ends(wanted.epoch)
+    return answer._replace(states=states, ended=walk.ended, drawn=drawn)
 
 
 def _elements_of(

@@ -11,7 +11,8 @@ A state is a mapping of numbers and text that JSON can hold. It has two things, 
 The other entries describe the owner of the state::
 
     composed dataset  {"version": 3, "epoch", "position", "seed", "shards", "description", "rank", "num_ranks", "states"},
-                      and "counts" if the outputs of the shards have been counted, "batch_sizes" if set_batch_size was called
+                      and "counts" if the outputs of the shards have been counted; of a loader also "batch_sizes" and
+                      "changes": what set_batch_size and set_weights have set
     loader            {"version": 3, "iterable", "num_workers", "batch_size", "generator", "iterator"}; the iterator has
                       {"base_seed", "number", "generator", "sampler", "shared_seed", "position", "ahead", "turn", "states",
                       "is_over"}
@@ -254,9 +255,23 @@ def _are_batch_sizes(value: Any) -> bool:
     return begins == sorted(set(begins))
 
 
+def _are_changes(value: Any) -> bool:
+    """Return whether a value is a list of the path of a mixture, an epoch, a position, and weights."""
+    if LIST(value, "") is not None or any(LIST(each, "") is not None or len(each) != 4 for each in value):
+        return False
+    return all(
+        LIST(path, "") is None
+        and LIST(weights, "") is None
+        and not any(_position(part, "") for part in (*path, epoch, position))
+        and all(isinstance(weight, (int, float)) for weight in weights)
+        for path, epoch, position, weights in value
+    )
+
+
 #: The parts of a state that not every state has.
 _dataset_options = {
     "counts": list_of(integer()),
+    "changes": plain("[[path of the mixture, epoch, position, weights], ...]", _are_changes),
     "batch_sizes": plain("[[epoch, position, positions in a step], ...], ascending", _are_batch_sizes),
 }
 

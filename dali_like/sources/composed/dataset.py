@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import operator
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.engine.memory.sample_cache import CacheMemory
-from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.sources import composed
 from dali_like.sources.caching.cache_options import CacheOptions
 from dali_like.sources.caching.element_cache import SampleCache
@@ -24,7 +25,7 @@ from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function, name_of, num_reads
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
-from dali_like.sources.composed.stage import Stage
+from dali_like.sources.composed.stage import Place, Stage, WeightChange
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.composed.yielding import Admission, Filter, FlatMap
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dali_like.sources.composed.costs import Cost
-    from dali_like.sources.composed.draws import MixtureReport
+    from dali_like.sources.composed.draws import DrawnMixture, MixtureReport, Reach
     from dali_like.sources.composed.from_files import Paths
     from dali_like.sources.composed.reads import ElementsAhead
 
@@ -67,6 +68,7 @@ class ComposedDataset:
         self._stage = stage
         self._seed = seed
         self._num_shards = num_shards
+        self._changes: tuple[WeightChange, ...] = ()
         self._elements: Elements | None = None
 
     # Inputs
@@ -725,6 +727,7 @@ class ComposedDataset:
         block: int = 4096,
         stop: str = "first",
         names: Sequence[str] | None = None,
+        name: str = "",
     ) -> Self:
         """Draw from several datasets, in shares given by weights.
 
@@ -741,11 +744,13 @@ class ComposedDataset:
                 "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
                 In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
                 "first", it ends the shard.
-            names: of the datasets, for messages and reports; default: names of their files, or "input 0" and so on.
+            names: of the datasets, for messages, reports and `set_weights`; default: names of their files, or "input 0" and
+                so on.
+            name: of the mixture, for `set_weights`, if there are several.
 
         Weights may change at a resume, with ``load_state_dict(state, allow_change=["weights"])``. Describe the mixture with
         a schedule: the old weights, then the new ones. If elements have been drawn already where the new weights begin, an
-        error names the first position where they may begin.
+        error names the first position where they may begin. In a running job, `DataLoader.set_weights` changes them.
 
         In each epoch of the mixture, the datasets begin epochs that they have not had. A dataset that is endless continues
         instead; in logical shards, it begins again.
@@ -773,7 +778,7 @@ class ComposedDataset:
                 f"block should be at most {mixing.MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
             )
         return cls._combine(
-            lambda stages: mixing.checked_mix(mixing.Mix(stages, tuple(names), pieces, block, stop)), datasets
+            lambda stages: mixing.checked_mix(mixing.Mix(stages, tuple(names), pieces, block, stop, name)), datasets
         )
 
     @suggest_arguments
@@ -801,9 +806,8 @@ class ComposedDataset:
             first = {0: ShardState(0, None)} if self.shards else {}
             state = make_state(self.description, self.seed, self.shards, 0, 0, first)
         checked = checked_state(state, self.description, self.seed, self.shards)
-        return composed.draws.report(
-            self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, None if cost is None else cost_of(cost, key)
-        )
+        place = Place(self.seed, self._num_shards or DEFAULT_SHARDS, changes=self.changes_in(checked))
+        return composed.draws.report(self._stage, place, checked, None if cost is None else cost_of(cost, key))
 
     # Elements
 
@@ -879,9 +883,38 @@ class ComposedDataset:
 
         return costs_by_position(self._stage, self.seed, costs)
 
-    def elements(self) -> Elements:
-        """Return the evaluator of the dataset for this process."""
-        return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS)
+    def elements(self, changes: Sequence[WeightChange] | None = None) -> Elements:
+        """Return the evaluator of the dataset for this process.
+
+        Args:
+            changes: of the weights of mixtures; None: as the dataset has them.
+        """
+        changes = self._changes if changes is None else changes
+        return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, changes)
+
+    def with_changes(self, changes: Sequence[WeightChange]) -> Self:
+        """Return the dataset with other weights of mixtures from positions on. The description stays the same."""
+        twin = copy.copy(self)
+        vars(twin).update(_changes=tuple(changes), _elements=None)
+        return twin
+
+    @cached_property
+    def mixtures(self) -> list[DrawnMixture]:
+        """The mixtures of the description, in its order."""
+        return composed.draws.mixtures_of(self._stage)
+
+    def drawn(self, path: Sequence[int], epoch: int, ends: Sequence[int], changes: Sequence[WeightChange]) -> Reach:
+        """Return how far a mixture has been drawn; see `dali_like.sources.composed.draws.reach_of`."""
+        place = Place(self.seed, self._num_shards or DEFAULT_SHARDS, changes=tuple(changes))
+        return composed.draws.reach_of(self._stage, place, path, epoch, ends)
+
+    def changes_in(self, state: Mapping[str, Any]) -> tuple[WeightChange, ...]:
+        """Return the changes of weights in a state of this dataset.
+
+        Raises:
+            CheckpointError: they do not fit the mixtures of this dataset.
+        """
+        return composed.draws.changes_in(state, self.mixtures)
 
     def checked_state(
         self, state: Any, allow_change: Collection[str] = (), owned: Sequence[int] | None = None
@@ -894,13 +927,19 @@ class ComposedDataset:
             owned: logical shards whose draws are checked if weights may change; default: all in the state.
         """
         checked = checked_state(state, self.description, self.seed, self.shards, allow_change)
+        if self.changes_in(checked) and checked["description"] != self.description:
+            raise CheckpointError(
+                "Invalid state_dict: weights have been set while the job was running, and the description has other ones. "
+                "Use the description of the state, and call set_weights after the resume"
+            )
         if "weights" in allow_change:
             composed.draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
         return {**checked, "description": self.description}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the description alone: copies, and hashes of them, do not depend on earlier use."""
-        return {"_stage": self._stage, "_seed": self._seed, "_num_shards": self._num_shards, "_elements": None}
+        kept = {name: vars(self)[name] for name in ("_stage", "_seed", "_num_shards", "_changes")}
+        return {**kept, "_elements": None}
 
     def __repr__(self) -> str:
         return "\n".join(self.description)
@@ -948,6 +987,7 @@ class ComposedIterator(Iterator[Any]):
         self._epoch = 0
         self._position = 0
         self._states: Mapping[int, ShardState] = {}
+        self._changes: tuple[WeightChange, ...] = ()
         self._ahead: Mapping[int, int] = {}
         self._ended: set[int] = set()
         self._reads: ElementsAhead | None = None
@@ -1007,7 +1047,8 @@ class ComposedIterator(Iterator[Any]):
             shard: self._states[shard] if shard in ahead else self._elements.state(epoch, shard, position, self._states)
             for shard in range(shards or 0)
         }
-        return make_state(dataset.description, dataset.seed, shards, epoch, position, states)
+        state = make_state(dataset.description, dataset.seed, shards, epoch, position, states)
+        return {**state, "changes": composed.draws.listed_changes(self._changes)} if self._changes else state
 
     def load_state_dict(self, state_dict: Any, allow_change: Collection[str] = ()) -> None:
         """Continue from a state, also of several ranks.
@@ -1017,7 +1058,8 @@ class ComposedIterator(Iterator[Any]):
         """
         state = self._dataset.checked_state(state_dict, allow_change)
         self._states = shard_states(state)
-        self._elements = self._dataset.elements()
+        self._changes = self._dataset.changes_in(state)
+        self._elements = self._dataset.elements(self._changes)
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
         self._reads, self._has_begun = None, False
         self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)

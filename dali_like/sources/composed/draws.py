@@ -9,21 +9,24 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dali_like.errors import CheckpointError
+from dali_like.sources.composed.blocks import Shuffle
 from dali_like.sources.composed.costs import Cost
-from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule
-from dali_like.sources.composed.selection import Concat, Repeat
+from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule, quotas
+from dali_like.sources.composed.selection import Concat, Repeat, ShardOut
 from dali_like.sources.composed.stage import (
     Place,
+    RandomAccessWalk,
     Sharded,
     ShardedStage,
     ShardWalk,
     SingleInputStage,
     Stage,
+    WeightChange,
     in_shards,
     no_reach,
 )
@@ -181,24 +184,29 @@ def _reach(
     is_above = any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages[stage.has_line :]))
     if not is_above:
         return
-    needed = stage.reach(epoch, end) if end else [(epoch, 0)] * len(stage.inputs)
+    needed = [(epoch, 0)] * len(stage.inputs)
+    if end:
+        if isinstance(stage, Mix):
+            needed = stage.reach_by(stage.schedule_at(place, epoch), epoch, end)
+        else:
+            needed = stage.reach(epoch, end)
     for number, (each, (input_epoch, input_end)) in enumerate(zip(stage.inputs, needed, strict=True)):
         _reach(each, line, place.input(number), input_epoch, input_end, is_wanted, found)
         line += len(_stages(each))
 
 
 class _Opened(NamedTuple):
-    """A walk through a shard of a probe."""
+    """A walk through a shard of a probe in an epoch."""
 
-    walk: ShardWalk
+    walk: MixWalk | RandomAccessWalk
     shard: int
     num_shards: int
+    epoch: int
 
     @property
     def taken(self) -> int:
-        """The number of elements taken from an input with random access."""
-        taken: int = self.walk.state()
-        return taken
+        """The number of elements taken from an input with random access, or of steps of a mixture."""
+        return self.walk.taken
 
     @property
     def end(self) -> int:
@@ -229,7 +237,8 @@ class _ProbeSharded(Sharded):
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         walk = self._source.open(shard, epoch, state)
-        self._probe.opened.append(_Opened(walk, shard, self._num_shards))
+        assert isinstance(walk, (MixWalk, RandomAccessWalk))
+        self._probe.opened.append(_Opened(walk, shard, self._num_shards, epoch))
         return walk
 
 
@@ -253,6 +262,171 @@ def _with_probes(stage: Stage, line: int, is_wanted: Callable[[int], bool], prob
         copies.append(_with_probes(each, line, is_wanted, probes))
         line += len(_stages(each))
     return _with_inputs(stage, copies)
+
+
+class Reach(NamedTuple):
+    """How far a mixture has been drawn in an epoch of it: positions from `position` on may get other weights."""
+
+    epoch: int
+    position: int
+
+
+class DrawnMixture(NamedTuple):
+    """A mixture of a description.
+
+    Attributes:
+        path: see `dali_like.sources.composed.stage.Place`.
+        stage: the mixture.
+        why_fixed: why its weights cannot change while a job runs; None if they can.
+    """
+
+    path: tuple[int, ...]
+    stage: Mix
+    why_fixed: str | None
+
+
+def mixtures_of(stage: Stage) -> list[DrawnMixture]:
+    """Return the mixtures of a description, in its order."""
+    return list(_mixtures(stage, (), None))
+
+
+def _mixtures(stage: Stage, path: tuple[int, ...], why_fixed: str | None) -> Iterator[DrawnMixture]:
+    if isinstance(stage, Mix):
+        why = why_fixed
+        if not stage.is_sharded and stage.length is not None:
+            why = 'its length would change: describe it with stop="never", and an end with take(count) if you want one'
+        yield DrawnMixture(path, stage, why)
+    if stage.is_sharded and isinstance(stage, (Concat, Repeat, Mix)):
+        why_fixed = f"stage {stage.text} behind it hides its position"
+    if isinstance(stage, Shuffle):
+        why_fixed = f"stage {stage.text} behind it draws whole epochs"
+    for number, each in enumerate(stage.inputs):
+        yield from _mixtures(each, (*path, number) if stage.has_line else path, why_fixed)
+
+
+def listed_changes(changes: Sequence[WeightChange]) -> list[list[Any]]:
+    """Return changes of weights as states have them."""
+    return [[list(each.path), each.epoch, each.position, list(each.weights)] for each in changes]
+
+
+def changes_in(state: Mapping[str, Any], mixtures: Sequence[DrawnMixture]) -> tuple[WeightChange, ...]:
+    """Return the changes of weights in a state.
+
+    Raises:
+        CheckpointError: they do not fit the mixtures.
+    """
+    known = {mixture.path: mixture.stage for mixture in mixtures}
+    found = []
+    for path, epoch, position, weights in state.get("changes", ()):
+        mixture = known.get(tuple(path))
+        if mixture is None:
+            raise CheckpointError(f"Invalid state_dict: changes: there is no mixture at {path!r:.200} of this dataset")
+        try:
+            ((_, numbers),) = checked_schedule(len(mixture.inputs), weights, None)
+            quotas(numbers, mixture.block, mixture.names)
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(f"Invalid state_dict: changes of {mixture.name}: {error}") from error
+        found.append(WeightChange(tuple(path), epoch, position, numbers))
+    return tuple(found)
+
+
+class Watch:
+    """Tells how far the mixtures of a dataset have been drawn by an evaluator.
+
+    In logical shards, it keeps the walks of the evaluator through mixtures, and through inputs with random access.
+
+    Attributes:
+        stage: the description, for the evaluator to watch.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._probes: list[_Probe] = []
+        self.stage = self._watched(stage) if stage.is_sharded else stage
+        #: The ends of the draws of walks that have been left, by epoch and probe.
+        self._ends: dict[tuple[int, int], int] = {}
+
+    def _watched(self, stage: Stage) -> Stage:
+        if not any(isinstance(each, Mix) for each in _stages(stage)):
+            return stage
+        if not stage.is_sharded or isinstance(stage, Mix):
+            self._probes.append(_Probe(stage, 0))
+            return self._probes[-1]
+        if isinstance(stage, (Concat, Repeat)):
+            return stage
+        return _with_inputs(stage, [self._watched(each) for each in stage.inputs])
+
+    def ends(self, epoch: int) -> tuple[int, ...]:
+        """Return the end of the positions of each probe that have been drawn in an epoch, in all shards together."""
+        found = []
+        for number, probe in enumerate(self._probes):
+            latest: dict[tuple[int, int], _Opened] = {}
+            most: dict[int, int] = {}
+            for opened in probe.opened:
+                most[opened.epoch] = max(most.get(opened.epoch, 0), opened.end)
+                latest[opened.epoch, opened.shard] = opened
+            probe.opened[:] = latest.values()  # walks that have been left draw no more
+            for each, end in most.items():
+                key = each, number
+                self._ends[key] = max(self._ends.get(key, 0), end)
+            found.append(self._ends.get((epoch, number), 0))
+        for key in [key for key in self._ends if key[0] < epoch - 1]:
+            del self._ends[key]
+        for probe in self._probes:
+            probe.opened[:] = [opened for opened in probe.opened if opened.epoch >= epoch - 1]
+        return tuple(found)
+
+
+def reach_of(stage: Stage, place: Place, path: Sequence[int], epoch: int, ends: Sequence[int]) -> Reach:
+    """Return how far a mixture has been drawn.
+
+    Args:
+        place: of the last stage.
+        path: of the mixture.
+        epoch: of the dataset.
+        ends: as of `Watch.ends`; with random access, the end of the positions of the dataset.
+
+    Raises:
+        CheckpointError: a stage behind it hides its position.
+    """
+    if not stage.is_sharded:
+        return _reach_below(stage, place, path, epoch, ends[0])
+    number = 0
+
+    def search(stage: Stage, place: Place) -> Reach | None:
+        nonlocal number
+        if not any(isinstance(each, Mix) for each in _stages(stage)):
+            return None
+        is_here = tuple(path[: len(place.path)]) == place.path
+        if not stage.is_sharded or isinstance(stage, Mix):
+            number += 1
+            end = ends[number - 1]
+            if not is_here:
+                return None
+            return Reach(epoch, end) if stage.is_sharded else _reach_below(stage, place, path, epoch, end)
+        if isinstance(stage, (Concat, Repeat)):
+            return None
+        for i, each in enumerate(stage.inputs):
+            below = place if not stage.has_line else place.input(i)
+            if (found := search(each, _in_wider_shards(stage, below))) is not None:
+                return found
+        return None
+
+    found = search(stage, place)
+    if found is None:
+        raise no_reach(stage)
+    return found
+
+
+def _in_wider_shards(stage: Stage, place: Place) -> Place:
+    """Return the place of an input, with the number of its logical shards."""
+    return place._replace(num_shards=place.num_shards * stage.count) if isinstance(stage, ShardOut) else place
+
+
+def _reach_below(stage: Stage, place: Place, path: Sequence[int], epoch: int, end: int) -> Reach:
+    found: list[Drawn] = []
+    _reach(stage, 0, place, epoch, end, lambda _: True, found)
+    (drawn,) = [each for each in found if each.place.path == tuple(path)]
+    return Reach(drawn.epoch, drawn.end)
 
 
 def _with_inputs(stage: Stage, inputs: Sequence[Stage]) -> Stage:
@@ -344,12 +518,12 @@ class MixtureReports(list[MixtureReport]):
         return "\n\n".join(map(str, self)) or "no mixtures"
 
 
-def report(stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], cost: Cost | None) -> MixtureReports:
-    """Return reports of all mixtures of a dataset, at a state."""
+def report(stage: Stage, place: Place, state: Mapping[str, Any], cost: Cost | None) -> MixtureReports:
+    """Return reports of all mixtures of a dataset, at a state; `place` is that of its last stage."""
     reports = MixtureReports()
     for line, each in enumerate(_stages(stage)):
         if isinstance(each, Mix):
-            (drawn,) = _drawn(stage, Place(seed, num_shards), state, None, line.__eq__, replays=False)
+            (drawn,) = _drawn(stage, place, state, None, line.__eq__, replays=False)
             reports.append(_report(drawn, cost))
     return reports
 
@@ -357,29 +531,36 @@ def report(stage: Stage, seed: int, num_shards: int, state: Mapping[str, Any], c
 def _report(drawn: Drawn, cost: Cost | None) -> MixtureReport:
     mixture, place = drawn.mixture, drawn.place
     if mixture.is_sharded:
-        schedule = mixture.schedule(place.num_shards)
         samples = [sum(counts) for counts in zip(*(walk.drawn for walk in drawn.walks), strict=True)]
         samples = samples or [0] * len(mixture.inputs)
     else:
-        schedule = mixture.whole_schedule
+        schedule = mixture.schedule_at(place, drawn.epoch)
         samples = schedule.drawn_until(drawn.end, place.seed_of(drawn.epoch))
     inputs = []
     for number, (name, each, count) in enumerate(zip(mixture.names, mixture.inputs, samples, strict=True)):
         epochs = count / each.length if each.length else None
         tokens = None if cost is None else count * _mean_cost(each, place.input(number), count, cost)
         inputs.append(InputReport(name, count, epochs, tokens))
-    return MixtureReport(mixture.name, mixture.block, _pieces(mixture, place.num_shards), tuple(inputs))
+    return MixtureReport(mixture.name, mixture.block, _pieces(drawn), tuple(inputs))
 
 
-def _pieces(mixture: Mix, num_shards: int) -> tuple[PieceReport, ...]:
-    """Return the schedule after rounding."""
-    num_shards = num_shards if mixture.is_sharded else 1
+def _pieces(drawn: Drawn) -> tuple[PieceReport, ...]:
+    """Return the schedule after rounding, with the changes of weights in this epoch."""
+    mixture, place = drawn.mixture, drawn.place
+    num_shards = place.num_shards if mixture.is_sharded else 1
     unit = mixture.block * num_shards
     weights = {-(-begin // unit): numbers for begin, numbers in mixture.weights}
-    return tuple(
+    pieces = [
         PieceReport(piece.begin * unit, piece.quotas, _shares(weights[piece.begin]), _shares(piece.quotas))
         for piece in mixture.schedule(num_shards).pieces
-    )
+    ]
+    for change in place.changes:
+        if change.path == place.path and change.epoch <= drawn.epoch:
+            begin = change.position if change.epoch == drawn.epoch else 0
+            numbers = quotas(change.weights, mixture.block, mixture.names)
+            pieces = [piece for piece in pieces if piece.begin < begin]
+            pieces.append(PieceReport(begin, numbers, _shares(change.weights), _shares(numbers)))
+    return tuple(pieces)
 
 
 def _shares(numbers: Sequence[float]) -> tuple[float, ...]:

@@ -31,6 +31,7 @@ from dali_like.common.checks import is_int, not_negative
 from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.composed.inputs import Indexed, Parts
+from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
@@ -80,6 +81,7 @@ class Mix(Stage):
         weights: a schedule: ascending positions, the first one 0, each with the weights from there on.
         block: positions per block.
         stop: one of `STOPS`.
+        title: the name that the user gives it; "" without. It has no place in the description.
     """
 
     all_inputs: tuple[Stage, ...]
@@ -87,6 +89,7 @@ class Mix(Stage):
     weights: tuple[Weights, ...]
     block: int
     stop: str
+    title: str = ""
     varies = True
     count_varies = True
 
@@ -131,13 +134,28 @@ class Mix(Stage):
         pieces: list[MixPiece] = []
         for begin, numbers in begins.items():
             drawn = _drawn(pieces[-1], begin) if pieces else [0] * len(numbers)
-            pieces.append(_piece(begin, numbers, drawn))
+            pieces.append(_piece(begin * self.block, begin, numbers, drawn))
         return MixSchedule(tuple(pieces), self.block, None)
 
+    def schedule_at(self, place: Place, epoch: int, shard: int | None = None) -> MixSchedule:
+        """Return the schedule in an epoch, with the changes of weights: over positions, or over the outputs of a shard."""
+        own = [change for change in place.changes if change.path == place.path and change.epoch <= epoch]
+        schedule = self.whole_schedule if shard is None else self.schedule(place.num_shards)
+        seed = place.seed_of(epoch) if shard is None else place.seed_of(epoch, shard)
+        for change in own:
+            position = change.position if change.epoch == epoch else 0
+            if shard is not None:
+                position = num_delivered(position, shard, place.num_shards)
+            schedule = schedule.changed(position, quotas(change.weights, self.block, self.names), seed)
+        return schedule
+
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
-        """Whole blocks, so that the order inside them does not matter."""
+        return self.reach_by(self.whole_schedule, epoch, end)
+
+    def reach_by(self, schedule: MixSchedule, epoch: int, end: int) -> list[tuple[int, int]]:
+        """Return the result of `reach` by a schedule. Whole blocks, so that the order inside them does not matter."""
         needed = []
-        for stage, drawn in zip(self.inputs, self.whole_schedule.drawn_until(end, None), strict=True):
+        for stage, drawn in zip(self.inputs, schedule.drawn_until(end, None), strict=True):
             if stage.length is None and epoch and self.length is not None:
                 raise no_reach(self)
             if stage.length is not None and drawn > stage.length:
@@ -156,13 +174,15 @@ class MixPiece(NamedTuple):
     """Blocks with the same quotas.
 
     Attributes:
-        begin: the first block.
+        start: the first position.
+        begin: the number of the first block.
         quotas: positions of each input in a block.
         ends: the sums of the quotas up to each input.
         drawn: the draws from each input before the first block.
         offsets: place v of the permuted block b is draw ``offsets[i] + b * quotas[i] + v`` of its input i.
     """
 
+    start: int
     begin: int
     quotas: tuple[int, ...]
     ends: tuple[int, ...]
@@ -175,10 +195,10 @@ class MixPiece(NamedTuple):
         return self.ends[-1]
 
 
-def _piece(begin: int, numbers: Sequence[int], drawn: Sequence[int]) -> MixPiece:
+def _piece(start: int, begin: int, numbers: Sequence[int], drawn: Sequence[int]) -> MixPiece:
     ends = np.cumsum(numbers).tolist()
     offsets = [before - begin * quota - (end - quota) for before, quota, end in zip(drawn, numbers, ends, strict=True)]
-    return MixPiece(begin, tuple(numbers), tuple(ends), tuple(drawn), tuple(offsets))
+    return MixPiece(start, begin, tuple(numbers), tuple(ends), tuple(drawn), tuple(offsets))
 
 
 def _drawn(piece: MixPiece, block: int) -> list[int]:
@@ -190,7 +210,7 @@ class MixSchedule(NamedTuple):
     """Quotas from block to block.
 
     Attributes:
-        pieces: ascending; each ends where the next one begins.
+        pieces: ascending; each ends where the next one starts. If that is within a block, the rest of the block is left out.
         block: positions per block; the last block of a finite schedule may have fewer.
         length: number of positions; None if it is endless.
     """
@@ -203,13 +223,36 @@ class MixSchedule(NamedTuple):
         """Return the piece of a block."""
         return self.pieces[bisect_right(self.pieces, block, key=lambda piece: piece.begin) - 1]
 
+    def block_at(self, position: int) -> tuple[int, int, int]:
+        """Return the number of the block at a position, where it starts, and where it ends."""
+        number = bisect_right(self.pieces, position, key=lambda piece: piece.start) - 1
+        piece = self.pieces[number]
+        passed = (position - piece.start) // self.block
+        start = piece.start + passed * self.block
+        end = start + piece.size
+        if number + 1 < len(self.pieces):
+            end = min(end, self.pieces[number + 1].start)
+        return piece.begin + passed, start, end
+
+    def changed(self, position: int, numbers: Sequence[int], seed: int) -> MixSchedule:
+        """Return the schedule with other quotas from a position on, in place of all that it had from there on."""
+        pieces = tuple(piece for piece in self.pieces if piece.start < position)
+        if not pieces:
+            return self._replace(pieces=(_piece(0, 0, numbers, [0] * len(numbers)),))
+        before = self._replace(pieces=pieces)
+        block, start, _ = before.block_at(position)
+        # The rest of an open block is left out: block numbers go on, so orders are not repeated.
+        piece = _piece(position, block + (start < position), numbers, before.drawn_until(position, seed))
+        return self._replace(pieces=(*pieces, piece))
+
     def drawn(self, block: int) -> list[int]:
         """Return the draws from each input before a block."""
         return _drawn(self.piece(block), block)
 
     def drawn_until(self, position: int, seed: int | None) -> list[int]:
         """Return the draws from each input before a position; without a seed, up to the end of its block."""
-        block, offset = divmod(position, self.block)
+        block, start, _ = self.block_at(position)
+        offset = position - start
         if not offset:
             return self.drawn(block)
         if seed is None or position == self.length:
@@ -364,7 +407,8 @@ def _ended(schedule: MixSchedule, lengths: Sequence[int | None], stage: Mix) -> 
     ]
     part = min(parts) if is_first else max(parts)
     pieces = [each for each in schedule.pieces if each.begin < block]
-    pieces.append(_piece(block, [int(quota * part) for quota in piece.quotas], drawn))
+    numbers = [int(quota * part) for quota in piece.quotas]
+    pieces.append(_piece(block * schedule.block, block, numbers, drawn))
     return MixSchedule(tuple(pieces), schedule.block, block * schedule.block + pieces[-1].size)
 
 
@@ -401,7 +445,7 @@ class _MixAccess(RandomAccess):
 
     def __init__(self, stage: Mix, place: Place, sources: list[RandomAccess]) -> None:
         self._stage, self._place, self._sources = stage, place, sources
-        self._schedule = stage.whole_schedule
+        self._schedule = stage.schedule_at(place, 0)  # only endless mixtures change
         self.length = self._schedule.length
         self._lengths = [source.length for source in sources]
         #: Whether inputs begin further epochs within an epoch of the mixture.
@@ -412,7 +456,7 @@ class _MixAccess(RandomAccess):
             last = self._schedule.pieces[-1]
             self._totals = [drawn + quota for drawn, quota in zip(last.drawn, last.quotas, strict=True)]
         self._seed: tuple[int, int] | None = None
-        self._latest = _OpenBlock(0, 0, 0, _piece(0, [0], [0]), 0)
+        self._latest = _OpenBlock(0, 0, 0, 0, _piece(0, 0, [0], [0]), 0)
 
     def at(self, position: int) -> Any:
         latest = self._latest
@@ -444,8 +488,9 @@ class _MixAccess(RandomAccess):
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
         if self._seed is None or self._seed[0] != epoch:
             self._seed = epoch, self._place.seed_of(epoch)
-        block, offset = divmod(index, self._stage.block)
-        return _OpenBlock(position - offset, epoch, block, self._schedule.piece(block), self._seed[1])
+        block, start, end = self._schedule.block_at(index)
+        begin = position - (index - start)
+        return _OpenBlock(begin, end - start, epoch, block, self._schedule.piece(block), self._seed[1])
 
 
 class _OpenBlock:
@@ -458,8 +503,8 @@ class _OpenBlock:
 
     __slots__ = ("_block", "_calls", "_permutation", "_piece", "begin", "draws", "epoch", "inputs", "size")
 
-    def __init__(self, begin: int, epoch: int, block: int, piece: MixPiece, seed: int) -> None:
-        self.begin, self.size, self.epoch = begin, piece.size, epoch
+    def __init__(self, begin: int, size: int, epoch: int, block: int, piece: MixPiece, seed: int) -> None:
+        self.begin, self.size, self.epoch = begin, size, epoch
         self._block, self._piece = block, piece
         self._permutation = Permutation.without_table(max(piece.size, 1), seed, block)
         self._calls = 0
@@ -469,7 +514,7 @@ class _OpenBlock:
     def draw(self, offset: int) -> tuple[int, int]:
         """Return the input of a position, and the number of the draw from it."""
         self._calls += 1
-        if self._calls > self.size * _PART_WITHOUT_TABLE:
+        if self._calls > self._piece.size * _PART_WITHOUT_TABLE:
             self._tabulate()
         piece = self._piece
         place = self._permutation[offset]
@@ -490,10 +535,13 @@ class _MixSharded(Sharded):
     def __init__(self, stage: Mix, place: Place, sources: list[RandomAccess | Sharded]) -> None:
         self._stage, self._place, self._sources = stage, place, sources
         self._schedule = stage.schedule(place.num_shards)
+        self._changes = any(change.path == place.path for change in place.changes)
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
         step, saved = checked_state(state, (0, ()), functools.partial(_is_mix_state, len(self._sources)))
         schedule, seed = self._schedule, self._place.seed_of(epoch, shard)
+        if self._changes:
+            schedule = self._stage.schedule_at(self._place, epoch, shard)
         drawn = schedule.drawn_until(step, seed)
         states = {number: input_state for number, *input_state in saved}
         inputs: list[_MixInput] = []
@@ -634,6 +682,11 @@ class MixWalk(ShardWalk):
         self._advance(is_wanted=False)
 
     @property
+    def taken(self) -> int:
+        """The number of steps so far."""
+        return self._step
+
+    @property
     def drawn(self) -> list[int]:
         """Number of draws from each input."""
         drawn = self._schedule.drawn_until(self._step, self._seed)
@@ -641,7 +694,7 @@ class MixWalk(ShardWalk):
 
     def _advance(self, is_wanted: bool) -> Any:
         while not self._has_ended:
-            number = self._order[self._step % self._stage.block]
+            number = self._order[self._step - self._start]
             each = self._inputs[number]
             if each.is_empty:
                 self._take_step()
@@ -672,12 +725,12 @@ class MixWalk(ShardWalk):
 
     def _take_step(self) -> None:
         self._step += 1
-        if self._step % self._stage.block == 0:
+        if self._step == self._end:
             self._open_block()
             self._has_ended = self._ends_here()
 
     def _open_block(self) -> None:
-        block = self._step // self._stage.block
+        block, self._start, self._end = self._schedule.block_at(self._step)
         self._order = array("H", self._schedule.order(block, self._seed).astype(np.uint16).tobytes())
         piece = self._schedule.piece(block)
         self._is_last_piece = piece is self._schedule.pieces[-1]

@@ -36,11 +36,42 @@ __all__ = [
     "ShardedStage",
     "SingleInputStage",
     "Stage",
+    "WeightChange",
+    "WeightChanges",
     "generator_at",
     "no_reach",
     "note_place",
     "skip_any",
 ]
+
+
+class WeightChange(NamedTuple):
+    """Other weights of a mixture, which were set while a job was running.
+
+    Attributes:
+        path: of the mixture; see `Place`.
+        epoch: of the mixture. Later epochs have these weights from the beginning.
+        position: of the mixture in that epoch, from which they hold. In logical shards, that of all shards together.
+        weights: one for each input.
+    """
+
+    path: tuple[int, ...]
+    epoch: int
+    position: int
+    weights: tuple[float, ...]
+
+
+class WeightChanges(NamedTuple):
+    """All changes of weights of a dataset.
+
+    Attributes:
+        version: increases with each change, and with each loaded state. A later version gives the same elements at positions
+            that have been requested with an earlier one.
+        items: ascending for each mixture.
+    """
+
+    version: int = 0
+    items: tuple[WeightChange, ...] = ()
 
 
 class Place(NamedTuple):
@@ -50,11 +81,13 @@ class Place(NamedTuple):
         seed: of the dataset.
         num_shards: of the dataset.
         path: the numbers of inputs on the way from the last stage to this one.
+        changes: of the weights of all mixtures, in ascending order for each.
     """
 
     seed: int
     num_shards: int
     path: tuple[int, ...] = ()
+    changes: tuple[WeightChange, ...] = ()
 
     def input(self, number: int) -> Place:
         """Return the place of an input."""
@@ -249,6 +282,11 @@ class RandomAccessWalk(ShardWalk):
 
     def skip(self) -> None:
         self._take()
+
+    @property
+    def taken(self) -> int:
+        """The number of outputs so far."""
+        return self._taken
 
     def _take(self) -> int:
         position = self._begin + self._taken * self._num_shards

@@ -90,7 +90,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 #: What has been set while the job was running, by the name of its part of a state, and the method that sets it.
-_SET_BY = {"batch_sizes": "set_batch_size"}
+_SET_BY = {"batch_sizes": "set_batch_size", "changes": "set_weights"}
 
 
 def _merged_changes(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

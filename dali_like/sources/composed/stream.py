@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.elementwise import num_reads
+from dali_like.sources.composed.mixing import Mix
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, WeightChange
 from dali_like.sources.state_format import ENDED, ShardState
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.draws import Watch
 
 __all__ = ["Elements", "ShardEndedError", "outputs_ahead"]
 
@@ -54,6 +58,10 @@ def _in_shard(shard: int, error: CheckpointError) -> CheckpointError:
     return CheckpointError(f"Invalid state_dict: states: logical shard {shard}: {problem}")
 
 
+def _has_mixtures(stage: Stage) -> bool:
+    return isinstance(stage, Mix) or any(map(_has_mixtures, stage.inputs))
+
+
 def outputs_ahead(states: Mapping[int, ShardState], position: int, num_shards: int) -> dict[int, int]:
     """Return how many outputs of each shard have been delivered, for the shards that are ahead of a position.
 
@@ -70,13 +78,22 @@ class Elements:
     Args:
         stage: the last stage of the description.
         seed, num_shards: of the dataset.
+        changes: of the weights of its mixtures.
 
     Attributes:
+        watch: tells how far mixtures have been drawn; None without mixtures in logical shards.
         reads: whether several elements should be computed at a time. With random access, several threads may do so.
     """
 
-    def __init__(self, stage: Stage, seed: int, num_shards: int) -> None:
-        self._evaluator = evaluator = stage.evaluator(Place(seed, num_shards))
+    def __init__(self, stage: Stage, seed: int, num_shards: int, changes: Sequence[WeightChange] = ()) -> None:
+        self.watch: Watch | None = None
+        watched = stage
+        if stage.is_sharded and _has_mixtures(stage):
+            from dali_like.sources.composed.draws import Watch  # few programs need it
+
+            self.watch = Watch(stage)
+            watched = self.watch.stage
+        self._evaluator = evaluator = watched.evaluator(Place(seed, num_shards, changes=tuple(changes)))
         self._access = evaluator if isinstance(evaluator, RandomAccess) else None
         self.reads = num_reads(stage) > 1
         if self.reads and self._access is not None:
