@@ -41,6 +41,7 @@ class Step(NamedTuple):
 def diagrams() -> dict[str, str]:
     """Return the diagrams by their file names."""
     return {
+        "choose.svg": choose(),
         "layers.svg": layers(),
         "way-of-a-sample.svg": way_of_a_sample(),
         "way-of-a-slot.svg": way_of_a_slot(),
@@ -55,6 +56,54 @@ def _checked(function: str) -> str:
     found: Any = pkgutil.resolve_name(f"dali_like.{function}")
     name = getattr(found, "__qualname__", None) or f"{function.split('.')[-2]}.{function.rsplit('.', maxsplit=1)[-1]}"
     return str(name)
+
+
+# --- the interface that fits ---
+
+
+def choose() -> str:
+    """Draw which interface fits which data: three questions, their answers, and the kinds of sources of a pipeline."""
+    picture = Picture(
+        _WIDTH, "Choose a composed dataset, a DataLoader, or a pipeline with a callable, a reader or an iterable"
+    )
+    questions = (
+        (
+            ["Several sources, mixed, packed, filtered,", "or resumed exactly on other GPUs?"],
+            ["composed dataset", f"`{_checked('data.ComposedDataset.mix')}`"],
+        ),
+        (
+            ["A dataset and samplers,", "as for PyTorch?"],
+            ["loader", f"`plugin.pytorch.{_checked('data.loader.DataLoader')}`"],
+        ),
+        (
+            ["Operators on images or audio,", "or the API of DALI?"],
+            ["pipeline", f"`{_checked('pipeline.definition.pipeline_def')}`"],
+        ),
+    )
+    previous = None
+    for number, (question, answer) in enumerate(questions):
+        y = 20 + 84.0 * number
+        asked = picture.box(20, y, 340, question)
+        found = picture.box(500, y, 300, answer, "soft")
+        picture.arrow(asked.right, found.left, label="yes", dx=-12)
+        if previous is not None:
+            picture.arrow(previous.bottom, asked.top, label="no", dx=8, dy=4)
+        previous = asked
+    picture.text(20, 300, "The source of a pipeline", "strong")
+    function = _checked("fn.external_source")
+    sources = (
+        (["files that a reader knows", "folders, TFRecord, WebDataset, video"], ["reader", "`fn.readers.file(...)`"]),
+        (
+            ["samples by their position", "own formats, databases, stores"],
+            ["callable", f"`fn.{function}(f)`"],
+        ),
+        (["a stream, in order", "simulators, queues, generators"], ["iterable", f"`fn.{function}(stream)`"]),
+    )
+    for number, (data, source) in enumerate(sources):
+        x = 20 + 266.0 * number
+        above = picture.box(x, 316, 248, data)
+        picture.arrow(above.bottom, picture.box(x, 392, 248, source, "soft").top)
+    return str(picture)
 
 
 # --- the layers ---
