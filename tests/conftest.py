@@ -297,6 +297,17 @@ def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def threads_of_zarr(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let Zarr start its threads, which last as long as the process, before a test looks for threads left behind."""
+    if importlib.util.find_spec("zarr") is not None:
+        import zarr
+
+        array = zarr.create_array(tmp_path_factory.mktemp("zarr") / "x", shape=(99,), chunks=(1,), dtype="i4")
+        array[:] = 1
+        assert array[:].sum() == 99
+
+
+@pytest.fixture(scope="session")
 def fonts() -> None:
     """Let Matplotlib, or the test is skipped, open its fonts, which stay open."""
     figure = pytest.importorskip("matplotlib.figure").Figure()

@@ -72,6 +72,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
     _dali_like_checked_num_workers: Any = 0
     _dali_like_auto: Mapping[str, int] = {}
     _dali_like_foreign_iterator: str | None = None
+    _dali_like_begun: LoaderIterator | None = None
     num_workers: int
     persistent_workers: bool
     peers: str | None
@@ -113,6 +114,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
     def __iter__(self) -> LoaderIterator:
         try:
+            if self._dali_like_begun is not None:
+                return self._dali_like_take_begun()
             if self.peers is None:
                 return self._dali_like_begin()
             from dali_like.data.peers import begin_with_peers  # few loaders have peers
@@ -121,6 +124,33 @@ class BaseDataLoader(LoaderArguments[T_co]):
         except (Exception, KeyboardInterrupt) as error:  # as `user_frames_first`, without a call
             collapse(error)
             raise
+
+    @user_frames_first
+    def start_prefetch(self) -> None:
+        """Begin the next loop now: the workers start, and compute its first batches.
+
+        Call it behind `load_state_dict` and ``set_epoch``, and before the program restores the model: both then happen at
+        the same time. Another state or epoch that is set afterwards begins anew. Other changes of the loader, its dataset or
+        its sampler count from the following loop on.
+
+        Without workers it has no effect, and with ``peers="serve"`` neither: ranks find out in the loop which of them loads.
+        """
+        if self.num_workers and self.peers is None and self._dali_like_begun is None:
+            self._dali_like_begun = BaseDataLoader.__iter__(self)
+
+    def _dali_like_take_begun(self) -> LoaderIterator:
+        """Return the iterator that `start_prefetch` has begun."""
+        begun, self._dali_like_begun = self._dali_like_begun, None
+        assert begun is not None
+        self._dali_like_factory.counters.loop.pause()
+        return begun
+
+    def _dali_like_drop_begun(self) -> None:
+        """End the iterator that `start_prefetch` has begun: the next one begins elsewhere."""
+        begun, self._dali_like_begun = self._dali_like_begun, None
+        if begun is not None:
+            begun.end()
+            self._dali_like_factory.forget()
 
     def _dali_like_begin(self) -> LoaderIterator:
         """Begin the next iterator, without peers."""
@@ -187,8 +217,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         self._iterator = None
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name != "_dali_like_iterator_factory"}
-        return {**state, "_iterator": None}
+        of_process = ("_dali_like_iterator_factory", "_dali_like_begun")
+        return {**{name: value for name, value in vars(self).items() if name not in of_process}, "_iterator": None}
 
     def refresh(self) -> None:
         """Let kept workers see the dataset as it is now: the next iterator starts them with a new copy.
@@ -274,6 +304,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         """Load a state. The state of the peer that loads for this process then counts no longer."""
         from dali_like.data.plans import checked_state
 
+        self._dali_like_drop_begun()
         if self.peers is not None:
             self._dali_like_link.state = None
         if (positions := self._dali_like_positions) is not None:
@@ -396,6 +427,10 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
         Loaders of other datasets do not have this method; their sampler or dataset may have one.
         """
+        begun = self._dali_like_begun
+        if begun is not None and begun.positions is not None and begun.positions.epoch == epoch:
+            return  # it may begin at a loaded position in the middle of the epoch
+        self._dali_like_drop_begun()
         cast("PositionSampler", self._dali_like_positions).set_epoch(epoch)
         if self.peers is not None:
             self._dali_like_link.note("epoch", epoch)

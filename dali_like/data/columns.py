@@ -1,8 +1,9 @@
 """Gather the batches of datasets that only select rows of arrays, column by column instead of sample by sample.
 
 An `ArrayDataset`, and a `StackDataset`, `Subset` or `ConcatDataset` of arrays or of such datasets, compute nothing: their
-samples are rows. PyTorch's classes of these names, and its ``TensorDataset``, are the same. `columns_of` returns the part of
-a batch from each array, nested as a sample is, and the nodes of a schema gather it; see `dali_like.data.sample_schema`.
+samples are rows. PyTorch's classes of these names, and its ``TensorDataset``, are the same. So are composed datasets of
+arrays or of tokens, if all stages only select positions. `columns_of` returns the part of a batch from each array, nested as
+a sample is, and the nodes of a schema gather it; see `dali_like.data.sample_schema`.
 
 The datasets are read at each batch: a program may replace their arrays. An array that does not fit raises `UnfitError`;
 the dataset is then asked for each sample, and raises its own errors.
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from dali_like.common.user_objects import method_of
 from dali_like.data.datasets import ArrayDataset, ConcatDataset, StackDataset, Subset
 from dali_like.data.sample_schema import Column, Piece, UnfitError
+from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -60,6 +62,8 @@ class RowDataset(NamedTuple):
 def is_columnar(dataset: Any, backend: ArrayBackend) -> bool:
     """Return whether all samples of a dataset are rows of arrays. Whether the arrays fit is seen with each batch."""
     try:
+        if is_composed(dataset):
+            return bool(dataset.has_rows)
         described = _row_dataset(dataset, backend)
         return described is None or all(is_columnar(part, backend) for part in described.parts(dataset))
     except Exception:  # besides UnfitError: a subclass may lack the attributes, or raise for them
@@ -156,6 +160,8 @@ def _row_dataset(dataset: Any, backend: ArrayBackend) -> RowDataset | None:
 
 
 def _columns_at(dataset: Any, index: NDArray[np.int64], backend: ArrayBackend) -> Any:
+    if is_composed(dataset):
+        return Column(tuple(Piece(*rows) for rows in dataset.rows(index)), len(index))
     described = _row_dataset(dataset, backend)
     if described is None:
         return Column((Piece(dataset, index),), len(index))

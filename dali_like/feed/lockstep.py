@@ -231,6 +231,12 @@ class Lockstep:
             upcoming.batches[index] = self._feeds[index].begin(upcoming.epoch, upcoming.number, upcoming.turn)
         return upcoming.batches[index]
 
+    def begin_ahead(self) -> None:
+        """Begin the batches of parallel sources that are due, without a `next`."""
+        if not self._finished:
+            self._poll()
+            self._fill(serial=False)
+
     def next(self) -> list[Sequence[Output]]:
         """Return the outputs of each source in the next iteration.
 

@@ -340,6 +340,19 @@ class Pipeline:
             if self._runtime is not None or not self._has_lazy_readers():
                 self._build()
 
+    @user_frames_first
+    def start_prefetch(self) -> None:
+        """Build the pipeline if necessary, and let the workers begin to compute the first batches.
+
+        Otherwise the first `run` begins them. Call it behind `load_state_dict`, and before the model is loaded: both then
+        happen at the same time. Sources and operators in this process compute nothing before `run`.
+
+        Raises:
+            Exception: see `build`.
+        """
+        with self._call:
+            self._build().start_prefetch()
+
     def _has_lazy_readers(self) -> bool:
         readers = (node.external.reader for node in self._make_graph().sources)
         return any(reader is not None and reader.is_lazy for reader in readers)

@@ -208,10 +208,30 @@ class Neighborhoods:
             if len(self._latest) > _MOST_NEIGHBORHOODS:
                 del self._latest[next(iter(self._latest))]
             return self._order[position]
+        return self._table(which)[offset]
+
+    def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers at some positions, which must be in range."""
+        which = positions // _NEIGHBORHOOD
+        wanted = set(which.tolist())
+        if len(wanted) > _MOST_NEIGHBORHOODS:
+            return self._order[positions]
+        found = np.empty_like(positions)
+        for each in wanted:
+            known = self._latest.get(each)
+            table = known if isinstance(known, array) else self._table(each)
+            places = which == each
+            found[places] = np.frombuffer(table, np.int64)[positions[places] - each * _NEIGHBORHOOD]
+        return found
+
+    def _table(self, which: int) -> array[int]:
+        """Make the table of a neighborhood."""
         begin = which * _NEIGHBORHOOD
         numbers = self._order[np.arange(begin, min(begin + _NEIGHBORHOOD, len(self._order)))]
         table = self._latest[which] = array("q", numbers.tobytes())
-        return table[offset]
+        while len(self._latest) > _MOST_NEIGHBORHOODS:
+            del self._latest[next(iter(self._latest))]
+        return table
 
 
 class BlockPermutation:

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.extras import missing
+from dali_like.sources.composed.array_files import ArrayFiles, layout_of
 from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.readers.reader import Reader
+from dali_like.types import SampleInfo
 
 try:
     from hypothesis import strategies as st
@@ -126,12 +129,28 @@ class _Context:
         return self.draw(st.sampled_from(values))
 
     def source(self) -> ComposedDataset:
-        """Return an input with random access, or one of parts that are read in order."""
+        """Return an input: with random access, of chunks, or of parts that are read in order."""
         size = self.number(1, 3 * self.num_shards)
-        if self.choice((True, True, False)):
+        kind = self.choice(("samples", "samples", "parts", "parts", "rows", "tokens", "reader", "chunks"))
+        if kind == "samples":
             return ComposedDataset.source(Samples(size, self.number(0, 3)))
+        if kind == "rows":
+            return ComposedDataset.source(np.arange(2 * size).reshape(size, 2), name="rows")
+        if kind == "tokens":
+            return ComposedDataset.from_tokens(__file__, self.number(1, 4), dtype="uint8").take(size)
+        if kind == "reader":
+            return ComposedDataset.from_reader(SampleReader, count=size)
+        if kind == "chunks":
+            return self._chunks(size)
         parts = self.num_shards * self.most_shares + self.number(0, 3)
         return ComposedDataset.from_parts([SamplePart(i, 3) for i in range(parts)])
+
+    def _chunks(self, size: int) -> ComposedDataset:
+        """Return an input of rows that are read in chunks, and may be shuffled so."""
+        window = self.choice((None, 2))
+        rows = ComposedDataset.source(SampleArrays(size + 1, self.number(1, 7), window), name="chunks")
+        together = self.choice((None, 1, 3))
+        return rows if together is None else rows.shuffle(together=together, whole=self.choice((False, True)))
 
     def small(self) -> ComposedDataset:
         """Return another input of a stage that has several."""
@@ -290,6 +309,60 @@ class Samples:
 
     def __getitem__(self, index: int) -> Any:
         return _sample(1000 * self.salt + index)
+
+
+class SampleReader(Reader):
+    """A reader of `count` samples."""
+
+    num_outputs = 2
+
+    def __init__(self, *, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, index: int, info: SampleInfo) -> Any:
+        found = info.empty((2,), np.int16)
+        found[:] = index, info.rng().integers(100)
+        return found, np.array([index % 3])
+
+
+class SampleArrays(ArrayFiles):
+    """Two arrays of `num_rows` rows, in chunks of `chunk` and of 4 rows."""
+
+    is_remote = False
+
+    def __init__(self, num_rows: int, chunk: int, window: int | None) -> None:
+        self._sizes = num_rows, chunk
+        super().__init__(["memory"], layout_of(("x", "y"), window, None if window is None else 1))
+
+    def _opened_file(self, path: str) -> Any:
+        num_rows, chunk = self._sizes
+        return {"x": _Chunked(np.arange(3 * num_rows).reshape(num_rows, 3), chunk), "y": _Chunked(np.arange(num_rows), 4)}
+
+
+@dataclass(frozen=True)
+class _Chunked:
+    """An array with chunks, as libraries have it."""
+
+    values: np.ndarray[Any, Any]
+    num_rows: int
+
+    @property
+    def shape(self) -> Any:
+        return self.values.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        return self.num_rows, *self.shape[1:]
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.values[rows]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 from dali_like import cli, errors
 from dali_like.data import ComposedDataset
 from dali_like.data.loader import DataLoader
+from tests.conftest import skip_without
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
 from tools.diagrams import diagrams
 from tools.svg import Picture
@@ -38,6 +39,8 @@ WITH_PROGRAMS = [
     *(DOCS / "coming-from-ffcv.md", DOCS / "coming-from-hf-datasets.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
+#: The packages of those that need more than the tests do.
+OPTIONAL = {"weather-and-cells": ("h5py", "zarr"), "robots": ("av",)}
 
 
 def rows_of_errors() -> list[list[str]]:
@@ -138,9 +141,10 @@ def test_names_of_the_reference_can_be_imported(page: Path) -> None:
             pkgutil.resolve_name(name)
 
 
-@pytest.mark.usefixtures("fonts")
+@pytest.mark.usefixtures("fonts", "threads_of_zarr")
 @pytest.mark.parametrize("document", WITH_PROGRAMS, ids=lambda path: path.stem)
 def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_without(*OPTIONAL.get(document.stem, ()))
     monkeypatch.chdir(tmp_path)
 
     run_program_of(document, "python")

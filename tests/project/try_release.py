@@ -147,6 +147,22 @@ for record in (b"one", b"two"):
 writer.close()
 assert [bytes(record) for record in ComposedDataset.from_array_record("t.array_record")] == [b"one", b"two"]
 """,
+    "hdf5": """
+import h5py
+from dali_like.data import ComposedDataset
+
+with h5py.File("t.h5", "w") as file:
+    file["x"] = [1, 2, 3]
+assert [int(row["x"]) for row in ComposedDataset.from_hdf5("t.h5")] == [1, 2, 3]
+""",
+    "zarr": """
+import zarr
+from dali_like.data import ComposedDataset
+
+array = zarr.create_array("t.zarr", shape=(3,), chunks=(2,), dtype="i4")
+array[:] = [1, 2, 3]
+assert [int(row) for row in ComposedDataset.from_zarr("t.zarr")] == [1, 2, 3]
+""",
     "lance": """
 import lance
 import pyarrow

@@ -159,6 +159,10 @@ class Executor:
             self._ended = True
             raise
 
+    def start_prefetch(self) -> None:
+        """Begin the batches of sources in workers that are due, as `run` does."""
+        self._lockstep.begin_ahead()
+
     def reset(self) -> None:
         """Begin the next epoch, unless nothing has been taken from this one."""
         if self.position.iteration or self._ended:

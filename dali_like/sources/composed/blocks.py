@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.errors import EmptyFilterError
 from dali_like.sources.composed.stage import (
@@ -22,6 +23,7 @@ from dali_like.sources.composed.stage import (
     ShardedStage,
     ShardWalk,
     SingleInputStage,
+    SourceRows,
     in_shards,
     is_anything,
     is_count,
@@ -471,6 +473,10 @@ class Shuffle(SingleInputStage):
     def text(self) -> str:
         return f"shuffle(seed={self.seed})"
 
+    @property
+    def has_rows(self) -> bool:
+        return self.input.has_rows
+
     def evaluator(self, place: Place) -> RandomAccess:
         source = self.input.evaluator(place.input(0))
         assert isinstance(source, RandomAccess)
@@ -491,10 +497,21 @@ class _ShuffleAccess(RandomAccess):
 
     def at(self, position: int) -> Any:
         epoch, index = divmod(position, self.length)
+        return self._source.at(epoch * self.length + self._order(epoch)[index])
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        epochs, indices = np.divmod(positions, self.length)
+        numbers = np.empty_like(positions)
+        for epoch in sorted(set(epochs.tolist())):
+            places = epochs == epoch
+            numbers[places] = self._order(epoch).numbers(indices[places])
+        return self._source.rows(epochs * self.length + numbers)
+
+    def _order(self, epoch: int) -> Neighborhoods:
         latest = self._latest
         if latest is None or latest[0] != epoch:
             latest = self._latest = epoch, Neighborhoods(Permutation(self.length, self._seed, epoch))
-        return self._source.at(epoch * self.length + latest[1][index])
+        return latest[1]
 
 
 def in_random_order(elements: Sequence[Any], place: Place, numbers: tuple[int, ...]) -> list[Any]:

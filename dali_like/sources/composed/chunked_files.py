@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.background_reads import BackgroundReads
+    from dali_like.sources.composed.stage import SourceRows
 
-__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "FileRecords", "finished", "opened"]
+__all__ = ["CHUNK_BYTES", "ChunkReader", "ChunkedFiles", "ChunkedSource", "FileRecords", "finished", "opened"]
 
 #: Default size of a read of neighboring records: long enough for the rate of a disk or a store.
 CHUNK_BYTES = 1 << 20
@@ -33,20 +34,14 @@ _AHEAD_BYTES = 32 << 20
 MOST_AHEAD = 32
 
 
-class ChunkedFiles(abc.ABC):
-    """Records in chunks.
+class ChunkedSource(abc.ABC):
+    """Records in chunks that cost less together, in any way of reading.
 
     Attributes:
         chunk_ends: the number of records up to the end of each chunk, of shape (number of chunks,) and dtype int64.
-        mean_chunk_bytes: mean size of a chunk.
-        is_remote: whether reads wait for a server. They then run in the background, some of them ahead.
-        has_single_records: whether one record can be read by itself. Else a reader always reads whole chunks.
     """
 
     chunk_ends: NDArray[np.int64]
-    mean_chunk_bytes: int
-    is_remote: bool
-    has_single_records: bool
 
     def __len__(self) -> int:
         return int(self.chunk_ends[-1]) if len(self.chunk_ends) else 0
@@ -55,8 +50,35 @@ class ChunkedFiles(abc.ABC):
         """Return one record, without keeping its chunk."""
         return self.reader()[range(len(self))[index]]
 
-    def reader(self, keep: int = _KEEP, in_order: range | None = None) -> ChunkReader:
-        """Return a reader.
+    @property
+    def has_rows(self) -> bool:
+        """Whether records are rows of arrays in memory, which `rows` finds."""
+        return False
+
+    def rows(self, numbers: NDArray[np.int64]) -> list[SourceRows]:
+        """Return where records are, if `has_rows`; see `dali_like.sources.composed.stage.RandomAccess.rows`."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def reader(self, keep: int = _KEEP, in_order: range | None = None) -> Any:
+        """Return a reader for one process: a sequence with ``expect`` and ``most_ahead``, as `ChunkReader`."""
+
+
+class ChunkedFiles(ChunkedSource):
+    """Records that are read in chunks.
+
+    Attributes:
+        mean_chunk_bytes: mean size of a chunk.
+        is_remote: whether reads wait for a server. They then run in the background, some of them ahead.
+        has_single_records: whether one record can be read by itself. Else a reader always reads whole chunks.
+    """
+
+    mean_chunk_bytes: int
+    is_remote: bool
+    has_single_records: bool
+
+    def reader(self, keep: int = _KEEP, in_order: range | None = None) -> Any:
+        """Return a reader for one process.
 
         Args:
             keep: number of chunks to keep in memory.
@@ -86,7 +108,7 @@ class FileRecords:
         path: of the file, for messages.
     """
 
-    source: ChunkedFiles
+    source: ChunkedSource
     records: range
     path: str
 
@@ -239,7 +261,7 @@ class ChunkReader(Sequence[Any]):
 
 def opened(source: Any, keep: int = _KEEP) -> Any:
     """Return the object that an evaluator indexes: a reader of files, or the source itself."""
-    return source.reader(keep) if isinstance(source, ChunkedFiles) else source
+    return source.reader(keep) if isinstance(source, ChunkedSource) else source
 
 
 def finished(coroutine: Any) -> Any:

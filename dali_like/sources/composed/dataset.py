@@ -15,6 +15,7 @@ from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.engine.memory.sample_cache import CacheMemory
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
+from dali_like.images.decoding_limit import READER_LIMIT_BYTES
 from dali_like.sources import composed
 from dali_like.sources.caching.cache_options import CacheOptions
 from dali_like.sources.caching.element_cache import SampleCache
@@ -30,14 +31,20 @@ from dali_like.sources.composed.states import checked_state, make_state, shard_s
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.composed.yielding import Admission, Filter, FlatMap
 from dali_like.sources.state_format import ShardState
+from dali_like.types import RGB, DALIImageType
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
+    from dali_like.images.video import PadMode
     from dali_like.sources.composed.costs import Cost
     from dali_like.sources.composed.draws import DrawnMixture, MixtureReport, Reach
     from dali_like.sources.composed.from_files import Paths
+    from dali_like.sources.composed.reader_samples import Episode
     from dali_like.sources.composed.reads import ElementsAhead
+    from dali_like.sources.composed.stage import SourceRows
+    from dali_like.sources.readers.reader import Reader
 
 __all__ = ["ComposedDataset", "ComposedIterator"]
 
@@ -254,6 +261,194 @@ class ComposedDataset:
 
     @classmethod
     @suggest_arguments
+    def from_hdf5(
+        cls,
+        paths: Paths,
+        *,
+        fields: str | Sequence[str] | None = None,
+        window: int | None = None,
+        shift: int | None = None,
+        interleave: int | None = None,
+        remote_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe the rows of HDF5 files: the items of their datasets along the first axis. Needs h5py.
+
+        Chunks are read as wholes: a shuffle of all rows reads one for almost each row. Use ``.shuffle(together=80)``. The
+        chunks are those of the dataset with the most bytes. Datasets with longer chunks are read as wholes, once in each
+        process, if they have at most 64 MiB.
+
+        Args:
+            paths, interleave, remote_options: as for `from_jsonl`.
+            fields: names of datasets with the same number of rows, such as ``["images", "meta/labels"]``: elements are
+                dicts. One name: elements are its rows. None: all datasets outside of groups.
+            window: rows of an element, with an axis for them in front, such as for time series. No window crosses files.
+                None: single rows, without this axis.
+            shift: rows from one window to the next; default: `window`.
+
+        Raises:
+            MissingExtraError: h5py is not installed.
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file is not an HDF5 file, or is damaged.
+            ArgumentError: a file has no such dataset, or they have different numbers of rows.
+        """
+        return cls(composed.from_files.hdf5(paths, fields, _optional("window", window), shift, interleave, remote_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_zarr(
+        cls,
+        paths: Paths,
+        *,
+        fields: str | Sequence[str] | None = None,
+        window: int | None = None,
+        shift: int | None = None,
+        interleave: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe the rows of Zarr arrays: their items along the first axis. Needs zarr.
+
+        Chunks are read as for `from_hdf5`. Chunks that a store does not have are filled with the fill value of the array, as
+        Zarr defines it.
+
+        Args:
+            paths: of stores: folders, .zip files, or URLs for fsspec; otherwise as for `from_jsonl`.
+            fields, window, shift: as for `from_hdf5`. A store with a single array has no names: elements are its rows.
+            interleave: read each store in order and as a whole, in one logical shard; see `from_jsonl`.
+            storage_options: arguments of fsspec for URLs.
+
+        Raises:
+            MissingExtraError: zarr is not installed.
+            MissingFileError: a store does not exist, or no store matches a pattern.
+            BrokenFileError: a store cannot be read.
+            ArgumentError: a store has no such array, or they have different numbers of rows.
+        """
+        return cls(composed.from_files.zarr(paths, fields, _optional("window", window), shift, interleave, storage_options))
+
+    @classmethod
+    @suggest_arguments
+    def from_tokens(
+        cls,
+        paths: Paths,
+        window: int,
+        *,
+        shift: int | None = None,
+        dtype: Any = "uint16",
+        header_bytes: int = 0,
+        interleave: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        remote_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe windows of flat files of token ids, or of other numbers: arrays of `window` tokens.
+
+        Local files are mapped. If all stages only select positions (`shuffle` of an epoch, `mix`, `concat`, `repeat`,
+        `slice`), a loader gathers the windows of a batch at once. No window crosses files. Tokens behind the last whole
+        window of a file are left out.
+
+        Args:
+            paths, interleave, remote_options: as for `from_jsonl`. Files that end in .npy have one-dimensional arrays, and
+                say themselves which dtype these have.
+            window: tokens of an element. For inputs and targets, one more than the model takes.
+            shift: tokens from the beginning of a window to that of the next; default: `window`.
+            dtype: of the tokens in other files.
+            header_bytes: at the beginning of other files, which are left out.
+            chunk_bytes: size of a read of neighboring windows of a remote file.
+
+        Raises:
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file does not have a whole number of tokens, or is truncated.
+            FileReadError: a file cannot be read.
+            ArgumentError: files have different dtypes, or an argument is out of range.
+        """
+        return cls(
+            composed.from_files.tokens(paths, window, shift, dtype, header_bytes, interleave, chunk_bytes, remote_options)
+        )
+
+    @classmethod
+    @suggest_arguments
+    def from_video(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[Episode],
+        *,
+        frames: int | None,
+        stride: int = 1,
+        step: int | None = None,
+        pad_mode: PadMode = "none",
+        image_type: DALIImageType = RGB,
+        interleave: int | None = None,
+        decoder_cache_bytes: int = 256 << 20,
+        max_sample_bytes: int = READER_LIMIT_BYTES,
+        remote_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Describe clips of videos, or whole episodes. Needs PyAV.
+
+        An element is a dict of ``"frames"``, of shape (frames, height, width, 3) and dtype uint8; ``"numbers"``, those of
+        the frames in the video, int32; ``"seconds"``, from the first frame of the video to each, float64; and ``"episode"``,
+        the number in `paths`. No clip crosses episodes.
+
+        A process keeps the latest videos open, and goes on decoding where it was. With ``.shuffle(together=4)``, these are
+        the videos of four episodes at a time.
+
+        Args:
+            paths: path, URL or shell pattern of videos, or several of them. In a list, ``(path, first frame, end)`` is an
+                episode that is a part of a video.
+            frames: frames of a clip. None: an element is a whole episode.
+            stride: distance of consecutive frames of a clip.
+            step: distance of the first frames of consecutive clips; default: ``frames * stride``.
+            pad_mode: treatment of frames behind the end of an episode, as in ``fn.experimental.readers.video``. "none":
+                clips with fewer frames are left out.
+            image_type: RGB or YCbCr.
+            interleave: read the clips of each episode in order, in one logical shard; see `from_jsonl`. Then one worker of
+                one rank alone decodes an episode.
+            decoder_cache_bytes: memory of the videos that a process keeps open.
+            max_sample_bytes: largest clip, after decoding. A small file can contain many GiB.
+            remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs. Remote videos are read as wholes.
+
+        Raises:
+            MissingExtraError: PyAV is not installed.
+            MissingFileError: a file does not exist, or no file matches a pattern.
+            BrokenFileError: a file is not a video, or a frame is missing or damaged.
+            ArgumentError: an episode is not within its video, or an argument is out of range.
+        """
+        options = {
+            "stride": positive("stride", stride),
+            "step": _optional("step", step),
+            "pad_mode": pad_mode,
+            "image_type": image_type,
+            "decoder_cache_bytes": not_negative("decoder_cache_bytes", decoder_cache_bytes),
+            "max_sample_bytes": max_sample_bytes,
+        }
+        return cls(composed.from_files.video(paths, frames, interleave, remote_options, options))
+
+    @classmethod
+    def from_reader(
+        cls,
+        reader: str | type[Reader] | Reader,
+        *,
+        concurrency: int = 1,
+        remote_options: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Self:
+        """Describe the samples of a reader of ``fn.readers``: an array, or a tuple of arrays, as its outputs.
+
+        The order is that of the files; `shuffle` changes it. Arguments of all readers, such as ``random_shuffle``, have no
+        place here.
+
+        Args:
+            reader: its name in ``fn``, such as ``"readers.tfrecord"``; a class derived from `dali_like.readers.Reader`; or
+                an instance of one.
+            concurrency: samples of URLs that are read at a time in each worker; see `map`.
+            remote_options: arguments of `dali_like.remote.RemoteFiles` for URLs.
+            arguments: of the reader.
+
+        Raises:
+            ArgumentError, ArgumentTypeError: the reader is unknown, or has no such arguments; or it finds no samples.
+            MissingFileError, BrokenFileError: a file does not exist, or is damaged.
+        """
+        concurrency = positive("concurrency", concurrency)
+        return cls(composed.reader_samples.reader_stage(reader, arguments, concurrency, remote_options))
+
+    @classmethod
+    @suggest_arguments
     def from_iterables(cls, iterables: Sequence[Any], *, name: str = "iterables", interleave: int = 1) -> Self:
         """Describe a source of iterables, each read in order by one logical shard; see `from_parts`.
 
@@ -305,6 +500,17 @@ class ComposedDataset:
     def num_reads(self) -> int:
         """The number of elements that a process should compute at a time, for the stages that read; or 1."""
         return num_reads(self._stage)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether all elements are rows of arrays, and no stage computes anything: a loader gathers batches at once."""
+        return self._stage.has_rows
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        """Return where the elements at some positions are, if `has_rows`."""
+        if self._elements is None:
+            self._elements = self.elements()
+        return self._elements.rows(positions)
 
     @property
     def description(self) -> list[str]:
@@ -503,25 +709,32 @@ class ComposedDataset:
         return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
 
     @suggest_arguments
-    def shuffle(self, *, block: int | None = None, together: int | None = None, seed: int | None = None) -> Self:
+    def shuffle(
+        self, *, block: int | None = None, together: int | None = None, whole: bool = False, seed: int | None = None
+    ) -> Self:
         """Put the elements into random order, another one in each epoch.
 
         Args:
             block: shuffle each block of so many consecutive elements by itself; in logical shards, of one shard. None: the
                 whole epoch, which needs random access.
             together: for files that are read in chunks, directly behind `from_parquet`, `from_jsonl` and so on: put the
-                chunks in random order, and shuffle the records of so many chunks together. So each chunk is read about
-                once. Twice as many chunks are in memory.
+                chunks in random order, and shuffle the records of so many chunks together. Each worker reads the chunks of
+                its positions, about once. Twice as many chunks are in memory.
+            whole: with `together`: each chunk belongs to one logical shard, and so to one worker of one rank, which alone
+                reads it. The stream then runs in logical shards, each with its chunks in memory.
             seed: of this stage; None: from the seed of the dataset.
 
         Raises:
-            ArgumentClashError: `block` and `together` are both given.
+            ArgumentClashError: `block` and `together` are both given; or `whole` without `together`.
             ArgumentError: the input of ``shuffle(together=...)`` has no chunks. Or without `block`, the stream is
                 endless, or runs in logical shards.
         """
         seed = None if seed is None else not_negative("seed", seed)
         if together is not None:
-            return self._then(composed.from_files.chunk_shuffle(self._stage, positive("together", together), block, seed))
+            together, whole = positive("together", together), flag("whole", whole)
+            return self._then(composed.from_files.chunk_shuffle(self._stage, together, block, seed, whole))
+        if whole:
+            raise ArgumentClashError("whole=True is for chunks of files: pass together=, too")
         if block is not None:
             return self._then(BlockShuffle(self._stage, positive("block", block), seed))
         if self._stage.is_sharded:
@@ -1063,6 +1276,11 @@ class ComposedIterator(Iterator[Any]):
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
         self._reads, self._has_begun = None, False
         self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)
+
+
+def _optional(name: str, value: int | None) -> int | None:
+    """Return a positive number, or None."""
+    return None if value is None else positive(name, value)
 
 
 def cost_of(function: Callable[[Any], Any], key: str | None) -> Cost:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import glob
 import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dali_like.common.checks import positive
-from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+import numpy as np
+
+from dali_like.common.checks import not_negative, positive
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingFileError
+from dali_like.sources.composed.array_files import Hdf5Files, ZarrStores, layout_of
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
-from dali_like.sources.composed.chunked_files import ChunkedFiles, FileRecords
+from dali_like.sources.composed.chunked_files import ChunkedSource, FileRecords
 from dali_like.sources.composed.decompression import is_compressed
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
@@ -24,10 +28,14 @@ from dali_like.sources.composed.sequential_files import (
     IterablePart,
     parse_line,
 )
-from dali_like.sources.composed.span_files import LineFiles, SpanFiles
+from dali_like.sources.composed.span_files import LineFiles
 from dali_like.sources.composed.stage import Stage
 from dali_like.sources.composed.tar_files import TarFiles
-from dali_like.sources.readers.stored_files import StoredFiles, shown
+from dali_like.sources.composed.token_files import TokenFiles, TokenLayout
+from dali_like.sources.readers.stored_files import StoredFiles, is_url, shown
+
+if TYPE_CHECKING:
+    from dali_like.sources.composed.reader_samples import Episode
 
 __all__ = ["Paths"]
 
@@ -98,34 +106,130 @@ def lance(
     return Indexed(LanceTable(os.fspath(path), _names(columns), version, storage_options), "lance")
 
 
+def hdf5(
+    paths: Paths,
+    fields: str | Sequence[str] | None,
+    window: int | None,
+    shift: int | None,
+    interleave: int | None,
+    remote_options: Mapping[str, Any] | None,
+) -> Stage:
+    """Return the stage of `ComposedDataset.from_hdf5`."""
+    files, found = _listed(paths, remote_options)
+    layout = layout_of(fields, window, shift)
+    return _indexed("hdf5", found, Hdf5Files(files, found, layout), interleave, str(layout))
+
+
+def zarr(
+    paths: Paths,
+    fields: str | Sequence[str] | None,
+    window: int | None,
+    shift: int | None,
+    interleave: int | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Stage:
+    """Return the stage of `ComposedDataset.from_zarr`."""
+    found = [path for pattern in _patterns(paths) for path in _folders(pattern)]
+    layout = layout_of(fields, window, shift)
+    return _indexed("zarr", found, ZarrStores(found, layout, storage_options), interleave, str(layout))
+
+
+def tokens(
+    paths: Paths,
+    window: int,
+    shift: int | None,
+    dtype: Any,
+    header_bytes: int,
+    interleave: int | None,
+    chunk_bytes: int,
+    remote_options: Mapping[str, Any] | None,
+) -> Stage:
+    """Return the stage of `ComposedDataset.from_tokens`."""
+    files, found = _listed(paths, remote_options)
+    wanted = np.dtype(dtype)
+    if wanted.kind not in "iuf":
+        raise ArgumentError(f"the dtype of tokens is that of numbers, not {wanted}")
+    layout = TokenLayout(
+        positive("window", window),
+        window if shift is None else positive("shift", shift),
+        wanted,
+        not_negative("header_bytes", header_bytes),
+    )
+    source = TokenFiles(files, found, layout, positive("chunk_bytes", chunk_bytes))
+    return _indexed("tokens", found, source, interleave, f"window={layout.window}, shift={layout.shift}")
+
+
+def video(
+    paths: str | os.PathLike[str] | Sequence[Episode],
+    frames: int | None,
+    interleave: int | None,
+    remote_options: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> Stage:
+    """Return the stage of `ComposedDataset.from_video`."""
+    from dali_like.sources.composed.reader_samples import EpisodesReader, VideoClips  # it imports readers
+
+    files = StoredFiles(remote_options)
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    episodes: list[tuple[str, int | None, int | None]] = []
+    for each in given:
+        if isinstance(each, tuple):
+            path, first, end = each
+            episodes.append((os.fspath(path), not_negative("first frame", first), positive("end", end)))
+        else:
+            episodes += [(path, None, None) for pattern in _patterns(each) for path in files.matches(pattern)]
+    if not episodes:
+        raise ArgumentError("paths is empty: name at least one video")
+    reader = EpisodesReader(episodes, None if frames is None else positive("frames", frames), **options)
+    if remote_options is not None:
+        reader.remote_options = remote_options
+    reader.prepare()
+    details = "whole episodes" if frames is None else f"frames={frames}, step={reader.step}"
+    found = [path for path, _, _ in episodes]
+    return _indexed("video", found, VideoClips(reader), interleave, f"{details}, stride={options['stride']}")
+
+
 def iterable_parts(iterables: Sequence[Any]) -> list[Part]:
     """Return the parts of `ComposedDataset.from_iterables`."""
     return [_iterable_part(number, each) for number, each in enumerate(iterables)]
 
 
-def chunk_shuffle(stage: Stage, together: int, block: int | None, seed: int | None) -> Stage:
+def chunk_shuffle(stage: Stage, together: int, block: int | None, seed: int | None, whole: bool) -> Stage:
     """Return the stage of ``shuffle(together=...)``."""
     if block is not None:
         raise ArgumentClashError("shuffle takes block or together, not both")
-    if not isinstance(stage, Indexed) or not isinstance(stage.source, ChunkedFiles):
+    if not isinstance(stage, Indexed) or not isinstance(stage.source, ChunkedSource):
         raise ArgumentError(
             f"shuffle(together=...) shuffles files that are read in chunks, and its input is {stage.text}. Use it directly "
             "behind from_parquet, from_jsonl and so on; or shuffle in blocks: shuffle(block=1024)"
         )
-    return ChunkShuffle(stage, together, seed)
+    return ChunkShuffle(stage, together, seed, whole)
 
 
 def _listed(paths: Paths, remote_options: Mapping[str, Any] | None) -> tuple[StoredFiles, list[str]]:
     """Return the files of paths and patterns."""
     files = StoredFiles(remote_options, most_open=_MOST_OPEN)
+    return files, [path for pattern in _patterns(paths) for path in files.matches(pattern)]
+
+
+def _patterns(paths: Paths) -> list[str]:
+    """Return paths and patterns, with braces expanded."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     for path in given:
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
     if not given:
         raise ArgumentError("paths is empty: name at least one file")
-    patterns = [pattern for path in given for pattern in expanded(os.fspath(path))]
-    return files, [path for pattern in patterns for path in files.matches(pattern)]
+    return [pattern for path in given for pattern in expanded(os.fspath(path))]
+
+
+def _folders(pattern: str) -> list[str]:
+    """Return the sorted paths of the folders and files that match a pattern; a URL, or an existing path, as it is."""
+    if is_url(pattern) or os.path.exists(pattern) or not glob.has_magic(pattern):
+        return [pattern]
+    if not (found := sorted(glob.iglob(pattern, recursive=True), key=os.fsencode)):
+        raise MissingFileError(f"no file or folder matches {shown(pattern)}. Check the pattern", pattern)
+    return found
 
 
 def expanded(path: str) -> list[str]:
@@ -160,20 +264,25 @@ def _parts(
     return Parts(tuple(part(files, path) for path in paths), name, interleave)
 
 
-def _indexed(name: str, paths: Sequence[str], source: SpanFiles | ParquetFiles, interleave: int | None) -> Stage:
-    """Return the stage of files with an index: with random access, or in order if `interleave` is given."""
+def _indexed(name: str, paths: Sequence[str], source: Any, interleave: int | None, details: str = "") -> Stage:
+    """Return the stage of files with an index: with random access, or in order if `interleave` is given.
+
+    Args:
+        source: a `ChunkedSource` with ``file_ends``.
+        details: of its elements, for the text.
+    """
     if interleave is None:
-        return Indexed(source, _with_count(name, paths), tuple(paths))
+        return Indexed(source, _with_count(name, paths, details), tuple(paths))
     ends = source.file_ends.tolist()
     parts = [
         FileRecords(source, range(first, end), shown(path))
         for path, first, end in zip(paths, [0, *ends[:-1]], ends, strict=True)
     ]
-    return Parts(tuple(parts), name, positive("interleave", interleave))
+    return Parts(tuple(parts), f"{name} {details}".strip(), positive("interleave", interleave))
 
 
-def _with_count(name: str, paths: Sequence[str]) -> str:
-    return f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'})"
+def _with_count(name: str, paths: Sequence[str], details: str = "") -> str:
+    return f"{name}({len(paths)} {'file' if len(paths) == 1 else 'files'}{', ' * bool(details)}{details})"
 
 
 def _names(columns: Sequence[str] | None) -> list[str] | None:

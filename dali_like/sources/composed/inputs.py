@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dali_like.errors import ArgumentError, FileReadError
-from dali_like.sources.composed.chunked_files import opened
+from dali_like.sources.composed.chunked_files import ChunkedSource, opened
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
     Sharded,
     ShardedStage,
     ShardWalk,
+    SourceRows,
     Stage,
     checked_state,
     is_count,
@@ -42,6 +46,12 @@ class Indexed(Stage):
         return len(self.source)
 
     @property
+    def has_rows(self) -> bool:
+        if type(self.source) is np.ndarray:
+            return not self.source.dtype.hasobject
+        return isinstance(self.source, ChunkedSource) and self.source.has_rows
+
+    @property
     def text(self) -> str:
         return f"{self.name}[{self.length}]"
 
@@ -62,6 +72,12 @@ class _IndexedAccess(RandomAccess):
         except Exception as error:  # a user's class may raise anything
             note_place(error, self._stage, f"index {index}")
             raise
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        source, numbers = self._stage.source, positions % self.length
+        if isinstance(source, ChunkedSource):
+            return source.rows(numbers)
+        return [SourceRows(source, numbers, None)]
 
 
 class Part(Protocol):

@@ -37,6 +37,7 @@ from dali_like.sources.composed.stage import (
     RandomAccess,
     Sharded,
     ShardWalk,
+    SourceRows,
     Stage,
     checked_state,
     evaluators,
@@ -45,6 +46,7 @@ from dali_like.sources.composed.stage import (
     is_flag,
     is_list_of,
     no_reach,
+    rows_of_inputs,
 )
 from dali_like.sources.permutation import Permutation
 from dali_like.sources.readers.stored_files import shown
@@ -111,6 +113,10 @@ class Mix(Stage):
     @property
     def length(self) -> int | None:
         return None if self.is_sharded else self.whole_schedule.length
+
+    @property
+    def has_rows(self) -> bool:
+        return all(stage.has_rows for stage in self.inputs)
 
     @property
     def text(self) -> str:
@@ -459,6 +465,19 @@ class _MixAccess(RandomAccess):
         self._latest = _OpenBlock(0, 0, 0, 0, _piece(0, 0, [0], [0]), 0)
 
     def at(self, position: int) -> Any:
+        number, draw = self._drawn_at(position)
+        try:
+            return self._sources[number].at(draw)
+        except Exception as error:
+            _note_input(error, self._stage, number)
+            raise
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        numbers, draws = np.array([self._drawn_at(position) for position in positions.tolist()], np.int64).T
+        return rows_of_inputs(self._sources, numbers, draws)
+
+    def _drawn_at(self, position: int) -> tuple[int, int]:
+        """Return the input of a position, and the position there."""
         latest = self._latest
         offset = position - latest.begin
         if not 0 <= offset < latest.size:
@@ -470,11 +489,7 @@ class _MixAccess(RandomAccess):
             number, draw = latest.draw(offset)
         if latest.epoch or self._repeats:
             draw = self._in_epoch(latest.epoch, number, draw)
-        try:
-            return self._sources[number].at(draw)
-        except Exception as error:
-            _note_input(error, self._stage, number)
-            raise
+        return number, draw
 
     def _in_epoch(self, epoch: int, number: int, draw: int) -> int:
         """Return the position of an input for a draw in an epoch of a finite mixture."""

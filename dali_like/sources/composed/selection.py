@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import (
     Place,
@@ -13,6 +16,7 @@ from dali_like.sources.composed.stage import (
     Sharded,
     ShardWalk,
     SingleInputStage,
+    SourceRows,
     Stage,
     evaluators,
     in_shards,
@@ -20,6 +24,7 @@ from dali_like.sources.composed.stage import (
     is_count,
     is_flag,
     no_reach,
+    rows_of_inputs,
     skip_any,
     state_parts,
 )
@@ -43,6 +48,10 @@ class Slice(SingleInputStage):
     def length(self) -> int | None:
         stop = self._end(self.input.length)
         return None if stop is None or self.is_sharded else len(range(self.start, stop, self.step))
+
+    @property
+    def has_rows(self) -> bool:
+        return self.input.has_rows
 
     @property
     def text(self) -> str:
@@ -72,6 +81,10 @@ class _SliceAccess(RandomAccess):
     def at(self, position: int) -> Any:
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
         return self._source.at(epoch * self._span + self._stage.start + index * self._stage.step)
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        epochs, indices = (0, positions) if self.length is None else np.divmod(positions, self.length)
+        return self._source.rows(epochs * self._span + self._stage.start + indices * self._stage.step)
 
 
 class _SliceSharded(Sharded):
@@ -161,6 +174,10 @@ class Repeat(SingleInputStage):
         return None if self.times is None or self.input.length is None else self.times * self.input.length
 
     @property
+    def has_rows(self) -> bool:
+        return self.input.has_rows
+
+    @property
     def text(self) -> str:
         return f"repeat({self.times})"
 
@@ -182,6 +199,9 @@ class _RepeatAccess(RandomAccess):
 
     def at(self, position: int) -> Any:
         return self._source.at(position)  # positions run on into the next epoch anyway
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        return self._source.rows(positions)
 
 
 class _RepeatSharded(Sharded):
@@ -249,6 +269,10 @@ class Concat(Stage):
         return None if self.is_sharded or None in lengths else sum(length for length in lengths if length is not None)
 
     @property
+    def has_rows(self) -> bool:
+        return self.length is not None and all(stage.has_rows for stage in self.inputs)
+
+    @property
     def text(self) -> str:
         return f"concat({len(self.inputs)} inputs)"
 
@@ -280,6 +304,14 @@ class _ConcatAccess(RandomAccess):
                 return source.at(epoch * (length or 0) + index)
             index -= length
         raise IndexError(f"position {position} of an empty dataset")
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        epochs, indices = np.divmod(positions, self.length or 0)
+        lengths = [source.length or 0 for source in self._sources]
+        ends = np.cumsum(lengths)
+        of_inputs = np.searchsorted(ends, indices, "right")
+        within = epochs * np.asarray(lengths)[of_inputs] + indices - (ends - lengths)[of_inputs]
+        return rows_of_inputs(self._sources, of_inputs, within)
 
 
 class _ConcatSharded(Sharded):

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
+from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note
 from dali_like.common.json_state import MOST
@@ -35,12 +36,14 @@ __all__ = [
     "Sharded",
     "ShardedStage",
     "SingleInputStage",
+    "SourceRows",
     "Stage",
     "WeightChange",
     "WeightChanges",
     "generator_at",
     "no_reach",
     "note_place",
+    "rows_of_inputs",
     "skip_any",
 ]
 
@@ -142,6 +145,11 @@ class Stage(abc.ABC):
         return any(stage.varies or stage.is_endless for stage in self.inputs)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether all its elements are rows of arrays, which `RandomAccess.rows` finds."""
+        return False
+
+    @property
     @abc.abstractmethod
     def length(self) -> int | None:
         """The number of elements in an epoch; None if the stream is endless, or runs in shards."""
@@ -214,6 +222,28 @@ class RandomAccess(abc.ABC):
     @abc.abstractmethod
     def at(self, position: int) -> Any:
         """Return the element at a position. Positions from `length` on are of later epochs."""
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        """Return where the elements at some positions are, if `Stage.has_rows`. A batch is gathered at once then.
+
+        Args:
+            positions: not empty.
+        """
+        raise NotImplementedError
+
+
+class SourceRows(NamedTuple):
+    """Elements that are rows of one array.
+
+    Attributes:
+        values: the array.
+        numbers: of the rows, not negative.
+        places: of the elements among those asked for; None: all of them, in order.
+    """
+
+    values: NDArray[Any]
+    numbers: NDArray[np.int64]
+    places: NDArray[np.int64] | None
 
 
 class Sharded(abc.ABC):
@@ -302,6 +332,23 @@ class RandomAccessWalk(ShardWalk):
 def evaluators(stages: tuple[Stage, ...], place: Place) -> list[RandomAccess | Sharded]:
     """Return the evaluators of the inputs of a stage."""
     return [stage.evaluator(place.input(number)) for number, stage in enumerate(stages)]
+
+
+def rows_of_inputs(
+    sources: Sequence[RandomAccess], numbers: NDArray[np.int64], positions: NDArray[np.int64]
+) -> list[SourceRows]:
+    """Return where elements of several inputs are, as rows of arrays.
+
+    Args:
+        sources: the inputs.
+        numbers, positions: for each element the number of its input, and the position there.
+    """
+    found: list[SourceRows] = []
+    for number in sorted(set(numbers.tolist())):
+        places = np.flatnonzero(numbers == number)
+        for part in sources[number].rows(positions[places]):
+            found.append(part._replace(places=places if part.places is None else places[part.places]))
+    return found
 
 
 def in_shards(stage: RandomAccess | Sharded, place: Place) -> Sharded:

@@ -20,7 +20,11 @@ from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, Shard
 from dali_like.sources.state_format import ENDED, ShardState
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dali_like.sources.composed.draws import Watch
+    from dali_like.sources.composed.stage import SourceRows
 
 __all__ = ["Elements", "ShardEndedError", "outputs_ahead"]
 
@@ -134,6 +138,11 @@ class Elements:
             raise
         walk.taken += 1
         return element
+
+    def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        """Return where elements are, as rows of arrays; see `RandomAccess.rows`. Positions run on over epochs."""
+        assert self._access is not None
+        return self._access.rows(positions)
 
     def begin(self, epoch: int, positions: Iterable[int], states: Mapping[int, ShardState]) -> None:
         """Begin reads for elements of logical shards, which will be asked for in this order."""

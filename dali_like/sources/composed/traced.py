@@ -19,7 +19,7 @@ from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.bucketing import Bucket, BudgetBatches
 from dali_like.sources.composed.cache_stage import Cache
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
-from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.chunked_files import ChunkedSource
 from dali_like.sources.composed.costs import Budget, Cost
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function
@@ -94,23 +94,15 @@ class _SourceWithOrigins:
         return Origin(index - first, self._paths[number], self._name)
 
 
-class _TracedFiles(_SourceWithOrigins, ChunkedFiles):
+class _TracedFiles(_SourceWithOrigins, ChunkedSource):
     """Files that are read in chunks, with the origins of their records."""
 
-    def __init__(self, source: ChunkedFiles, paths: Sequence[str], name: str, values: bool) -> None:
+    def __init__(self, source: ChunkedSource, paths: Sequence[str], name: str, values: bool) -> None:
         super().__init__(source, paths, name, values)
-        self.chunk_ends, self.mean_chunk_bytes = source.chunk_ends, source.mean_chunk_bytes
-        self.is_remote, self.has_single_records = source.is_remote, source.has_single_records
+        self.chunk_ends = source.chunk_ends
 
     def reader(self, *args: Any, **options: Any) -> Any:
         return _TracedReader(self, self._source.reader(*args, **options) if self._values else None)
-
-    async def read(self, first: int, last: int) -> Sequence[Any]:
-        found: Sequence[Any] = await self._source.read(first, last)
-        return found
-
-    def decode(self, record: Any, index: int) -> Any:
-        return Traced(self._source.decode(record, index), self.origin_of(index))
 
 
 class _TracedReader:
@@ -133,7 +125,7 @@ class _TracedReader:
 
 
 def _indexed(stage: Indexed, _: Callable[..., Stage], values: bool, name: str) -> Indexed:
-    kind = _TracedFiles if isinstance(stage.source, ChunkedFiles) else _SourceWithOrigins
+    kind = _TracedFiles if isinstance(stage.source, ChunkedSource) else _SourceWithOrigins
     return replace(stage, source=kind(stage.source, stage.paths, name, values))
 
 

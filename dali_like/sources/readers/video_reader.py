@@ -95,14 +95,23 @@ class OpenVideos:
         most_bytes: of all videos in it. The last one may be larger.
     """
 
+    #: For `dali_like.sources.travel.hazards`: a forked process does not use the open files of its parent.
+    opens_in_each_process = True
+
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
         self._videos: OrderedDict[str, VideoDecoder] = OrderedDict()
         self._nbytes = 0
         self._lock = threading.Lock()
 
     def take(self, path: str) -> VideoDecoder | None:
         """Return an open video, and remove it."""
+        if self._pid != os.getpid():
+            self._forget()
         with self._lock:
             video = self._videos.pop(path, None)
             self._nbytes -= video.nbytes if video else 0

@@ -149,7 +149,7 @@ def hazards_of(value: Any, name: str, place: UseInWorkers) -> list[str]:
 
 
 def _search(value: Any, path: str, place: UseInWorkers, depth: int, seen: set[int]) -> Iterator[str]:
-    if id(value) in seen or _is_queue(value):
+    if id(value) in seen or _is_queue(value) or getattr(type(value), "opens_in_each_process", None) is True:
         return
     seen.add(id(value))
     try:
