@@ -63,7 +63,7 @@ class _ArrayFile(NamedTuple):
 
     Attributes:
         fields: names of its arrays.
-        whole: those of them that are read as a whole.
+        whole: names of the arrays that are read as wholes.
         num_elements: in it.
         chunk_ends: the number of elements up to the end of each chunk of rows.
         has_chunks: whether its largest array has chunks.

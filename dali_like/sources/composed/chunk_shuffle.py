@@ -97,7 +97,7 @@ class _ChunkWalk:
     Args:
         stage: of the shuffle.
         seed_of: returns the seed of a group of chunks, given its number.
-        chunks: in order; all chunks, or those of a shard.
+        chunks: in order; all chunks, or the ones of a shard.
         reader: of the records.
 
     Attributes:

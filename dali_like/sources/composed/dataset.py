@@ -274,7 +274,7 @@ class ComposedDataset:
         """Describe the rows of HDF5 files: the items of their datasets along the first axis. Needs h5py.
 
         Chunks are read as wholes: a shuffle of all rows reads one for almost each row. Use ``.shuffle(together=80)``. The
-        chunks are those of the dataset with the most bytes. Datasets with longer chunks are read as wholes, once in each
+        dataset with the most bytes decides about the chunks. Datasets with longer chunks are read as wholes, once in each
         process, if they have at most 64 MiB.
 
         Args:
@@ -381,9 +381,9 @@ class ComposedDataset:
     ) -> Self:
         """Describe clips of videos, or whole episodes. Needs PyAV.
 
-        An element is a dict of ``"frames"``, of shape (frames, height, width, 3) and dtype uint8; ``"numbers"``, those of
-        the frames in the video, int32; ``"seconds"``, from the first frame of the video to each, float64; and ``"episode"``,
-        the number in `paths`. No clip crosses episodes.
+        An element is a dict of ``"frames"``, of shape (frames, height, width, 3) and dtype uint8; ``"numbers"`` of the frames
+        in the video, int32; ``"seconds"`` from the first frame of the video to each, float64; and ``"episode"``, the number in
+        `paths`. No clip crosses episodes.
 
         A process keeps the latest videos open, and goes on decoding where it was. With ``.shuffle(together=4)``, these are
         the videos of four episodes at a time.

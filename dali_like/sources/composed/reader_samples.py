@@ -182,7 +182,7 @@ class EpisodesReader(VideoFramesReader):
     """Reads clips of episodes, or whole ones, as dicts. An episode is a video, or a range of frames of one.
 
     Args:
-        episodes: path, first frame and end of each; None: those of the video.
+        episodes: path, first frame and end of each; None: the first frame and the end of the video.
         frames: in a clip; None: all of the episode.
         step, stride, pad_mode, image_type, decoder_cache_bytes, max_sample_bytes: as for the base class.
 
@@ -261,7 +261,7 @@ class EpisodesReader(VideoFramesReader):
 
 
 class VideoClips(ReaderSamples, ChunkedSource):
-    """The clips of episodes. A chunk has those of an episode: ``shuffle(together=n)`` has n episodes open at a time.
+    """The clips of episodes. A chunk has the clips of one episode: ``shuffle(together=n)`` has n episodes open at a time.
 
     It is its own reader, which decodes the frames of one clip at a time. The decoders of the latest videos stay open.
     """

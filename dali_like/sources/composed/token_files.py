@@ -66,7 +66,7 @@ class TokenFiles(ChunkedFiles):
 
     Args:
         files: to read with.
-        paths: of the files. Those that end in .npy say themselves which dtype they have.
+        paths: of the files. Files that end in .npy have their dtype in a header.
         layout: of the windows.
         chunk_bytes: about the size of a read of a remote file.
 
