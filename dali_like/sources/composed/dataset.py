@@ -381,9 +381,9 @@ class ComposedDataset:
     ) -> Self:
         """Describe clips of videos, or whole episodes. Needs PyAV.
 
-        An element is a dict of ``"frames"``, of shape (frames, height, width, 3) and dtype uint8; ``"numbers"`` of the frames
-        in the video, int32; ``"seconds"`` from the first frame of the video to each, float64; and ``"episode"``, the number in
-        `paths`. No clip crosses episodes.
+        An element is a dict of ``"frames"``, of shape (frames, height, width, 3) and dtype uint8; ``"numbers"`` of the
+        frames in the video, int32; ``"seconds"`` from the first frame of the video to each, float64; and ``"episode"``, the
+        number in `paths`. No clip crosses episodes.
 
         A process keeps the latest videos open, and goes on decoding where it was. With ``.shuffle(together=4)``, these are
         the videos of four episodes at a time.
