@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.composed.systems import SYSTEMS
-from benchmarks.composed.workloads import WORKLOADS, Workload
+from benchmarks.composed.workloads import STAGES, WORKLOADS, Workload
 from benchmarks.measurement import Measurement
 from benchmarks.report import (
     ALL_CPU,
     FIRST_BATCH,
     MAIN_CPU,
     RATE,
+    Column,
     Goal,
     environment,
     figure,
@@ -60,6 +61,8 @@ GOALS = (
     Goal(workload="resume", column=FIRST_BATCH, peer="grain", at_most=0.1),
     Goal(workload="memory", column=ADDED, peer="grain", at_most=0.5),
     Goal(workload="memory_packed", column=ADDED, peer="grain", at_most=0.5),
+    Goal(workload="stage_filter", column=RATE, peer="dali_like", peer_workload="stage_none", at_least=0.45),
+    Goal(workload="stage_flat_map", column=RATE, peer="dali_like", peer_workload="stage_none", at_least=0.5),
 )
 
 
@@ -93,8 +96,10 @@ def tables(measurements: Sequence[Measurement]) -> str:
     parts = []
     for workload in WORKLOADS.values():
         runs = [each for each in measurements if each.workload == workload.name]
-        if runs:
+        if runs and not workload.stage:
             parts += [_heading(workload, runs), _table(workload, runs), *noise(runs)]
+    if table := _stage_table(measurements):
+        parts.append(table)
     for system in SYSTEMS[:2]:
         if goals := goal_table(GOALS, system, measurements):
             parts.append(f"### {system}: figures to reach\n\n{goals}")
@@ -115,6 +120,38 @@ def _table(workload: Workload, runs: Sequence[Measurement]) -> str:
         if any(run.system == system for run in runs)
     ]
     return markdown(["system", *(column.heading for column in columns)], rows)
+
+
+def _stage_table(measurements: Sequence[Measurement]) -> str:
+    """Return the rate and the CPU time of an output behind each stage, and ratios to the stream without one."""
+    by_stage: dict[str, dict[int, Measurement]] = {stage: {} for stage in STAGES}
+    for run in measurements:
+        if (stage := WORKLOADS[run.workload].stage) and run.system == SYSTEMS[0]:
+            by_stage[stage][run.repeat] = run
+    plain, rows = by_stage["none"], []
+    for stage, runs in by_stage.items():
+        if runs:
+            ratios = [_ratio(RATE, run, plain.get(repeat)) for repeat, run in runs.items()]
+            cpu = [_ratio(ALL_CPU, run, plain.get(repeat)) for repeat, run in runs.items()]
+            each = [_CPU_PER_OUTPUT.value(run) for run in runs.values()]
+            rates = [RATE.value(run) for run in runs.values()]
+            rows.append([stage, spread(rates), spread(ratios), spread(each), spread(cpu)])
+    if not rows:
+        return ""
+    headings = ["stage", RATE.heading, "ratio to none", _CPU_PER_OUTPUT.heading, "ratio to none"]
+    return f"### Each stage alone, behind shuffled and repeated numbers\n\n{markdown(headings, rows)}"
+
+
+def _cpu_per_output(run: Measurement) -> float | None:
+    return None if run.all_cpu_us_per_batch is None else run.all_cpu_us_per_batch / run.batch_size
+
+
+_CPU_PER_OUTPUT = Column("all CPU us/output", _cpu_per_output)
+
+
+def _ratio(column: Column, run: Measurement, plain: Measurement | None) -> float | None:
+    ours, theirs = column.value(run), None if plain is None else column.value(plain)
+    return ours / theirs if ours is not None and theirs else None
 
 
 if __name__ == "__main__":

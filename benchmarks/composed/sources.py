@@ -20,13 +20,22 @@ __all__ = [
     "Documents",
     "Images",
     "Multimodal",
+    "Numbers",
+    "alone",
     "brighten",
     "check_groups",
     "check_images",
+    "check_numbers",
     "check_packs",
     "costs_of",
+    "first_of",
     "log_normal_costs",
+    "noisy",
+    "one",
+    "same",
     "summary",
+    "twice",
+    "two_thirds",
 ]
 
 #: Elements of each source.
@@ -58,6 +67,66 @@ class Images:
     def __getitem__(self, index: Any) -> dict[str, Any]:
         number = self._begin + int(index)
         return {"image": self._images[number % _NUM_IMAGES], "number": number}
+
+
+class Numbers:
+    """The numbers from 0 on: elements that cost next to nothing."""
+
+    def __init__(self, place: int) -> None:
+        self._begin = place * LENGTH
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: Any) -> int:
+        return self._begin + int(index)
+
+
+def same(element: int) -> int:
+    """Return the element: a map."""
+    return element
+
+
+def noisy(element: int, generator: np.random.Generator) -> int:
+    """Return the element: a map that draws a random number."""
+    generator.random()
+    return element
+
+
+def two_thirds(element: int) -> bool:
+    """Return whether to keep an element: two of three."""
+    return element % 3 != 0
+
+
+def twice(element: int) -> tuple[int, int]:
+    """Return two items for an element."""
+    return element, element
+
+
+def alone(element: int) -> NDArray[Any]:
+    """Return an array with the element: a document of one token."""
+    return np.array([element])
+
+
+def first_of(element: Any) -> Any:
+    """Return a number that stands for a list, a tuple or a pack of elements."""
+    return element["tokens"][0] if isinstance(element, dict) else element[0]
+
+
+def one(_element: int) -> int:
+    """Return the cost of an element."""
+    return 1
+
+
+def check_numbers(batch: Any, batch_size: int) -> None:
+    """Check that a batch has so many numbers.
+
+    Raises:
+        WrongBatchError: it has not.
+    """
+    numbers = np.asarray(batch)
+    if numbers.shape != (batch_size,) or numbers.dtype.kind != "i":
+        raise WrongBatchError(f"the numbers have the shape {numbers.shape} and dtype {numbers.dtype}")
 
 
 def brighten(element: Mapping[str, Any]) -> dict[str, Any]:

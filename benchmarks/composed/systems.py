@@ -14,10 +14,25 @@ from __future__ import annotations
 import copy
 import importlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, brighten, costs_of, log_normal_costs, summary
+from benchmarks.composed.sources import (
+    GROUP_TOKENS,
+    PACK_TOKENS,
+    Numbers,
+    alone,
+    brighten,
+    costs_of,
+    first_of,
+    log_normal_costs,
+    noisy,
+    one,
+    same,
+    summary,
+    twice,
+    two_thirds,
+)
 from benchmarks.composed.workloads import Workload, weights
 from benchmarks.workloads import WORKERS
 
@@ -113,6 +128,8 @@ class DaliLike(System):
 
     def _dataset(self) -> Any:
         composed = self._composed
+        if self._workload.element == "numbers":
+            return self._through(self._workload.stage)
         shuffled = [composed.source(source).shuffle() for source in self._workload.sources()]
         is_single = len(shuffled) == 1
         mixed = shuffled[0].repeat() if is_single else composed.mix(shuffled, weights(len(shuffled)), stop="never")
@@ -122,6 +139,33 @@ class DaliLike(System):
             packs = mixed.pack(budget={"tokens": GROUP_TOKENS}, cost=costs_of, method="knapsack", block=4 * BLOCK)
             return packs.map(summary).with_options(shards=WORKERS)  # few shards: the first blocks are smaller
         return mixed.pack({"tokens": PACK_TOKENS}, method="first_fit", block=BLOCK)
+
+    def _through(self, stage: str) -> Any:
+        """Return the numbers behind a stage; of a stage that makes lists, the first number of each."""
+        composed = self._composed
+        numbers = composed.source(Numbers(0)).shuffle().repeat()
+        others = composed.source(Numbers(1)).shuffle().repeat()
+        stages: dict[str, Callable[[], Any]] = {
+            "none": lambda: numbers,
+            "map": lambda: numbers.map(same),
+            "map_rng": lambda: numbers.map(noisy, rng=True),
+            "enumerate": lambda: numbers.enumerate().map(first_of),
+            "slice": lambda: numbers.slice(1, None, 2),
+            "concat": lambda: composed.concat([composed.source(Numbers(0)).shuffle(), others]),
+            "zip": lambda: composed.zip([numbers, others]).map(first_of),
+            "mix": lambda: composed.mix([numbers, others], [2, 1], stop="never"),
+            "shuffle_block": lambda: numbers.shuffle(block=1024),
+            "window": lambda: numbers.window(4).map(first_of),
+            "filter": lambda: numbers.filter(two_thirds),
+            "filter_map": lambda: numbers.filter(two_thirds).map(same),
+            "flat_map": lambda: numbers.flat_map(twice),
+            "shards_mix": lambda: composed.mix([numbers.filter(two_thirds), others], [2, 1], stop="never"),
+            "pack_concat": lambda: numbers.map(alone).pack(4, method="concat").map(first_of),
+            "pack_first_fit": lambda: numbers.map(alone).pack(4, block=256).map(first_of),
+            "bucket": lambda: numbers.bucket(one, [2], [4, 4], block=256).map(first_of),
+            "batch_by_budget": lambda: numbers.batch_by_budget(4, one, block=256).map(first_of),
+        }
+        return stages[stage]()
 
 
 class Grain(System):

@@ -15,12 +15,14 @@ from benchmarks.composed.sources import (
     Documents,
     Images,
     Multimodal,
+    Numbers,
     check_groups,
     check_images,
+    check_numbers,
     check_packs,
 )
 
-__all__ = ["COMMON_SYSTEMS", "RESUMED_STEP", "WORKLOADS", "Workload", "weights"]
+__all__ = ["COMMON_SYSTEMS", "RESUMED_STEP", "STAGES", "WORKLOADS", "Workload", "weights"]
 
 COMMON_SYSTEMS = ("dali_like", "grain")
 RESUMED_STEP = 1_000_000
@@ -31,7 +33,7 @@ Part = Literal["steady", "first", "resume", "memory"]
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """One workload: a mixture of shuffled, repeated sources. Images are mapped, documents packed, and texts with images
-    packed by their costs.
+    packed by their costs. Numbers go through a single stage.
 
     Attributes:
         part: the measured part. "steady": the rate after warm-up; "first": the time to the first batch; "resume": the time
@@ -40,20 +42,22 @@ class Workload:
         counted_packs: packs in which padding is counted, before the steady part.
         num_ranks: ranks that share the stream; the first one is measured. More than one: images have log-normal costs, which
             are dealt to the ranks.
+        stage: the single stage, one of `STAGES`.
     """
 
     name: str
     part: Part
-    element: Literal["images", "documents", "multimodal"]
+    element: Literal["images", "documents", "multimodal", "numbers"]
     num_sources: int
     batch_size: int
     systems: tuple[str, ...] = COMMON_SYSTEMS
     counted_packs: int = 0
     num_ranks: int = 1
+    stage: str = ""
 
     def sources(self) -> list[Any]:
         """Return the sources."""
-        make = {"images": Images, "documents": Documents, "multimodal": Multimodal}[self.element]
+        make = {"images": Images, "documents": Documents, "multimodal": Multimodal, "numbers": Numbers}[self.element]
         return [make(place) for place in range(self.num_sources)]
 
     @property
@@ -63,6 +67,8 @@ class Workload:
             return partial(check_images, batch_size=self.batch_size, num_sources=self.num_sources)
         if self.element == "multimodal":
             return partial(check_groups, batch_size=self.batch_size)
+        if self.element == "numbers":
+            return partial(check_numbers, batch_size=self.batch_size)
         return partial(check_packs, batch_size=self.batch_size)
 
     @property
@@ -81,6 +87,28 @@ def weights(num_sources: int) -> list[int]:
     """Return the weights of the sources: n, n - 1, ..., 1."""
     return list(range(num_sources, 0, -1))
 
+
+#: The stages that are measured alone. "none" is the source, shuffled and repeated, to which the others are compared.
+STAGES = (
+    "none",
+    "map",
+    "map_rng",
+    "enumerate",
+    "slice",
+    "concat",
+    "zip",
+    "mix",
+    "shuffle_block",
+    "window",
+    "filter",
+    "filter_map",
+    "flat_map",
+    "shards_mix",
+    "pack_concat",
+    "pack_first_fit",
+    "bucket",
+    "batch_by_budget",
+)
 
 _STARTS = (*COMMON_SYSTEMS, "dali_like_spawn")
 
@@ -119,5 +147,17 @@ WORKLOADS = {
         Workload(name="resume", part="resume", element="images", num_sources=8, batch_size=256, systems=_STARTS),
         Workload(name="memory", part="memory", element="images", num_sources=35, batch_size=256, systems=_STARTS),
         Workload(name="memory_packed", part="memory", element="documents", num_sources=35, batch_size=8, systems=_STARTS),
+        *(
+            Workload(
+                name=f"stage_{stage}",
+                part="steady",
+                element="numbers",
+                num_sources=1,
+                batch_size=256,
+                systems=("dali_like",),
+                stage=stage,
+            )
+            for stage in STAGES
+        ),
     )
 }

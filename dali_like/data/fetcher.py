@@ -38,7 +38,7 @@ from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
 from dali_like.errors import SampleTypeError
-from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, PositionsRequest, unpacked
 from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
@@ -576,7 +576,7 @@ class Fetcher:
     def _answer_part(
         self, wanted: PositionsRequest, number: int, request: Request | LocalRequest, schema: SampleSchema | None
     ) -> PositionsAnswer:
-        part: PositionsPart = pickle.loads(wanted.parts[number])
+        part = unpacked(wanted.parts[number])
         answer = self.take_positions(wanted, part, request, schema)
         request.cell[0] = len(wanted.positions)
         if wanted.fills_rows or len(wanted.parts) > 1 or not answer.found:

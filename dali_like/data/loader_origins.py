@@ -7,7 +7,6 @@ their origins; see `dali_like.sources.composed.traced`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -21,7 +20,7 @@ from dali_like.sources.origins import UNKNOWN, Origin, Origins, origin_at
 if TYPE_CHECKING:
     from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.position_sampler import PositionSampler
-    from dali_like.feed.shards import PositionsPart, PositionsRequest
+    from dali_like.feed.shards import PositionsRequest
     from dali_like.sources.composed.dataset import ComposedDataset
     from dali_like.sources.composed.stage import WeightChange, WeightChanges
     from dali_like.sources.composed.stream import Elements
@@ -114,6 +113,7 @@ class _Tracing:
         Args:
             has_replacements: whether `on_error` has replaced elements that fail.
         """
+        from dali_like.feed.shards import unpacked
         from dali_like.sources.composed.stream import ShardEndedError
 
         self._follow(request.changes)
@@ -122,7 +122,7 @@ class _Tracing:
             self._elements = self.with_origins.elements(self._changes)
         found: dict[int, Origins] = {}
         for text in request.parts:
-            part: PositionsPart = pickle.loads(text)
+            part = unpacked(text)
             for place in part.places:
                 try:
                     found[place] = self._elements.at(request.epoch, request.positions[place], part.states).origins

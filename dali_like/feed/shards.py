@@ -18,6 +18,7 @@ The messages travel in both directions. `ShardProgress` is in the main process; 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import pickle
@@ -62,7 +63,14 @@ class PositionsPart(NamedTuple):
     """
 
     places: list[int]
-    states: dict[int, ShardState]
+    states: Mapping[int, ShardState]
+
+
+class _WorkerPlaces(NamedTuple):
+    """The places of a batch that belong to a worker, and their logical shards."""
+
+    places: list[int]
+    shards: set[int]
 
 
 class PositionsAnswer(NamedTuple):
@@ -86,10 +94,56 @@ class PositionsAnswer(NamedTuple):
     collated: tuple[Any, ...] = ()
     drawn: tuple[int, ...] = ()
 
+    def __reduce__(self) -> Any:
+        """Pickle the states as plain tuples: a named tuple takes several times as long."""
+        states = {shard: tuple(state) for shard, state in self.states.items()}
+        return _answer_of, (self.found, self.texts, self.others, states, self.ended, self.collated, self.drawn)
+
     @property
     def in_rows(self) -> list[int]:
         """The places of the elements in rows."""
         return self.found[: len(self.found) - len(self.others)]
+
+
+def _answer_of(
+    found: list[int],
+    texts: list[list[Any]],
+    others: list[Any],
+    states: dict[int, tuple[Any, ...]],
+    ended: list[int],
+    collated: tuple[Any, ...],
+    drawn: tuple[int, ...],
+) -> PositionsAnswer:
+    from dali_like.sources.state_format import ShardState  # few programs need it
+
+    known = {shard: ShardState(*state) for shard, state in states.items()}
+    return PositionsAnswer(found, texts, others, known, ended, collated, drawn)
+
+
+class _PackedStates(Mapping[int, "ShardState"]):
+    """States in a part, which are unpickled when one is needed: mostly, the worker's walk stands there already."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    @functools.cached_property
+    def _states(self) -> dict[int, ShardState]:
+        from dali_like.sources.state_format import ShardState  # few programs need it
+
+        return {shard: ShardState(*state) for shard, state in pickle.loads(self._text).items()}
+
+    def __getitem__(self, shard: int) -> ShardState:
+        return self._states[shard]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+
+#: Limit of different first positions of a batch for which the places of workers are kept.
+_MOST_PATTERNS = 1024
 
 
 class ShardProgress:
@@ -139,6 +193,9 @@ class ShardProgress:
         count = max(num_workers, 1)
         step = len(owned) if is_shared else count
         self._workers_of = {shard: range(place % count, count, step) for place, shard in enumerate(owned)}
+        #: By the remainder of the first position, and the number of positions: the places of each worker.
+        self._patterns: dict[tuple[int, int], dict[int, _WorkerPlaces]] = {}
+        self._num_ended = 0
 
     @property
     def is_at_end(self) -> bool:
@@ -158,17 +215,12 @@ class ShardProgress:
             if position % num_shards not in ended and position // num_shards >= ahead.get(position % num_shards, 0)
         ]
 
-    def part(self, positions: Sequence[int], places: list[int]) -> PositionsPart:
-        """Return the request for the positions at some places of a batch."""
-        shards = {positions[place] % self.num_shards for place in places}
-        return PositionsPart(places, {shard: self.states[shard] for shard in shards if shard in self.states})
-
     @property
     def is_ahead(self) -> bool:
         """Whether positions of shards that have not ended may be empty."""
         return bool(self._ahead)
 
-    @property
+    @functools.cached_property
     def period(self) -> int:
         """The number of positions after which their workers repeat, if no shard is ahead and no further one ends."""
         return self.num_shards * math.lcm(*(len(among) for among in self._workers_of.values()))
@@ -179,16 +231,37 @@ class ShardProgress:
 
     def by_worker(self, positions: Sequence[int]) -> dict[int, PositionsPart]:
         """Return the part of each worker that has some of the positions of a batch; an empty part if no worker has any."""
-        return {worker: self.part(positions, mine) for worker, mine in self.places_by_worker(positions).items()}
+        states = self.states
+        return {
+            worker: PositionsPart(mine.places, {shard: states[shard] for shard in mine.shards if shard in states})
+            for worker, mine in self._pattern(positions).items()
+        }
 
     def places_by_worker(self, positions: Sequence[int]) -> dict[int, list[int]]:
         """Return the places in a batch that belong to each worker which has any; no places of some worker if none has."""
+        return {worker: mine.places for worker, mine in self._pattern(positions).items()}
+
+    def _pattern(self, positions: Sequence[int]) -> dict[int, _WorkerPlaces]:
+        """Return what `places_by_worker` does, with shards. It repeats, as long as no shard ends."""
+        key = positions[0] % self.period, len(positions)
+        if len(self.ended) != self._num_ended:
+            self._num_ended = len(self.ended)
+            self._patterns.clear()
+        elif (known := self._patterns.get(key)) is not None:
+            return known
         places: dict[int, list[int]] = {}
         for place in self.remaining(positions):
             number, shard = divmod(positions[place], self.num_shards)
             among = self._workers_of[shard]
             places.setdefault(among[number % len(among)], []).append(place)
-        return places or {0: []}
+        pattern = {
+            worker: _WorkerPlaces(mine, {positions[place] % self.num_shards for place in mine})
+            for worker, mine in (places or {0: []}).items()
+        }
+        # Padded positions have no such order.
+        if not (self.is_ahead or self._is_padded) and len(self._patterns) < _MOST_PATTERNS:
+            self._patterns[key] = pattern
+        return pattern
 
     def note(self, answers: Iterable[PositionsAnswer]) -> None:
         """Record the states of the answers that belong to a batch that has been taken."""
@@ -210,7 +283,17 @@ class ShardProgress:
 
 def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:
     """Return parts as a request has them."""
-    return tuple(pickle.dumps(part, pickle.HIGHEST_PROTOCOL) for part in parts)
+    protocol = pickle.HIGHEST_PROTOCOL
+    return tuple(
+        pickle.dumps((places, pickle.dumps({shard: tuple(state) for shard, state in states.items()}, protocol)), protocol)
+        for places, states in parts
+    )
+
+
+def unpacked(text: bytes) -> PositionsPart:
+    """Return a part of a request."""
+    places, states = pickle.loads(text)
+    return PositionsPart(places, _PackedStates(states))
 
 
 # The evaluation of a part, in a worker, or in the main process without workers
@@ -275,25 +358,25 @@ def _elements_of(
     """Yield the elements of a part, and note in its answer which positions have one."""
     from dali_like.sources.composed.stream import ShardEndedError  # few programs need it
 
-    positions = [wanted.positions[place] for place in part.places]
+    places, positions = part.places, [wanted.positions[place] for place in part.places]
     walk.note(positions)
-    cell, every, take = conduct.cell, conduct.seed_every or len(positions), conduct.timed(walk.taker())
-    due = 0
-    for index, (place, position) in enumerate(zip(part.places, positions, strict=True)):
-        if index == due:
-            conduct.seed(position)
-            due += every
-        cell[0] = place
-        try:
-            element = take(position)
-        except ShardEndedError:
-            walk.ended.append(position % walk.num_shards)
-            continue
-        except Exception as error:
-            if conduct.replace is None:
-                raise
-            walk.keep_state(position)
-            element = conduct.replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
-            take = conduct.timed(walk.taker())
-        answer.found.append(place)
-        yield element
+    cell, note_found, take = conduct.cell, answer.found.append, conduct.timed(walk.taker())
+    every = conduct.seed_every or len(positions) or 1
+    for begin in range(0, len(positions), every):
+        conduct.seed(positions[begin])
+        # This loop is the overhead per element.
+        for place, position in zip(places[begin : begin + every], positions[begin : begin + every], strict=True):
+            cell[0] = place
+            try:
+                element = take(position)
+            except ShardEndedError:
+                walk.ended.append(position % walk.num_shards)
+                continue
+            except Exception as error:
+                if conduct.replace is None:
+                    raise
+                walk.keep_state(position)
+                element = conduct.replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
+                take = conduct.timed(walk.taker())
+            note_found(place)
+            yield element

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
-from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, packed
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, packed, unpacked
 from dali_like.sources.state_format import ENDED, ShardState
 
 
@@ -21,6 +19,18 @@ def test_each_shard_has_one_worker() -> None:
 
     assert {worker: part.places for worker, part in first.items()} == {0: [0, 2, 4], 1: [1, 3]}
     assert {worker: part.places for worker, part in second.items()} == {1: [0, 2, 4], 0: [1, 3]}
+
+
+def test_the_places_of_workers_are_looked_up_once_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = ShardProgress(12, range(0, 12, 2), 0, {}, num_workers=2)
+    looked_up: list[int] = []
+    remaining = progress.remaining
+    monkeypatch.setattr(progress, "remaining", lambda positions: looked_up.append(positions[0]) or remaining(positions))
+
+    for begin in range(0, 240, 8):
+        progress.by_worker(range(begin, begin + 8, 2))
+
+    assert len(looked_up) == 3
 
 
 @pytest.mark.parametrize(("is_shared", "workers"), [(False, {0}), (True, {0, 1, 2})])
@@ -106,7 +116,7 @@ def test_a_replaced_element_moves_its_state_back() -> None:
 def test_parts_travel_pickled() -> None:
     part = PositionsPart([0, 2], {1: ShardState(3, None)})
 
-    assert [pickle.loads(each) for each in packed([part])] == [part]
+    assert [unpacked(each) for each in packed([part])] == [part]
 
 
 def test_places_in_rows_are_those_before_the_others() -> None:

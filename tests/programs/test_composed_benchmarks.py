@@ -11,7 +11,7 @@ import pytest
 from benchmarks.composed.__main__ import main, tables
 from benchmarks.composed.run_one import measure
 from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, check_groups, check_images, check_packs
-from benchmarks.composed.workloads import WORKLOADS, Workload
+from benchmarks.composed.workloads import STAGES, WORKLOADS, Workload
 from benchmarks.measurement import Measurement
 from benchmarks.workloads import WrongBatchError
 
@@ -26,6 +26,7 @@ FIGURES = {
     "resume": {"first_batch_s"},
     "memory": {"added_bytes"},
     "memory_packed": {"added_bytes"},
+    **{f"stage_{stage}": {"samples_per_s", "all_cpu_us_per_batch"} for stage in STAGES},
 }
 
 
@@ -119,6 +120,20 @@ def test_goals_are_ratios_to_grain() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     assert ["packing", "million tokens/s", "dali_like / grain", "4.50", ">= 3", "yes"] in rows
     assert ["packing", "padding %", "dali_like / grain", "0.50", "<= 1", "yes"] in rows
+
+
+def test_stages_are_compared_with_the_stream_without_one() -> None:
+    of = {"system": "dali_like", "repeat": 0, "batch_size": 256}
+    text = tables(
+        [
+            Measurement(workload="stage_none", samples_per_s=8e5, all_cpu_us_per_batch=512.0, **of),
+            Measurement(workload="stage_filter", samples_per_s=4e5, all_cpu_us_per_batch=1280.0, **of),
+        ]
+    )
+
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    assert ["filter", "400,000", "0.50", "5.00", "2.50"] in rows
+    assert ["stage_filter", "samples/s", "dali_like / dali_like (stage_none)", "0.50", ">= 0.45", "yes"] in rows
 
 
 def test_without_grain_dali_like_is_measured_alone(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from dali_like.sources.composed.stage import (
     ShardWalk,
     SingleInputStage,
     SourceRows,
+    by_group,
     in_shards,
     is_anything,
     is_count,
@@ -443,15 +444,30 @@ class _BlockShuffleAccess(RandomAccess):
 
     def at(self, position: int) -> Any:
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
-        size = self._stage.block
-        block, offset = divmod(index, size)
-        if self.length is not None:
-            size = min(size, self.length - block * size)
+        block, offset = divmod(index, self._stage.block)
         latest = self._latest
         if latest is None or latest[0] != (epoch, block):
-            seed = seeded(self._stage.seed, self._place).seed_of(epoch, block)
-            latest = self._latest = (epoch, block), Permutation(size, seed)
+            latest = self._open(epoch, block)
         return self._source.at(position - offset + latest[1][offset])
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        found, length, size = np.empty_like(positions), self.length, self._stage.block
+        epochs = np.zeros_like(positions) if length is None else positions // length
+        for epoch, of_epoch in by_group(epochs):
+            begin = epoch * (length or 0)
+            for block, places in by_group((positions[of_epoch] - begin) // size):
+                in_block, first = of_epoch[places], begin + block * size
+                found[in_block] = first + self._open(epoch, block)[1][positions[in_block] - first]
+        return self._source.resolved(found)
+
+    def _open(self, epoch: int, block: int) -> tuple[tuple[int, int], Permutation]:
+        """Return the order of a block, and keep it."""
+        size = self._stage.block
+        if self.length is not None:
+            size = min(size, self.length - block * size)
+        seed = seeded(self._stage.seed, self._place).seed_of(epoch, block)
+        self._latest = (epoch, block), Permutation(size, seed)
+        return self._latest
 
 
 @dataclass(frozen=True)
@@ -500,12 +516,18 @@ class _ShuffleAccess(RandomAccess):
         return self._source.at(epoch * self.length + self._order(epoch)[index])
 
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
-        epochs, indices = np.divmod(positions, self.length)
-        numbers = np.empty_like(positions)
-        for epoch in sorted(set(epochs.tolist())):
-            places = epochs == epoch
-            numbers[places] = self._order(epoch).numbers(indices[places])
-        return self._source.rows(epochs * self.length + numbers)
+        return self._source.rows(self._moved(positions))
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        return self._source.resolved(self._moved(positions))
+
+    def _moved(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions in the input."""
+        found, length = np.empty_like(positions), self.length
+        for epoch, places in by_group(positions // length):
+            begin = epoch * length
+            found[places] = begin + self._order(epoch).numbers(positions[places] - begin)
+        return found
 
     def _order(self, epoch: int) -> Neighborhoods:
         latest = self._latest

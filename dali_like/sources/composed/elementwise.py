@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
@@ -70,6 +73,12 @@ class _ElementwiseAccess(RandomAccess):
     def at(self, position: int) -> Any:
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
         return self._stage.apply(self._source.at(position), self._place, epoch, index)
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        source, apply, place = self._source.resolved(positions), self._stage.apply, self._place
+        epochs = np.zeros_like(positions) if self.length is None else positions // self.length
+        listed, indices = epochs.tolist(), (positions - epochs * (self.length or 0)).tolist()
+        return lambda i: apply(source(i), place, listed[i], indices[i])
 
 
 class _ElementwiseSharded(Sharded):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,6 +78,18 @@ class _IndexedAccess(RandomAccess):
         if isinstance(source, ChunkedSource):
             return source.rows(numbers)
         return [SourceRows(source, numbers, None)]
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        source, indices = self._source, (positions % self.length).tolist()
+
+        def at(i: int) -> Any:
+            try:
+                return source[indices[i]]
+            except Exception as error:  # a user's class may raise anything
+                note_place(error, self._stage, f"index {indices[i]}")
+                raise
+
+        return at
 
 
 class Part(Protocol):

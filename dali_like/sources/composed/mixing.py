@@ -18,7 +18,7 @@ import math
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -35,16 +35,19 @@ from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import (
     Place,
     RandomAccess,
+    RandomAccessWalk,
     Sharded,
     ShardWalk,
     SourceRows,
     Stage,
+    by_group,
     checked_state,
     evaluators,
     is_anything,
     is_count,
     is_flag,
     is_list_of,
+    joined,
     no_reach,
     rows_of_inputs,
 )
@@ -491,6 +494,48 @@ class _MixAccess(RandomAccess):
             draw = self._in_epoch(latest.epoch, number, draw)
         return number, draw
 
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        stage, length = self._stage, self.length
+        numbers, draws = np.empty_like(positions), np.empty_like(positions)
+        epochs = np.zeros_like(positions) if length is None else positions // length
+        for epoch, of_epoch in by_group(epochs):
+            indices, seed = positions[of_epoch] - epoch * (length or 0), self._seed_of(epoch)
+            for block, start, places in self._blocks_of(indices):
+                piece = self._schedule.piece(block)
+                found = Permutation.without_table(max(piece.size, 1), seed, block)[indices[places] - start]
+                which = np.searchsorted(piece.ends, found, side="right")
+                numbers[of_epoch[places]] = which
+                draws[of_epoch[places]] = found + (np.array(piece.offsets) + block * np.array(piece.quotas))[which]
+            if epoch or self._repeats:
+                draws[of_epoch] = [
+                    self._in_epoch(epoch, *each)
+                    for each in zip(numbers[of_epoch].tolist(), draws[of_epoch].tolist(), strict=True)
+                ]
+
+        def resolve(number: int, places: NDArray[np.int64]) -> Callable[[int], Any]:
+            source = self._sources[number].resolved(draws[places])
+
+            def at(i: int) -> Any:
+                try:
+                    return source(i)
+                except Exception as error:
+                    _note_input(error, stage, number)
+                    raise
+
+            return at
+
+        return joined(numbers, resolve)
+
+    def _blocks_of(self, indices: NDArray[np.int64]) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+        """Yield the number and the start of each block that some positions of an epoch lie in, with their places."""
+        order = np.argsort(indices, kind="stable")
+        ascending, done = indices[order], 0
+        while done < len(order):
+            block, start, end = self._schedule.block_at(int(ascending[done]))
+            last = int(np.searchsorted(ascending, end))
+            yield block, start, order[done:last]
+            done = last
+
     def _in_epoch(self, epoch: int, number: int, draw: int) -> int:
         """Return the position of an input for a draw in an epoch of a finite mixture."""
         length = self._lengths[number]
@@ -501,11 +546,14 @@ class _MixAccess(RandomAccess):
 
     def _open(self, position: int) -> _OpenBlock:
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
-        if self._seed is None or self._seed[0] != epoch:
-            self._seed = epoch, self._place.seed_of(epoch)
         block, start, end = self._schedule.block_at(index)
         begin = position - (index - start)
-        return _OpenBlock(begin, end - start, epoch, block, self._schedule.piece(block), self._seed[1])
+        return _OpenBlock(begin, end - start, epoch, block, self._schedule.piece(block), self._seed_of(epoch))
+
+    def _seed_of(self, epoch: int) -> int:
+        if self._seed is None or self._seed[0] != epoch:
+            self._seed = epoch, self._place.seed_of(epoch)
+        return self._seed[1]
 
 
 class _OpenBlock:
@@ -606,19 +654,31 @@ class _AccessInput(_MixInput):
         self._source, self._shard, self._num_shards = source, shard, num_shards
         self._epoch, self._stop = epoch, stop
         self._drawn = drawn
+        self._turn = 0
+        self._walk: RandomAccessWalk | None = None
         self._note()
 
     def draw(self, is_wanted: bool) -> Any:
-        position = self._drawn * self._num_shards + self._shard
-        length = self._source.length
+        position, length = self._drawn * self._num_shards + self._shard, self._source.length
+        turn = 0
         if length is not None:
             if self._stop == "first" and position >= length:
                 raise StopIteration
-            turn, index = divmod(position, length)
-            position = _epoch(self._epoch, turn, self._stop) * length + index
+            turn = position // length
+        if self._walk is None or turn != self._turn:
+            self._turn, self._walk = turn, self._opened(turn)
         self._drawn += 1
         self._note()
-        return self._source.at(position) if is_wanted else None
+        return next(self._walk) if is_wanted else self._walk.skip()
+
+    def _opened(self, turn: int) -> RandomAccessWalk:
+        """Return a walk through the positions of this shard in a turn of the input."""
+        length, num_shards = self._source.length, self._num_shards
+        if length is None:
+            return RandomAccessWalk(self._source, 0, self._shard, num_shards, self._drawn)
+        first = (self._shard - turn * length) % num_shards
+        taken = (self._drawn * num_shards + self._shard - turn * length - first) // num_shards
+        return RandomAccessWalk(self._source, _epoch(self._epoch, turn, self._stop), first, num_shards, taken)
 
     def _note(self) -> None:
         length = self._source.length

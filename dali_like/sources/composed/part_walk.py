@@ -6,7 +6,6 @@ A part carries the latest known states of its shards, so any process can evaluat
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -43,7 +42,7 @@ class PartWalk:
 
     def taker(self) -> Callable[[int], Any]:
         """Return `Elements.at` for this part. It is valid until `keep_state`."""
-        return functools.partial(self._elements.at, self._epoch, states=self._states)
+        return self._elements.taker(self._epoch, self._states)
 
     def keep_state(self, position: int) -> None:
         """Keep the state behind a failed element: others, which may replace it, move the shard."""
@@ -52,10 +51,6 @@ class PartWalk:
 
     def states(self) -> dict[int, ShardState]:
         """Return the states of the shards behind the positions."""
-        last: dict[int, int] = {}
-        for position in self._positions:  # repeated ones may descend
-            shard = position % self.num_shards
-            last[shard] = max(position, last.get(shard, 0))
-        return {
-            shard: self._elements.state(self._epoch, shard, position + 1, self._states) for shard, position in last.items()
-        }
+        elements, epoch, num_shards = self._elements, self._epoch, self.num_shards
+        last = {position % num_shards: position for position in sorted(self._positions)}  # repeated ones may descend
+        return {shard: elements.state(epoch, shard, position + 1, self._states) for shard, position in last.items()}

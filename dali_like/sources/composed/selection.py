@@ -23,6 +23,7 @@ from dali_like.sources.composed.stage import (
     is_anything,
     is_count,
     is_flag,
+    joined,
     no_reach,
     rows_of_inputs,
     skip_any,
@@ -83,8 +84,15 @@ class _SliceAccess(RandomAccess):
         return self._source.at(epoch * self._span + self._stage.start + index * self._stage.step)
 
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
+        return self._source.rows(self._moved(positions))
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        return self._source.resolved(self._moved(positions))
+
+    def _moved(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions in the input."""
         epochs, indices = (0, positions) if self.length is None else np.divmod(positions, self.length)
-        return self._source.rows(epochs * self._span + self._stage.start + indices * self._stage.step)
+        return np.asarray(epochs * self._span + self._stage.start + indices * self._stage.step)
 
 
 class _SliceSharded(Sharded):
@@ -203,6 +211,9 @@ class _RepeatAccess(RandomAccess):
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
         return self._source.rows(positions)
 
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        return self._source.resolved(positions)
+
 
 class _RepeatSharded(Sharded):
     def __init__(self, stage: Repeat, source: Sharded) -> None:
@@ -313,6 +324,20 @@ class _ConcatAccess(RandomAccess):
         within = epochs * np.asarray(lengths)[of_inputs] + indices - (ends - lengths)[of_inputs]
         return rows_of_inputs(self._sources, of_inputs, within)
 
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        epochs = np.zeros_like(positions) if self.length is None else positions // self.length
+        indices = positions - epochs * (self.length or 0)
+        lengths = [source.length for source in self._sources]
+        ends = np.cumsum([length for length in lengths if length is not None])
+        numbers = np.searchsorted(ends, indices, "right")
+        begins = np.array([0, *ends])
+        return joined(
+            numbers,
+            lambda number, places: self._sources[number].resolved(
+                epochs[places] * (lengths[number] or 0) + indices[places] - begins[number]
+            ),
+        )
+
 
 class _ConcatSharded(Sharded):
     def __init__(self, sources: list[Sharded]) -> None:
@@ -400,6 +425,15 @@ class _ZipAccess(RandomAccess):
             source.at(epoch * ((self.length or 0) if source.length is None else source.length) + index)
             for source in self._sources
         )
+
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        epochs = np.zeros_like(positions) if self.length is None else positions // self.length
+        indices = positions - epochs * (self.length or 0)
+        found = [
+            source.resolved(epochs * ((self.length or 0) if source.length is None else source.length) + indices)
+            for source in self._sources
+        ]
+        return lambda i: tuple([at(i) for at in found])
 
 
 class _ZipSharded(Sharded):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import abc
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -32,6 +33,7 @@ from dali_like.errors import CheckpointError
 __all__ = [
     "Place",
     "RandomAccess",
+    "RandomAccessWalk",
     "ShardWalk",
     "Sharded",
     "ShardedStage",
@@ -40,7 +42,9 @@ __all__ = [
     "Stage",
     "WeightChange",
     "WeightChanges",
+    "by_group",
     "generator_at",
+    "joined",
     "no_reach",
     "note_place",
     "rows_of_inputs",
@@ -223,6 +227,14 @@ class RandomAccess(abc.ABC):
     def at(self, position: int) -> Any:
         """Return the element at a position. Positions from `length` on are of later epochs."""
 
+    def resolved(self, positions: NDArray[np.int64]) -> Callable[[int], Any]:
+        """Return a function from i to the element at ``positions[i]``.
+
+        A stage that only moves positions does so for all of them at once. Elements are computed when the function is called.
+        """
+        at, listed = self.at, positions.tolist()
+        return lambda i: at(listed[i])
+
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
         """Return where the elements at some positions are, if `Stage.has_rows`. A batch is gathered at once then.
 
@@ -284,6 +296,11 @@ class ShardWalk(Iterator[Any]):
         next(self)
 
 
+#: Outputs of a walk before it resolves positions, and positions that it resolves at a time. NumPy takes about 100 us.
+_USES_BEFORE_RESOLVING = 24
+_RESOLVED = 256
+
+
 class AsSharded(Sharded):
     """A random-access stage in logical shards: output k of shard s is the element at position ``k * num_shards + s``."""
 
@@ -297,33 +314,52 @@ class AsSharded(Sharded):
 
 
 class RandomAccessWalk(ShardWalk):
-    """The state is the number of outputs so far."""
+    """The state is the number of outputs so far.
+
+    The positions of a shard are far apart, and shards proceed at different rates, so tables for neighboring positions would
+    not last. Instead, each walk resolves some of its positions at a time.
+    """
 
     def __init__(self, stage: RandomAccess, epoch: int, shard: int, num_shards: int, taken: int) -> None:
         self._stage = stage
         self._begin = epoch * (stage.length or 0) + shard
-        self._end = None if stage.length is None else (epoch + 1) * stage.length
         self._num_shards = num_shards
-        self._taken = taken
+        #: The outputs of this walk: resolved are those from `_first` to before `_last`.
+        self._most = sys.maxsize if stage.length is None else -(-(stage.length - shard) // num_shards)
+        self._taken = self._first = self._last = taken
+        self._at: Callable[[int], Any] = stage.at
+        self._opened = taken
 
     def __next__(self) -> Any:
-        position = self._take()
-        return self._stage.at(position)
+        taken = self._taken
+        if taken >= self._last:
+            self._resolve()
+        self._taken = taken + 1
+        return self._at(taken - self._first)
 
     def skip(self) -> None:
-        self._take()
+        if self._taken >= self._most:
+            raise StopIteration
+        self._taken += 1
+
+    def _resolve(self) -> None:
+        """Resolve the next positions. The first ones come one by one: many walks end soon, and the others begin sooner."""
+        first = self._taken
+        if first >= self._most:
+            raise StopIteration
+        begin, step = self._begin + first * self._num_shards, self._num_shards
+        is_young = first - self._opened < _USES_BEFORE_RESOLVING
+        self._first, self._last = first, min(first + (1 if is_young else _RESOLVED), self._most)
+        if is_young:
+            at = self._stage.at
+            self._at = lambda _: at(begin)
+        else:
+            self._at = self._stage.resolved(np.arange(begin, begin + (self._last - first) * step, step))
 
     @property
     def taken(self) -> int:
         """The number of outputs so far."""
         return self._taken
-
-    def _take(self) -> int:
-        position = self._begin + self._taken * self._num_shards
-        if self._end is not None and position >= self._end:
-            raise StopIteration
-        self._taken += 1
-        return position
 
     def state(self) -> int:
         return self._taken
@@ -368,6 +404,35 @@ def skip_any(walk: ShardWalk) -> None:
         raise
     except Exception:
         pass
+
+
+def by_group(groups: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each number in an array, with its places."""
+    if groups[0] == groups[-1] and (groups == groups[0]).all():
+        yield int(groups[0]), np.arange(len(groups))
+        return
+    for group in np.unique(groups).tolist():
+        yield group, np.flatnonzero(groups == group)
+
+
+def joined(
+    numbers: NDArray[np.int64], resolve: Callable[[int, NDArray[np.int64]], Callable[[int], Any]]
+) -> Callable[[int], Any]:
+    """Return the result of `RandomAccess.resolved` for positions of several inputs.
+
+    Args:
+        numbers: the input of each position.
+        resolve: returns the result for an input, given its number and the places of its positions.
+    """
+    which: list[Any] = [None] * len(numbers)
+    place_in = np.empty_like(numbers)
+    for number, places in by_group(numbers):
+        at = resolve(number, places)
+        place_in[places] = np.arange(len(places))
+        for place in places.tolist():
+            which[place] = at
+    listed = place_in.tolist()
+    return lambda i: which[i](listed[i])
 
 
 def generator_at(place: Place, epoch: int, position: int) -> np.random.Generator:

@@ -50,13 +50,16 @@ class _EndedWalk(ShardWalk):
 class _OpenWalk:
     """A walk through a shard in an epoch, and the number of outputs that it has passed."""
 
+    __slots__ = ("has_ended", "take", "taken", "walk")
+
     def __init__(self, walk: ShardWalk, taken: int) -> None:
         self.walk = walk
+        self.take = walk.__next__
         self.taken = taken
         self.has_ended = False
 
 
-def _in_shard(shard: int, error: CheckpointError) -> CheckpointError:
+def _with_shard(shard: int, error: CheckpointError) -> CheckpointError:
     """Return an error about the state of a stage with the place of this state in that of the dataset."""
     problem = str(error).removeprefix("Invalid state_dict: ")
     return CheckpointError(f"Invalid state_dict: states: logical shard {shard}: {problem}")
@@ -119,24 +122,35 @@ class Elements:
         access = self._access
         if access is not None:
             return access.at(epoch * (access.length or 0) + position)
+        return self._in_shard(epoch, states or {}, position)
+
+    def taker(self, epoch: int, states: Mapping[int, ShardState]) -> Callable[[int], Any]:
+        """Return `at` for positions of an epoch."""
+        if self._access is not None:
+            return functools.partial(self.at, epoch)
+        return functools.partial(self._in_shard, epoch, states)
+
+    def _in_shard(self, epoch: int, states: Mapping[int, ShardState], position: int) -> Any:
         number, shard = divmod(position, self._num_shards)
-        walk = self._walk_to(epoch, shard, number, states or {})
+        walk = self._walks.get((epoch, shard))
+        if walk is None or walk.taken != number:
+            walk = self._walk_to(epoch, shard, number, states)
         if walk.has_ended:
             raise ShardEndedError
         try:
-            element = next(walk.walk)
+            element = walk.take()
         except StopIteration:
             walk.has_ended = True
             raise ShardEndedError from None
         except CheckpointError as error:  # of an input that opens with its first element
-            raise _in_shard(shard, error) from None
+            raise _with_shard(shard, error) from None
         except Exception:
             walk.taken += 1  # the exception is the output at this position
             raise
         except BaseException:  # an interrupt: the walk may be anywhere between two outputs
             del self._walks[epoch, shard]
             raise
-        walk.taken += 1
+        walk.taken = number + 1
         return element
 
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
@@ -158,7 +172,9 @@ class Elements:
     def state(self, epoch: int, shard: int, position: int, states: Mapping[int, ShardState] | None = None) -> ShardState:
         """Return the state of a shard before its first output from a position on."""
         taken = num_delivered(position, shard, self._num_shards)
-        walk = self._walk_to(epoch, shard, taken, states or {})
+        walk = self._walks.get((epoch, shard))
+        if walk is None or walk.taken != taken:
+            walk = self._walk_to(epoch, shard, taken, states or {})
         return ShardState(taken, walk.walk.state())
 
     def others(self, epoch: int, position: int, most: int) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -186,7 +202,7 @@ class Elements:
         try:
             return self._evaluator.open(shard, epoch, state)
         except CheckpointError as error:
-            raise _in_shard(shard, error) from None
+            raise _with_shard(shard, error) from None
 
     def _walk_to(self, epoch: int, shard: int, taken: int, states: Mapping[int, ShardState]) -> _OpenWalk:
         """Return the walk of a shard before its output number `taken`, or at its end."""

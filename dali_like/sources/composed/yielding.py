@@ -23,9 +23,6 @@ from dali_like.sources.composed.stage import (
 
 __all__ = ["Admission", "Filter", "FlatMap"]
 
-#: In place of the output for an element that a filter leaves out.
-REJECTED = object()
-
 #: Inputs of a flat_map in a row that may have no items.
 _MOST_EMPTY = 1_000_000
 
@@ -51,11 +48,7 @@ class Filter(ShardedInputStage):
         return f"filter({name_of(self.function)})"
 
     def evaluator(self, place: Place) -> Sharded:
-        return _FilterSharded(self, self.source(place))
-
-    def accepted(self, element: Any) -> Any:
-        """Return the output for an element, or `REJECTED`."""
-        return element if self.function(element) else REJECTED
+        return _FilterSharded(self, self.source(place), FilterWalk)
 
 
 @dataclass(frozen=True)
@@ -65,46 +58,72 @@ class Admission(Filter):
     The next stage needs not call the function again. In descriptions, it is a filter.
     """
 
-    def accepted(self, element: Any) -> Any:
-        admitted = self.function(element)
-        return REJECTED if admitted is None else admitted
+    def evaluator(self, place: Place) -> Sharded:
+        return _FilterSharded(self, self.source(place), AdmissionWalk)
 
 
 class _FilterSharded(Sharded):
-    def __init__(self, stage: Filter, source: Sharded) -> None:
-        self._stage, self._source = stage, source
+    def __init__(self, stage: Filter, source: Sharded, walk: type[FilterWalk]) -> None:
+        self._stage, self._source, self._walk = stage, source, walk
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        return _FilterWalk(self._stage, self._source.open(shard, epoch, state), shard)
+        return self._walk(self._stage, self._source.open(shard, epoch, state), shard)
 
 
-class _FilterWalk(ShardWalk):
+class FilterWalk(ShardWalk):
     """The state is that of the input."""
+
+    # An output costs several inputs, so their number counts: the loops have nothing that can be done before them.
 
     def __init__(self, stage: Filter, source: ShardWalk, shard: int) -> None:
         self._stage, self._source, self._shard = stage, source, shard
+        self._take, self._function = source.__next__, stage.function
+        self._attempts = range(stage.most_rejected)
 
     def begin(self) -> None:
         self._source.begin()
 
     def __next__(self) -> Any:
-        stage = self._stage
-        for _ in range(stage.most_rejected):
-            element = next(self._source)
+        take, function = self._take, self._function
+        for _ in self._attempts:
+            element = take()
             try:
-                output = stage.accepted(element)
+                if function(element):
+                    return element
             except Exception as error:  # a user's function may raise anything
-                note_place(error, stage, f"the input before {self._source.state()} in shard {self._shard}")
+                self._note(error)
                 raise
-            if output is not REJECTED:
-                return output
-        raise EmptyFilterError(
+        raise self._empty()
+
+    def _note(self, error: Exception) -> None:
+        note_place(error, self._stage, f"the input before {self._source.state()} in shard {self._shard}")
+
+    def _empty(self) -> EmptyFilterError:
+        stage = self._stage
+        return EmptyFilterError(
             f"stage {stage.text} has rejected {stage.most_rejected} inputs in a row in shard {self._shard}. Check the "
             "function, or pass a larger most_rejected="
         )
 
     def state(self) -> Any:
         return self._source.state()
+
+
+class AdmissionWalk(FilterWalk):
+    """The outputs are the results of the function."""
+
+    def __next__(self) -> Any:
+        take, function = self._take, self._function
+        for _ in self._attempts:
+            element = take()
+            try:
+                admitted = function(element)
+            except Exception as error:  # a user's function may raise anything
+                self._note(error)
+                raise
+            if admitted is not None:
+                return admitted
+        raise self._empty()
 
 
 @dataclass(frozen=True)
@@ -141,31 +160,53 @@ class FlatMapWalk(ShardWalk):
         self._to_skip = taken
 
     def __next__(self) -> Any:
-        for _ in range(_MOST_EMPTY):
-            if self._items is None:
-                self._before, self._taken = self._source.state(), 0
-                element = next(self._source)
+        items = self._items
+        if items is None:
+            return self._next_of_inputs(_MOST_EMPTY)
+        try:
+            item = next(items)
+        except StopIteration:
+            self._items = None
+            return self._next_of_inputs(_MOST_EMPTY - 1)
+        except Exception as error:  # a user's function may raise anything
+            self._fail(error)
+            raise
+        self._taken += 1
+        return item
+
+    def _next_of_inputs(self, most: int) -> Any:
+        """Return the first item of the next input that has any, among so many inputs."""
+        source, function = self._source, self._stage.function
+        for _ in range(most):
+            self._before, self._taken = source.state(), 0
+            element = next(source)
             try:
-                if self._items is None:
-                    self._items = iter(self._stage.function(element))
-                    for _ in range(self._to_skip):
-                        next(self._items)
-                        self._taken += 1
-                    self._to_skip = 0
-                item = next(self._items)
+                items = iter(function(element))
+                if self._to_skip:
+                    self._skip_in(items)
+                item = next(items)
             except StopIteration:
-                self._items = None
-            except Exception as error:  # a user's function may raise anything
-                self._items = None
-                note_place(error, self._stage, f"the input after {self._before} in shard {self._shard}")
+                continue
+            except Exception as error:
+                self._fail(error)
                 raise
-            else:
-                self._taken += 1
-                return item
+            self._items = items
+            self._taken += 1
+            return item
         raise EmptyFilterError(
             f"stage {self._stage.text} has returned no item for {_MOST_EMPTY} inputs in a row in shard {self._shard}. Check "
             "the function"
         )
+
+    def _skip_in(self, items: Iterator[Any]) -> None:
+        for _ in range(self._to_skip):
+            next(items)
+            self._taken += 1
+        self._to_skip = 0
+
+    def _fail(self, error: Exception) -> None:
+        self._items = None
+        note_place(error, self._stage, f"the input after {self._before} in shard {self._shard}")
 
     def state(self) -> list[Any]:
         if self._items is None and not self._to_skip:
