@@ -132,7 +132,7 @@ s3: .venv/s3/.ready
 cookbook: .venv/cookbook/.ready
 	.venv/cookbook/bin/python -m pytest -n $(JOBS) tests/programs/test_cookbook.py $(ARGS)
 
-browser: $(TEST_ENV)/.ready
+browser: $(TEST_ENV)/.ready docs
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) $(TEST_ENV)/bin/python -m pytest tests/browser $(ARGS)
 
 # Texts, states, indexes, databases and statistics of strangers: 10,000 damaged ones of each kind, 300 in `make test`.

@@ -6,6 +6,9 @@ They require Chromium, for example Debian's package ``chromium``. DALI_LIKE_BROW
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
+import http.server
 import itertools
 import json
 import os
@@ -154,6 +157,25 @@ class Browser:
         self._process.wait()
         self._answers.close()
         os.close(self._write)
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder, and return the address."""
+    handler = functools.partial(_QuietHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.browser.conftest import Browser
+from tests.browser.conftest import Browser, served
 from tests.conftest import wait_until
 from tests.documents import DOCS
 
@@ -39,20 +36,8 @@ def site(tmp_path: Path) -> Iterator[str]:
         (root / version / "_static" / "versions.js").write_bytes((DOCS / "_static" / "versions.js").read_bytes())
     write_page(root / "0.2.0" / "how-to" / "new.html", "../")
     (root / "versions.json").write_text(json.dumps(["0.2.0", "0.1.0"]))
-    handler = functools.partial(_QuietHandler, directory=str(root))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-class _QuietHandler(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.0"
-
-    def log_message(self, *_: object) -> None:
-        pass
+    with served(root) as address:
+        yield address
 
 
 def choose(browser: Browser, version: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from dali_like.operators.machinery.description import own_descriptions
 from dali_like.operators.machinery.reader_functions import own_reader_descriptions
 from dali_like.pipeline.pipeline import Pipeline
+from tests.browser.searches import SEARCHES
 from tests.documents import DOCS
 from tools import program_pages
 
@@ -52,6 +54,14 @@ def test_a_class_has_a_table_of_its_methods(conf: dict[str, Any]) -> None:
 
 def test_without_a_repository_no_page_has_a_link_to_edit_it(conf: dict[str, Any]) -> None:
     assert ("source_edit_link" in conf["html_theme_options"]) == bool(conf["repository"])
+
+
+@pytest.mark.parametrize(("word", "page"), SEARCHES.items())
+def test_words_that_users_search_for_are_on_the_page_that_answers(word: str, page: str) -> None:
+    """The search of the site finds words of the text; tests/browser searches for them."""
+    text = (DOCS / page.replace(".html", ".md")).read_text("utf-8")
+
+    assert re.search(rf"\b{word}\b", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.IGNORECASE)
 
 
 def test_each_operator_and_reader_is_in_the_index() -> None:
