@@ -21,13 +21,13 @@ from dali_like.common.extras import installed
 
 VARIABLE = "DALI_LIKE_KERNELS"
 #: Versions of the functions in the library, which must be the same.
-INTERFACE = 2
+INTERFACE = 3
 #: Codes of element types, as in kernels/src/kernels.h.
 ELEMENTS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(name): code for code, name in enumerate(("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))}
 )
 
-_P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_P, _I, _F, _D = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float, ctypes.c_double
 _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
     {
         "crop_windows": (_I, (_I, _I, _P, _I, _P, _P, _I, _I, _I, _P, _P)),
@@ -65,9 +65,14 @@ _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "take_rows": (None, (_I, _P, _P, _I)),
         "search_windows": (_I, (_I, _P, _P, _P, _P, _I, _P, _P, _P, _P)),
         "seen_boxes": (None, (_I, _P, _P, _P, _P, _I)),
+        "draw_objects": (_I, (_I, _I, _I, _I, _P, _P, _I, _P, _I, _P, _D, _I, _I, _P, _P, _I, _I, _P)),
+        "displace": (_I, (_I, _I, _I, _I, _P, _P)),
+        "map_perspective": (_I, (_I, _I, _I, _I, _I, _P, _P, _P)),
         "encode_boxes": (_I, (_I, _P, _P, _P, _P, _I, _F)),
         "mix_colors": (None, (_I, _P, _P, _P, _P)),
         "resample": (_I, (_P,)),
+        "resample_serves": (_I, (_I, _P, _P, _I)),
+        "resample_batch": (_I, (_I, _P, _P, _I)),
         "decode_window": (_I, (_P, _I, _P, _P)),
     }
 )

@@ -4,6 +4,7 @@
 
 #include "kernels.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,5 +165,153 @@ EXPORT int64_t dlk_resample(const Image *image)
     else
         down_then_across(image, row, row + from);
     free(row);
+    return 0;
+}
+
+/* NumPy's sum of numbers in a row. */
+static double sum_of(const double *values, int64_t count)
+{
+    double sums[8], sum = 0;
+    if (count < 8) {
+        for (int64_t i = 0; i < count; i++)
+            sum += values[i];
+        return sum;
+    }
+    if (count > 128) {
+        int64_t half = count / 2 - count / 2 % 8;
+        return sum_of(values, half) + sum_of(values + half, count - half);
+    }
+    for (int i = 0; i < 8; i++)
+        sums[i] = values[i];
+    int64_t i = 8;
+    for (; i < count - count % 8; i += 8)
+        for (int k = 0; k < 8; k++)
+            sums[k] += values[i + k];
+    sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    for (; i < count; i++)
+        sum += values[i];
+    return sum;
+}
+
+enum { MOST_TAPS = 256 };
+
+/* An axis to scale: the region from `start` to `end`, below `start` if mirrored, of an axis of this extent. */
+typedef struct {
+    double start, end, scale;
+    int64_t size, extent, is_mirrored, is_whole, taps;
+} Axis;
+
+static Axis axis_of(const double *region, int64_t size, int64_t extent, int64_t antialias)
+{
+    Axis axis = {fmin(region[0], region[1]), fmax(region[0], region[1]), 0, size, extent, region[0] > region[1], 0, 0};
+    axis.scale = (axis.end - axis.start) / (double)size;
+    axis.is_whole = size == extent && axis.start == 0 && axis.end == (double)extent;
+    axis.taps = (int64_t)ceil(2 * (antialias && axis.scale > 1 ? axis.scale : 1.0));
+    return axis;
+}
+
+/* Leave the part of an axis that the result depends on. Returns where it begins. */
+static int64_t see(Axis *axis, int64_t antialias)
+{
+    double margin = (antialias && axis->scale > 1 ? axis->scale : 1.0) + 1;
+    double first = floor(axis->start - margin), last = ceil(axis->end + margin);
+    int64_t begin = first < 0 ? 0 : (int64_t)first, end = last > (double)axis->extent ? axis->extent : (int64_t)last;
+    begin = begin < axis->extent - 1 ? begin : axis->extent - 1;
+    end = end > begin + 1 ? end : begin + 1;
+    if (begin == 0 && end == axis->extent)
+        return 0;
+    axis->start -= (double)begin;
+    axis->end -= (double)begin;
+    axis->extent = end - begin;
+    return begin;
+}
+
+/* Weights of neighbors by the triangular filter, as `neighbors` of _resampling.py. `firsts` and `weights` have the room of the
+   taps of all pixels. */
+static Band band_of(const Axis *axis, int64_t antialias, int is_reversed, int32_t *firsts, float *weights)
+{
+    double scale = (axis->end - axis->start) / (double)axis->size, radius = antialias && scale > 1 ? scale : 1.0;
+    int64_t taps = (int64_t)ceil(2 * radius), count = taps < axis->extent ? taps : axis->extent;
+    double parts[MOST_TAPS + 1];
+    memset(weights, 0, (size_t)(axis->size * count) * sizeof(float));
+    for (int64_t i = 0; i < axis->size; i++) {
+        int64_t row = is_reversed ? axis->size - 1 - i : i;
+        double center = axis->start + ((double)i + 0.5) * scale - 0.5, first = ceil(center - radius), sum = 0, before = 0;
+        for (int64_t k = 0; k < taps; k++) {
+            double part = 1 - fabs(((first - center) + (double)k) / radius);
+            parts[k] = part > 0 ? part : 0;
+        }
+        double total = sum_of(parts, taps);
+        int64_t column = (int64_t)first, most = axis->extent - count;
+        int64_t place = column < 0 ? 0 : column > most ? most : column;
+        firsts[row] = (int32_t)place;
+        for (int64_t k = 0; k < taps; k++) {
+            sum = k ? sum + parts[k] / total : parts[k] / total;
+            double units = rint(sum * 4096);
+            int64_t neighbor = column + k;
+            neighbor = neighbor < 0 ? 0 : neighbor >= axis->extent ? axis->extent - 1 : neighbor;
+            weights[row * count + neighbor - place] += (float)(units - before);
+            before = units;
+        }
+    }
+    return (Band){axis->size, count, firsts, weights};
+}
+
+static int64_t scale_one(const int64_t *job, const double *regions, int64_t antialias)
+{
+    int64_t channels = job[4];
+    Axis down = axis_of(regions, job[5], job[2], antialias), across = axis_of(regions + 2, job[6], job[3], antialias);
+    Image image = {(const uint8_t *)job[0], (uint8_t *)job[1], job[3] * channels, job[6] * channels, job[2], job[3], channels,
+                   0, {down.size, 0, 0, 0}, {across.size, 0, 0, 0}};
+    if (down.is_mirrored) {
+        image.to += (down.size - 1) * image.to_row_bytes;
+        image.to_row_bytes = -image.to_row_bytes;
+    }
+    image.across_first = !down.is_whole && !across.is_whole && down.size > down.extent && across.size <= across.extent;
+    if (down.is_whole && across.is_whole) {
+        for (int64_t y = 0; y < down.size; y++)
+            memcpy(image.to + y * image.to_row_bytes, image.from + y * image.row_bytes, (size_t)image.row_bytes);
+        return 0;
+    }
+    int64_t room = down.size * (down.taps + 1) + across.size * (across.taps + 1);
+    char *memory = malloc((size_t)room * (sizeof(float) + sizeof(int32_t)));
+    if (!memory)
+        return -1;
+    float *weights = (float *)memory;
+    int32_t *firsts = (int32_t *)(weights + room);
+    if (!down.is_whole) {
+        image.from += see(&down, antialias) * image.row_bytes;
+        image.height = down.extent;
+        image.down = band_of(&down, antialias, 0, firsts, weights);
+    }
+    if (!across.is_whole) {
+        image.from += see(&across, antialias) * channels;
+        image.width = across.extent;
+        image.across = band_of(&across, antialias, (int)across.is_mirrored, firsts + down.size,
+                               weights + down.size * (down.taps + 1));
+    }
+    int64_t status = dlk_resample(&image);
+    free(memory);
+    return status;
+}
+
+/* Whether dlk_resample_batch scales all images: no filter is too wide, and no row is only reversed. */
+EXPORT int64_t dlk_resample_serves(int64_t count, const int64_t *jobs, const double *regions, int64_t antialias)
+{
+    for (int64_t i = 0; i < count; i++, jobs += 7, regions += 4) {
+        Axis down = axis_of(regions, jobs[5], jobs[2], antialias), across = axis_of(regions + 2, jobs[6], jobs[3], antialias);
+        if (!(down.taps <= MOST_TAPS && across.taps <= MOST_TAPS) || (across.is_whole && across.is_mirrored))
+            return 0;
+    }
+    return 1;
+}
+
+/* Scale images by triangular filters for each job: from, to, height, width, channels, height and width of the result. `regions`
+   has the start and the end of the rows, and of the columns, for each. Returns 0, or -1 without memory. */
+EXPORT int64_t dlk_resample_batch(int64_t count, const int64_t *jobs, const double *regions, int64_t antialias)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (scale_one(jobs + 7 * i, regions + 4 * i, antialias))
+            return -1;
     return 0;
 }

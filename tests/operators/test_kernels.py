@@ -95,6 +95,24 @@ def bbox_crop(**more: Any) -> Callable[..., Any]:
     return lambda boxes, labels: fn.random_bbox_crop(boxes, labels, **given)
 
 
+def rotated(angle: Any, **arguments: Any) -> Callable[..., Any]:
+    def apply(boxes: Any, labels: Any) -> Any:
+        return fn.bbox_rotate(boxes, labels, angle=angle(range=[0, 360]) if callable(angle) else angle, **arguments)
+
+    return apply
+
+
+def labeled(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    return (rng.choice([0, 0, 1, 2, 3], (extent, extent + 2)).astype(np.int32),)
+
+
+def objects(**arguments: Any) -> Callable[..., Any]:
+    return lambda mask: fn.segmentation.random_object_bbox(mask, **arguments)
+
+
+#: Types of pixels of operators that compute values between pixels with compiled loops, and one without.
+SCALED = ("uint8", "float32", "int16")
+PERSPECTIVE = [1, 0.3, -2, 0.1, 1.2, -1.5, 0.01, 0.02, 1]
 ANCHORS = [number for i in range(9) for number in (i / 18, i / 18, i / 18 + 0.3, i / 18 + 0.4)]
 CMN: dict[str, Any] = {"mean": [3.0, 120.0, 60.0], "std": [2.0, 50.0, 0.3]}
 
@@ -125,6 +143,73 @@ CASES: dict[str, list[Case]] = {
             ),
             channels=None,
         ),
+        image(lambda x: fn.resize(x, size=[4, 9]), SCALED),
+        image(lambda x: fn.resize(x, size=[-5, 3], interp_type=types.INTERP_CUBIC), SCALED, channels=None),
+        image(lambda x: fn.resize(x, resize_longer=5, antialias=False, dtype=types.FLOAT, subpixel_scale=False), SCALED),
+        image(
+            lambda x: fn.resize(x, resize_x=fn.random.uniform(range=[1, 9]), resize_y=1, mag_filter=types.INTERP_CUBIC),
+            SCALED,
+            channels=1,
+        ),
+        image(lambda x: fn.resize(x, size=[12, 15], roi_start=[0.2, 0.9], roi_end=[0.7, 0.1], roi_relative=True), SCALED),
+    ],
+    "resize_crop_mirror": [
+        image(lambda x: fn.resize_crop_mirror(x, resize_shorter=9, crop=[6, 5], mirror=fn.random.coin_flip()), SCALED),
+        image(
+            lambda x: fn.resize_crop_mirror(
+                x, size=[5, 0], crop=[0, 4], crop_pos_x=fn.random.uniform(range=[0, 1]), mirror=3, dtype=types.FLOAT
+            ),
+            SCALED,
+            channels=None,
+        ),
+        image(lambda x: fn.resize_crop_mirror(x, resize_y=3, resize_x=7, interp_type=types.INTERP_NN, mirror=1)),
+    ],
+    "fast_resize_crop_mirror": [
+        image(lambda x: fn.fast_resize_crop_mirror(x, resize_longer=4, crop=[3, 3], mirror=1), SCALED),
+        image(lambda x: fn.fast_resize_crop_mirror(x, size=[2, 9], interp_type=types.INTERP_CUBIC), SCALED),
+    ],
+    "random_resized_crop": [
+        image(lambda x: fn.random_resized_crop(x, size=[6, 5]), SCALED),
+        image(lambda x: fn.random_resized_crop(x, size=3, random_area=[0.5, 0.9], dtype=types.FLOAT), SCALED, channels=None),
+        image(lambda x: fn.random_resized_crop(x, size=[4, 1], interp_type=types.INTERP_TRIANGULAR), SCALED, channels=1),
+    ],
+    "sphere": [
+        image(fn.sphere, SCALED),
+        image(lambda x: fn.sphere(x, interp_type=types.INTERP_LINEAR, fill_value=9, mask=fn.random.coin_flip()), SCALED),
+    ],
+    "water": [
+        image(lambda x: fn.water(x, ampl_x=3, freq_y=1.3, phase_x=0.4, fill_value=7.0), SCALED, channels=None),
+        image(lambda x: fn.water(x, ampl_y=2, freq_x=0.9, interp_type=types.INTERP_LINEAR), SCALED),
+    ],
+    "experimental.warp_perspective": [
+        image(lambda x: fn.experimental.warp_perspective(x, matrix=PERSPECTIVE, fill_value=[7, 8.5, 300]), ["uint8"]),
+        image(
+            lambda x: fn.experimental.warp_perspective(x, matrix=PERSPECTIVE, inverse_map=False, border_mode="replicate"),
+            ["uint8"],
+            channels=1,
+        ),
+        image(
+            lambda x: fn.experimental.warp_perspective(
+                x, matrix=PERSPECTIVE, size=[5, 9], pixel_origin="center", interp_type=types.INTERP_NN
+            ),
+            ["uint8", "float32"],
+            channels=None,
+        ),
+    ],
+    "bbox_rotate": [
+        Case(rotated(angle=30.0, input_shape=[100, 80]), makes=boxes_and_labels),
+        Case(rotated(angle=fn.random.uniform, input_shape=[60, 80], remove_threshold=0.7), makes=boxes_and_labels),
+        Case(
+            lambda boxes, _: fn.bbox_rotate(boxes, angle=200.0, input_shape=[40, 80], bbox_layout="xyWH", mode="halfway"),
+            makes=boxes_and_labels,
+        ),
+    ],
+    "segmentation.random_object_bbox": [
+        Case(objects(), makes=labeled),
+        Case(objects(ignore_class=True, k_largest=2, format="box", foreground_prob=0.7), makes=labeled),
+        Case(objects(classes=[1, 3], threshold=[2, 1], output_class=True, format="start_end"), makes=labeled),
+        Case(objects(background=2, output_class=True, threshold=3), makes=labeled),
+        array(objects(k_largest=1), 3, ("int16", "bool", "uint32", "int64")),
     ],
     "crop": [
         image(lambda x: fn.crop(x, crop=[3, 2], crop_pos_x=fn.random.uniform(range=[0, 1]))),

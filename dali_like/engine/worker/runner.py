@@ -352,12 +352,10 @@ class TaskRunner:
             for output, column in enumerate(columns):
                 if isinstance(column, np.ndarray) or is_on_gpu(column):
                     task.put_all(output, column, source)
-                else:
-                    is_plain = len(columns) == 1 and not task.lent and not source.is_object(output)
+                elif task.lent or source.is_object(output) or not task.put_list(output, column):
                     for i, value in enumerate(column):
                         self._cell[0] = i
-                        if not (is_plain and task.region is not None and task.put_arrays(i, (value,))):
-                            task.put(i, output, value, source)
+                        task.put(i, output, value, source)
         except BaseException as error:
             if type(error) is NoMemoryError:
                 error.needed = max(error.needed, sum(map(_bytes_of, columns)))

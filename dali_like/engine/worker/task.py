@@ -71,6 +71,7 @@ _FEW_BYTES = 1024
 #: Rows of a task below this size are mapped page by page, as they are written: the call would not pay.
 _LEAST_MAPPED_BYTES = 1 << 16
 
+_NBYTES = int(Word.NBYTES)
 #: Words of the header, as plain integers: these index faster than members of the enum.
 _PROVISIONAL, _EPOCH, _ITERATION, _FIRST_SAMPLE, _BATCH_SIZE = map(
     int, (Header.PROVISIONAL, Header.EPOCH, Header.ITERATION, Header.FIRST_SAMPLE, Header.BATCH_SIZE)
@@ -378,6 +379,51 @@ class Task:
                 ndarray(shape, dtype, memory, begin)[...] = array
         return True
 
+    def put_list(self, output: int, arrays: Sequence[Any]) -> bool:
+        """Put one output of all samples of the task if they are plain arrays of the expected kind; else return False.
+
+        Does as `put_arrays` for each, in half the time.
+
+        Raises:
+            RegionFullError, NoMemoryError: as `put`.
+        """
+        ndarray, view, memory = np.ndarray, self.view, self._space.map
+        dtype, code, ndim, row_shape, rows_begin, describe = view.plans[output]
+        if ndim == UNKNOWN:
+            return False
+        sizes, fits = [], True
+        for array in arrays:
+            if array.__class__ is not ndarray or (array.dtype is not dtype and array.dtype != dtype) or array.ndim != ndim:
+                return False
+            if array.shape == row_shape:
+                sizes.append(0)
+            else:
+                sizes.append(array.nbytes)
+                fits = False
+        begins = sizes if fits else (self.region or self.describe_all()).take_each(sizes)
+        base, step = view.offset, len(view.plans) * _DESCRIPTOR_BYTES
+        place, row_bytes = (
+            view.descriptors_offset + self.start * step + output * _DESCRIPTOR_BYTES,
+            view.expected[output][_NBYTES],
+        )
+        row_begin = rows_begin + self.start * row_bytes
+        for array, nbytes, begin in zip(arrays, sizes, begins):  # noqa: B905
+            shape = array.shape
+            if shape == row_shape:
+                begin, nbytes = row_begin, row_bytes  # noqa: PLW2901  # it is described already: see `describe_all`
+            else:
+                describe(memory, place, begin - base, nbytes, code, ndim, *shape)
+            place += step
+            row_begin += row_bytes
+            try:
+                if nbytes > MOST_PLAIN_BYTES:
+                    ndarray(shape, dtype, memory, begin)[...] = array
+                else:
+                    memory[begin : begin + nbytes] = array
+            except (ValueError, BufferError):  # not contiguous
+                ndarray(shape, dtype, memory, begin)[...] = array
+        return True
+
     def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
 
@@ -528,6 +574,19 @@ class Region:
                 self._grow(end)
             self.used = end
         return self.start + begin
+
+    def take_each(self, sizes: Sequence[int]) -> list[int]:
+        """As `take` for each of several sizes."""
+        begins, start = [], self.start
+        with self._lock:
+            end = self.used
+            for nbytes in sizes:
+                begins.append(start + end)
+                end = end + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT
+            if end > self._committed:
+                self._grow(end)
+            self.used = end
+        return begins
 
     def _grow(self, end: int) -> None:
         if end > self._size:

@@ -7,6 +7,7 @@ is wrong: then the function of the operator computes, or raises the error. Other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from time import monotonic_ns
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.kernel_library import address_of, kernels
-from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES, Word
 from dali_like.engine.memory.ring import SampleList
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 
@@ -200,6 +201,30 @@ class BatchCall:
         made = samples_of(self._call.empty(extents, dtype), is_stack=self._is_stack)
         assert made is not None
         return made
+
+    def place_rows(self, counts: Table, tail: tuple[int, ...], dtype: Any) -> tuple[Array, Batch]:
+        """Return memory for results whose first axes differ, one sample behind the other, and the batch in it.
+
+        Args:
+            counts: the extents of the first axes.
+            tail: the other extents.
+            dtype: of the samples.
+        """
+        dtype, size = np.dtype(dtype), math.prod(tail)
+        if (counts == counts[0]).all():
+            made = self._call.empty((self.count, int(counts[0]), *tail), dtype)
+            return made.reshape(-1, *tail), made
+        ends = np.add.accumulate(counts)
+        total = int(ends[-1])
+        memory = np.empty(total * size, dtype) if self._elements is None else self._elements(total * size, dtype)
+        table = np.zeros((self.count, DESCRIPTOR_WORDS), np.int64)
+        table[:, Word.OFFSET] = (ends - counts) * (size * dtype.itemsize)
+        table[:, Word.NBYTES] = counts * (size * dtype.itemsize)
+        table[:, Word.DTYPE] = DTYPE_CODES[dtype]
+        table[:, Word.NDIM] = 1 + len(tail)
+        table[:, Word.SHAPE] = counts
+        table[:, Word.SHAPE + 1 : Word.SHAPE + 1 + len(tail)] = tail
+        return memory.reshape(total, *tail), SampleList.within(memory, address_of(memory), table)
 
     def part(self, samples: SampleList) -> SampleList:
         """Return samples that lie in an input: the same if the result is intermediate, otherwise a copy."""

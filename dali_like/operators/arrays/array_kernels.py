@@ -13,6 +13,7 @@ from dali_like.errors import DaliLikeError
 from dali_like.graph.language.batch_calls import BatchCall, Samples, Table
 from dali_like.operators.arrays._boxes import parse_layout
 from dali_like.operators.arrays.arrays import cut_value, table_of
+from dali_like.operators.arrays.box_kernels import fit_labels
 from dali_like.operators.arrays.boxes import frames_of
 from dali_like.operators.arrays.reductions import default_dtype, reduced_axes
 from dali_like.operators.machinery.axes import for_each_axis
@@ -461,7 +462,7 @@ def random_bbox_crop(
     counts = boxes.shapes[:, 0]
     bounds = [*zip(aspect_ratio[::2], aspect_ratio[1::2], strict=True)]
     pairs = [bounds[i % len(bounds)] for i in builtins.range(rank * (rank - 1) // 2)]
-    if any(least >= most for least, most in pairs) or not _fit(labels, counts):
+    if any(least >= most for least, most in pairs) or not fit_labels(labels, counts):
         return None
     try:
         layout = bbox_layout or "xyz"[:rank] + ("XYZ" if ltrb else "WHD")[:rank]
@@ -514,19 +515,6 @@ def random_bbox_crop(
     return tuple([result.data for result in results])
 
 
-def _fit(labels: Samples | None, counts: Table) -> bool:
-    """Whether labels are integers, one for each box."""
-    if labels is None:
-        return True
-    shapes = labels.shapes
-    return (
-        labels.dtype.kind in "iu"
-        and shapes.shape[1] in (1, 2)
-        and bool((shapes[:, 0] == counts).all())
-        and (shapes.shape[1] == 1 or bool((shapes[:, 1] == 1).all()))
-    )
-
-
 def box_encoder(
     call: BatchCall,
     boxes: Samples,
@@ -543,7 +531,7 @@ def box_encoder(
     if offset or boxes.dtype != _FLOAT or labels.dtype != np.int32 or boxes.shapes.shape[1] != 2:
         return None
     counts = boxes.shapes[:, 0]
-    if (boxes.shapes[:, 1] != 4).any() or not _fit(labels, counts):
+    if (boxes.shapes[:, 1] != 4).any() or not fit_labels(labels, counts):
         return None
     frames = frames_of(anchors)
     count = len(frames.boxes)

@@ -18,7 +18,7 @@ from dali_like.operators.machinery.axes import axis_of
 from dali_like.operators.machinery.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, above, at_least, between, count
 
-_Mode: TypeAlias = Literal["expand", "fixed", "halfway"]
+Mode: TypeAlias = Literal["expand", "fixed", "halfway"]
 
 
 def _corners_of(boxes: Array, lead: int = 0) -> Array:
@@ -103,7 +103,15 @@ def _check_rotate(given: Mapping[str, Any]) -> None:
         axis_of(letter, given.get("shape_layout", "HW"))
 
 
-@operator(num_outputs=lambda given: 1 + ("labels" in given), output_layout="", check=_check_rotate)
+@operator(
+    num_outputs=lambda given: 1 + ("labels" in given),
+    output_layout="",
+    check=_check_rotate,
+    kernel="arrays.box_kernels.bbox_rotate",
+    kernel_is_compiled=False,
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def bbox_rotate(
     call: OperatorCall,
     boxes: Array,
@@ -114,7 +122,7 @@ def bbox_rotate(
     bbox_layout: SavedText = "xyXY",
     bbox_normalized: bool = True,
     keep_size: bool = False,
-    mode: _Mode = "expand",
+    mode: Mode = "expand",
     remove_threshold: Annotated[float, between(0, 1)] = 0.1,
     shape_layout: SavedText = "HW",
     size: PerSample[Annotated[Floats, count(2)]] | None = None,
@@ -138,61 +146,80 @@ def bbox_rotate(
     """
     check_rows(boxes, 4)
     check_labels(labels, len(boxes))
-    height, width = _height_and_width(input_shape, shape_layout)
-    turn = _turn_of(angle, height, width, None if keep_size else size, keep_size)
-    are_extents = parse_layout(bbox_layout, 2)[2]
-    low, high = boxes[:, :2], boxes[:, 2:]
-    if bbox_normalized:
-        low, high = low * turn.image, high * turn.image
-    else:
-        low, high = low.astype(np.float64), high.astype(np.float64)
-    if are_extents:
-        high = low + high
-
-    middle, half = (low + high - turn.image) / 2, (high - low) / 2
-    center = middle @ turn.matrix + turn.limits / 2
-    reach = _without_expansion(np.abs(half) @ turn.magnitudes, half, mode)
-    low = np.minimum(np.maximum(center - reach, 0), turn.limits)
-    high = np.minimum(np.maximum(center + reach, 0), turn.limits)
-
-    seen, whole = high - low, 2 * reach
-    with np.errstate(divide="ignore", invalid="ignore"):  # empty boxes are removed
-        kept = seen[:, 0] * seen[:, 1] / (whole[:, 0] * whole[:, 1]) >= remove_threshold
-    rotated = np.empty((len(boxes), 4), np.float32)
-    for part, corner in (rotated[:, :2], low), (rotated[:, 2:], seen if are_extents else high):
-        np.divide(corner, turn.limits if bbox_normalized else 1.0, out=part, casting="same_kind")
+    turn = turn_of(angle, input_shape, shape_layout, size, keep_size=keep_size)
+    rotated, kept = rotated_boxes(boxes, turn, bbox_layout, mode, remove_threshold, are_normalized=bbox_normalized)
     if not kept.all():
         rotated = rotated[kept]
         labels = None if labels is None else labels[kept]
     return rotated if labels is None else (rotated, labels)
 
 
-class _Turn(NamedTuple):
-    """A rotation of images of one size.
+class Turn(NamedTuple):
+    """A rotation of images of one size, or one for each box.
 
     Attributes:
         image: width and height before.
         limits: width and height behind it.
-        matrix: of the rotation, for rows.
-        magnitudes: of its elements.
+        cosine: of the angle.
+        sines: of the angle, and of its opposite.
     """
 
     image: Floats64
     limits: Floats64
-    matrix: Floats64
-    magnitudes: Floats64
+    cosine: Floats64
+    sines: Floats64
+
+
+def rotated_boxes(
+    boxes: Array, turn: Turn, layout: str, mode: Mode, remove_threshold: float, *, are_normalized: bool
+) -> tuple[Array, Array]:
+    """Return boxes around the rotated ones, and whether each is kept."""
+    are_extents = parse_layout(layout, 2)[2]
+    low, high = boxes[:, :2], boxes[:, 2:]
+    if are_normalized:
+        low, high = low * turn.image, high * turn.image
+    else:
+        low, high = low.astype(np.float64), high.astype(np.float64)
+    if are_extents:
+        high = low + high
+
+    # Sums of products, not products of matrices: those have other bits for other numbers of boxes.
+    middle, half = (low + high - turn.image) / 2, (high - low) / 2
+    center = middle * turn.cosine + middle[:, ::-1] * turn.sines + turn.limits / 2
+    extents = np.abs(half)
+    reach = extents * np.abs(turn.cosine) + extents[:, ::-1] * np.abs(turn.sines)
+    reach = _without_expansion(reach, half, mode)
+    low = np.minimum(np.maximum(center - reach, 0), turn.limits)
+    high = np.minimum(np.maximum(center + reach, 0), turn.limits)
+
+    seen, whole = high - low, 2 * reach
+    with np.errstate(divide="ignore", invalid="ignore"):  # empty boxes are removed
+        kept: Array = seen[:, 0] * seen[:, 1] / (whole[:, 0] * whole[:, 1]) >= remove_threshold
+    rotated = np.empty((len(boxes), 4), np.float32)
+    for part, corner in (rotated[:, :2], low), (rotated[:, 2:], seen if are_extents else high):
+        np.divide(corner, turn.limits if are_normalized else 1.0, out=part, casting="same_kind")
+    return rotated, kept
+
+
+def turn_of(angle: float, input_shape: Ints, shape_layout: str, size: Floats | None, *, keep_size: bool) -> Turn:
+    """Return the rotation of an image.
+
+    Raises:
+        SampleError: the shape has too few elements.
+    """
+    height, width = _height_and_width(input_shape, shape_layout)
+    return _turn_of(angle, height, width, None if keep_size else size, keep_size)
 
 
 @functools.lru_cache(64)
-def _turn_of(angle: float, height: int, width: int, size: Floats | None, keep_size: bool) -> _Turn:
+def _turn_of(angle: float, height: int, width: int, size: Floats | None, keep_size: bool) -> Turn:
     radians = math.radians(angle)
     canvas = (height, width) if keep_size else size or canvas_of((height, width), radians)
-    cosine, sine = math.cos(radians), math.sin(radians)
-    return _Turn(
+    return Turn(
         np.array([width, height], np.float64),
         np.array([math.floor(canvas[1]), math.floor(canvas[0])], np.float64),
-        np.array([[cosine, -sine], [sine, cosine]]),
-        np.abs([[cosine, sine], [sine, cosine]]),
+        np.array([math.cos(radians)]),
+        np.array([math.sin(radians), -math.sin(radians)]),
     )
 
 
@@ -203,7 +230,7 @@ def _height_and_width(shape: Ints, layout: str) -> tuple[int, int]:
     return shape[places[0]], shape[places[1]]
 
 
-def _without_expansion(reach: Array, half: Array, mode: _Mode) -> Array:
+def _without_expansion(reach: Array, half: Array, mode: Mode) -> Array:
     """Return half of the extents of rotated boxes: as they are, of the size before the rotation, or halfway between."""
     if mode == "expand":
         return reach

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.kernel_library import ELEMENTS, address_of, kernels
+from dali_like.errors import DaliLikeError
 from dali_like.graph.language.batch_calls import BatchCall, Samples
+from dali_like.operators.machinery.axes import for_each_axis
 
 _BYTE, _INT32 = np.dtype(np.uint8), np.dtype(np.int32)
 #: As in kernels/src/masks.c.
 _NONE, _ABOVE, _EQUAL = range(3)
 #: Random integers are below 2**32 - 1.
 _MOST_PIXELS = (1 << 32) - 2
+_MOST_AXES = 16
 
 
 def random_mask_pixel(
@@ -55,6 +58,75 @@ def random_mask_pixel(
     call.share(work)
     out.data.reshape(count, ndim)[:] = to
     return out.data
+
+
+def random_object_bbox(
+    call: BatchCall,
+    mask: Samples,
+    *,
+    background: Any = None,
+    class_weights: Any = None,
+    classes: Any = None,
+    foreground_prob: Any = 1.0,
+    format: str = "anchor_shape",
+    ignore_class: bool = False,
+    k_largest: int | None = None,
+    output_class: bool = False,
+    threshold: Any = None,
+) -> Any:
+    """Serve ``fn.segmentation.random_object_bbox`` with constant arguments, for classes of the same weight."""
+    count, ndim = mask.shapes.shape
+    given = (background, classes, foreground_prob, threshold)
+    dtype = _BYTE if mask.dtype == np.bool_ else mask.dtype
+    if any(isinstance(value, list) for value in given) or class_weights is not None or not 0 < ndim <= _MOST_AXES:
+        return None
+    if dtype.kind not in "iu" or dtype == np.uint64 or not kernels().draws_agree:
+        return None
+    if background is None:
+        background = min(classes) - 1 if classes and 0 in classes else 0
+    if classes and background in classes:
+        return None
+    try:
+        sides = np.array(for_each_axis("threshold", threshold or (0,), ndim), np.int64)
+    except DaliLikeError:
+        return None
+    draws, found, labels = call.draws(), np.empty((count, 2 * ndim + 1), np.int64), np.array(classes or (0,), np.int64)
+    addresses, shapes, row_bytes = address_of(mask.addresses), address_of(mask.shapes), mask.shapes.strides[0]
+    key, positions, to, row = address_of(draws.key), address_of(draws.positions), address_of(found), found.strides[0]
+    compiled, least, names = kernels(), address_of(sides), address_of(labels)
+
+    def work(begin: int, stop: int) -> Any:
+        return compiled.draw_objects(
+            stop - begin,
+            ELEMENTS[dtype],
+            dtype.itemsize,
+            ndim,
+            addresses + 8 * begin,
+            shapes + row_bytes * begin,
+            mask.row,
+            key,
+            draws.epoch,
+            positions + 8 * begin,
+            foreground_prob,
+            background,
+            len(classes or ()),
+            names,
+            least,
+            k_largest or 0,
+            ignore_class,
+            to + row * begin,
+        )
+
+    if call.share(work):
+        return None
+    start, end = found[:, :ndim], found[:, ndim:-1]
+    results = [found[:, :-1]] if format == "box" else [start, end - start if format == "anchor_shape" else end]
+    made = []
+    for result in (*results, *([found[:, -1]] if output_class else [])):
+        out = call.place(result.shape[1:], np.int32)
+        out.data.reshape(count, -1)[:] = result
+        made.append(out.data)
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 def select_masks(

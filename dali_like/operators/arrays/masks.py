@@ -162,6 +162,8 @@ def _num_outputs(given: Mapping[str, Any]) -> int:
     num_outputs=_num_outputs,
     output_layout="",
     check=_check_object,
+    kernel="arrays.mask_kernels.random_object_bbox",
+    kernel_for_large=True,
     ignored={"cache_objects": False},
 )
 def random_object_bbox(

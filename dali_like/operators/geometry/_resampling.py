@@ -48,7 +48,7 @@ _SINGLE_THREADED = 4 * 65536
 #: OpenCV's codes for the axes to mirror.
 _FLIPS = {frozenset({0}): 0, frozenset({1}): 1, frozenset({0, 1}): -1}
 #: Images of at most so many elements are scaled by whole matrices.
-_FEW_ELEMENTS = 4096
+FEW_ELEMENTS = 4096
 #: Units of exact weights, and of pixels between two products: 8 bits of a pixel, 4 and 12 are the 24 that are exact.
 WEIGHT_UNITS = 4096
 _PIXEL_UNITS = 16
@@ -103,7 +103,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     for i, (axis, kind) in enumerate(zip(axes, chosen, strict=True)):
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
             image, axes[i] = image.take(_nearest(axis, image.shape[i]), axis=i), Axis(axis.size, 0, axis.size)
-    is_few = image.ndim == 3 and image.size <= _FEW_ELEMENTS and out.size <= _FEW_ELEMENTS
+    is_few = image.ndim == 3 and image.size <= FEW_ELEMENTS and out.size <= FEW_ELEMENTS
     image, axes, mirrored = _forwards(image, axes)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if not is_few and left and _is_bilinear(image, axes, chosen, filters, out):

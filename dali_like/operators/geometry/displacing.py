@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.kept_results import kept_within
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.language.operator_interface import Array, OperatorCall
 from dali_like.operators.geometry._windows import round_half_up
@@ -19,11 +20,11 @@ from dali_like.operators.machinery.description import operator
 from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, at_least, count
 from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN, DALIInterpType
 
-_Origin: TypeAlias = Literal["corner", "center"]
+Origin: TypeAlias = Literal["corner", "center"]
 _Border: TypeAlias = Literal["constant", "replicate", "reflect", "reflect_101", "wrap"]
 _Matrix: TypeAlias = Annotated[Floats, count(9), FINITE]
-#: Maps that are kept, of 4 bytes per pixel, or 24 with interpolation.
-_KEPT_MAPS = 4
+#: Bytes of maps that are kept: 4 for each pixel, or 24 with interpolation.
+_KEPT_BYTES = 1 << 25
 
 _Positions: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -33,7 +34,7 @@ def _check_filter(given: Mapping[str, Any]) -> None:
         raise ArgumentError("interp_type must be INTERP_NN or INTERP_LINEAR")
 
 
-@operator(layouts="HWC", check=_check_filter, stacks=())
+@operator(layouts="HWC", check=_check_filter, stacks=(), kernel="geometry.displacing_kernels.sphere", kernel_for_large=True)
 def sphere(
     call: OperatorCall,
     image: Array,
@@ -53,7 +54,7 @@ def sphere(
     return _displaced(call, image, mask, fill_value, lambda: _taken_from(_Sphere(), image.shape[-3:-1], interp_type))
 
 
-@operator(layouts="HWC", check=_check_filter, stacks=())
+@operator(layouts="HWC", check=_check_filter, stacks=(), kernel="geometry.displacing_kernels.water", kernel_for_large=True)
 def water(
     call: OperatorCall,
     image: Array,
@@ -79,7 +80,7 @@ def water(
         interp_type: INTERP_NN or INTERP_LINEAR.
         fill_value: value outside the image.
     """
-    waves = _Water(ampl_x, ampl_y, freq_x, freq_y, phase_x, phase_y)
+    waves = Waves(ampl_x, ampl_y, freq_x, freq_y, phase_x, phase_y)
     return _displaced(call, image, mask, fill_value, lambda: _taken_from(waves, image.shape[-3:-1], interp_type))
 
 
@@ -122,7 +123,7 @@ class _Sphere(NamedTuple):
         return down * distance + np.float32(height / 2), across * distance + np.float32(width / 2)
 
 
-class _Water(NamedTuple):
+class Waves(NamedTuple):
     """Positions for `water`, given the centers of the pixels."""
 
     ampl_x: float
@@ -133,11 +134,15 @@ class _Water(NamedTuple):
     phase_y: float
 
     def __call__(self, y: NDArray[np.float32], x: NDArray[np.float32], height: int, width: int) -> _Positions:
+        y, x = y - np.float32(0.5), x - np.float32(0.5)  # DALI's waves begin at the first pixel, not at its center
+        along, down = self.shifts(y.reshape(-1), x.reshape(-1))
+        return y + down, x + along[:, np.newaxis]
+
+    def shifts(self, rows: NDArray[np.float32], columns: NDArray[np.float32]) -> _Positions:
+        """Return how far rows are shifted to the right, and columns downwards."""
         one = np.float32
-        y, x = y - one(0.5), x - one(0.5)  # DALI's waves begin at the first pixel, not at its center
-        along = one(self.ampl_x) * np.sin(one(self.freq_x) * y + one(self.phase_x))
-        down = one(self.ampl_y) * np.cos(one(self.freq_y) * x + one(self.phase_y))
-        return y + down, x + along
+        along = one(self.ampl_x) * np.sin(one(self.freq_x) * rows + one(self.phase_x))
+        return along, one(self.ampl_y) * np.cos(one(self.freq_y) * columns + one(self.phase_y))
 
 
 class _Taken(NamedTuple):
@@ -154,8 +159,13 @@ class _Taken(NamedTuple):
     below: NDArray[np.float32] | None = None
 
 
-@functools.lru_cache(_KEPT_MAPS)
-def _taken_from(positions: _Sphere | _Water, size: tuple[int, int], kind: DALIInterpType) -> _Taken:
+def _bytes_of(taken: _Taken) -> int:
+    others = (taken.right, taken.below)
+    return sum(array.nbytes for array in (*taken.numbers, *others) if array is not None)
+
+
+@kept_within(_KEPT_BYTES, _bytes_of)
+def _taken_from(positions: _Sphere | Waves, size: tuple[int, int], kind: DALIInterpType) -> _Taken:
     """Return the pixels for a map from centers of pixels in the result to positions in the image."""
     y, x = (axis.astype(np.float32) + np.float32(0.5) for axis in np.ogrid[: size[0], : size[1]])
     rows, columns = positions(y, x, *size)
@@ -198,6 +208,8 @@ def _displaced(call: OperatorCall, image: Array, mask: int, fill_value: float, t
 # Maps of OpenCV
 
 _IMAGES = "HWC FHWC CHW FCHW HW"
+#: OpenCV maps so many channels together, and takes as many fill values.
+_MOST_CHANNELS = 4
 #: DALI's OpenCV rounds positions to these fractions of a pixel; `cv2.warpPerspective` of OpenCV 5 does not.
 _STEPS = 32
 _FILTERS = {INTERP_NN: "INTER_NEAREST", INTERP_LINEAR: "INTER_LINEAR", INTERP_CUBIC: "INTER_CUBIC"}
@@ -217,7 +229,13 @@ def _check_perspective(given: Mapping[str, Any]) -> None:
         raise ArgumentError("interp_type must be INTERP_NN, INTERP_LINEAR or INTERP_CUBIC")
 
 
-@operator(module="experimental", layouts=_IMAGES, check=_check_perspective)
+@operator(
+    module="experimental",
+    layouts=_IMAGES,
+    check=_check_perspective,
+    kernel="geometry.displacing_kernels.warp_perspective",
+    kernel_for_large=True,
+)
 def warp_perspective(
     call: OperatorCall,
     image: Array,
@@ -227,7 +245,7 @@ def warp_perspective(
     matrix: PerFrame[_Matrix] | None = None,
     inverse_map: bool = True,
     size: PerSample[Annotated[Floats, count(2), at_least(1)]] | None = None,
-    pixel_origin: _Origin = "corner",
+    pixel_origin: Origin = "corner",
     border_mode: _Border = "constant",
     fill_value: Annotated[Floats, FINITE] = (0.0,),
     interp_type: DALIInterpType = INTERP_LINEAR,
@@ -245,29 +263,56 @@ def warp_perspective(
         fill_value: value outside the image for all channels, or one for each.
         interp_type: INTERP_NN, INTERP_LINEAR or INTERP_CUBIC.
     """
-    cv2 = opencv()
-    given = np.asarray(matrix if matrix_input is None else matrix_input, np.float32).astype(np.float64)
+    transform = map_to_opencv(matrix if matrix_input is None else matrix_input, pixel_origin, inverse_map=inverse_map)
+    extents = [image.shape[call.layout.index(letter)] for letter in "HW"]
+    result = (extents[0], extents[1]) if size is None else (round_half_up(size[0]), round_half_up(size[1]))
+
+    def warp(plane: Array, filling: Floats) -> Array:
+        return map_plane(plane, transform, result, interp_type, border_mode, filling)
+
+    return _each_plane(call, image, result, warp, fill_value)
+
+
+def map_to_opencv(matrix: Any, pixel_origin: Origin, *, inverse_map: bool) -> Array:
+    """Return the transform from the result to the image, whose first pixels have their centers at (0, 0) for OpenCV.
+
+    Raises:
+        SampleError: the transform has another number of elements.
+    """
+    given = np.asarray(matrix, np.float32).astype(np.float64)
     if given.size != 9:
         raise SampleError(f"the transform must have the shape (3, 3), not {given.shape}")
-    transform: Array = given.reshape(3, 3)
-    if pixel_origin == "corner":  # OpenCV's first pixel has its center at (0, 0)
-        shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
-        transform = np.linalg.inv(shift) @ transform @ shift
-    if not inverse_map:
-        transform = cv2.invert(transform)[1]  # zeros for a singular matrix, as in DALI
-    kind, border = getattr(cv2, _FILTERS[interp_type]), getattr(cv2, _BORDERS[border_mode])
-    extents = [image.shape[call.layout.index(letter)] for letter in "HW"]
-    height, width = extents if size is None else map(round_half_up, size)
-    x, y = _seen(tuple(transform.ravel().tolist()), height, width, 1 if interp_type == INTERP_NN else _STEPS)
-
-    def warp(plane: Array, filling: float) -> Array:
-        mapped: Array = cv2.remap(plane, x, y, kind, borderMode=border, borderValue=(filling,) * 4)
-        return mapped
-
-    return _each_plane(call, image, (height, width), warp, fill_value)
+    return _map_to_opencv(tuple(given.ravel().tolist()), pixel_origin, inverse_map)
 
 
-@functools.lru_cache(_KEPT_MAPS)
+@functools.lru_cache(64)
+def _map_to_opencv(elements: Sequence[float], pixel_origin: Origin, inverse_map: bool) -> Array:
+    transform: Array = np.reshape(elements, (3, 3))
+    if pixel_origin == "corner":
+        transform = _FROM_CORNER @ transform @ _TO_CORNER
+    return transform if inverse_map else opencv().invert(transform)[1]  # zeros for a singular matrix, as in DALI
+
+
+_TO_CORNER = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+_FROM_CORNER = np.linalg.inv(_TO_CORNER)
+
+
+def map_plane(
+    image: Array, transform: Array, size: tuple[int, int], kind: DALIInterpType, border_mode: str, fill_value: Floats
+) -> Array:
+    """Map an image of up to four channels by a perspective transform of OpenCV."""
+    cv2 = opencv()
+    x, y = _seen(tuple(transform.ravel().tolist()), *size, 1 if kind == INTERP_NN else _STEPS)
+    border = getattr(cv2, _BORDERS[border_mode])
+    mapped: Array = cv2.remap(image, x, y, getattr(cv2, _FILTERS[kind]), borderMode=border, borderValue=fill_value)
+    return mapped
+
+
+def _bytes_of_positions(positions: _Positions) -> int:
+    return positions[0].nbytes + positions[1].nbytes
+
+
+@kept_within(_KEPT_BYTES, _bytes_of_positions)
 def _seen(transform: Sequence[float], height: int, width: int, steps: int) -> _Positions:
     """Return the positions (x, y) in the image of the result's pixels, rounded to a fraction of a pixel."""
     row, column = np.ogrid[:height, :width]
@@ -284,14 +329,13 @@ def _each_plane(
     call: OperatorCall,
     image: Array,
     size: tuple[int, int],
-    warp: Callable[[Array, float], Array],
+    warp: Callable[[Array, Floats], Array],
     fill_value: Floats,
 ) -> Array:
-    """Apply a function to each channel of each frame."""
+    """Apply a function to each frame: to up to four channels that lie side by side together, to others one by one."""
     if image.dtype not in (np.uint8, np.uint16, np.int16, np.float32):
         raise SampleError(f"an image must be of dtype uint8, uint16, int16 or float32, not {image.dtype}")
     layout = call.layout
-    order = [layout.index(letter) for letter in "FCHW" if letter in layout]
     channels = image.shape[layout.index("C")] if "C" in layout else 1
     if len(fill_value) not in (0, 1, channels):
         raise SampleError(f"fill_value must have one element, or one for each of the {channels} channels")
@@ -299,10 +343,16 @@ def _each_plane(
     resized = dict(zip("HW", size, strict=True))
     shape = tuple([resized.get(letter, extent) for letter, extent in zip(layout, image.shape, strict=True)])
     out = call.empty(shape, image.dtype)
+    if layout.endswith("HWC") and channels <= _MOST_CHANNELS:
+        flat = image.reshape(-1, *image.shape[-3:])
+        for picture, place in zip(flat, out.reshape(-1, *shape[-3:]), strict=True):
+            place[...] = warp(picture, filling + filling[-1:] * (_MOST_CHANNELS - channels)).reshape(place.shape)
+        return out
+    order = [layout.index(letter) for letter in "FCHW" if letter in layout]
     planes, places = image.transpose(order), out.transpose(order)
     for place in np.ndindex(planes.shape[:-2]):
         channel = place[-1] if "C" in layout else 0
-        places[place] = warp(np.ascontiguousarray(planes[place]), filling[channel])
+        places[place] = warp(np.ascontiguousarray(planes[place]), filling[channel : channel + 1] * _MOST_CHANNELS)
     return out
 
 
@@ -319,7 +369,7 @@ def remap(
     mapy: Array,
     *,
     interp: DALIInterpType = INTERP_LINEAR,
-    pixel_origin: _Origin = "corner",
+    pixel_origin: Origin = "corner",
 ) -> Array:
     """Take each pixel of the result from a position in the image; 0 outside of it.
 
@@ -338,9 +388,9 @@ def remap(
     if x.shape[1:] != y.shape[1:]:
         raise SampleError(f"mapx and mapy must have the same shape, not {mapx.shape} and {mapy.shape}")
     kind = getattr(cv2, _FILTERS.get(interp, "INTER_LANCZOS4"))
-    numbers = iter(np.repeat(np.arange(frames), image.shape[-1]).tolist())
+    numbers = iter(range(frames))
 
-    def warp(plane: Array, filling: float) -> Array:
+    def warp(plane: Array, filling: Floats) -> Array:
         i = next(numbers)
         mapped: Array = cv2.remap(
             plane, x[i % len(x)], y[i % len(y)], kind, borderMode=cv2.BORDER_CONSTANT, borderValue=filling

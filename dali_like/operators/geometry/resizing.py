@@ -28,7 +28,7 @@ from dali_like.operators.geometry.geometry import check_crop, crop_window
 from dali_like.operators.machinery.axes import axes_of, for_each_axis
 from dali_like.operators.machinery.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import FINITE, SOME, Floats, Ints, PerSample, at_least, count
-from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
+from dali_like.types import INTERP_LINEAR, INTERP_NN, INTERP_TRIANGULAR, DALIInterpType
 
 _Numbers: TypeAlias = Annotated[Floats, SOME, FINITE]
 #: In pixels, negative to mirror; one for all axes, or one for each.
@@ -62,9 +62,10 @@ def check_size(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("roi_start and roi_end must be given together")
 
 
-def _is_nearest(given: Mapping[str, Any]) -> bool:
-    kinds = (given.get("min_filter"), given.get("mag_filter"))
-    return all(_or(kind, given.get("interp_type", INTERP_LINEAR)) == INTERP_NN for kind in kinds)
+def _is_compiled(given: Mapping[str, Any]) -> bool:
+    """Whether there are compiled loops for the filters: all nearest neighbors, or all without negative weights."""
+    kinds = {_or(given.get(name), given.get("interp_type", INTERP_LINEAR)) for name in ("min_filter", "mag_filter")}
+    return kinds == {INTERP_NN} or kinds <= {INTERP_LINEAR, INTERP_TRIANGULAR}
 
 
 def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
@@ -83,7 +84,7 @@ def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     stacks=(),
     kernel="geometry.resize_kernels.resize",
     kernel_for_large=True,
-    kernel_serves=_is_nearest,
+    kernel_serves=_is_compiled,
     ignored={**_IGNORED, "image_type": None},
 )
 def resize(
@@ -323,11 +324,13 @@ _FUSED: dict[str, Any] = {
     "output_layout": _sized_layout,
     "strided": True,
     "stacks": (),
+    "kernel_for_large": True,
+    "kernel_serves": _is_compiled,
     "ignored": _IGNORED,
 }
 
 
-@operator(**_FUSED)
+@operator(**_FUSED, kernel="geometry.resize_kernels.resize_crop_mirror")
 def resize_crop_mirror(
     call: OperatorCall,
     image: Array,
@@ -375,22 +378,47 @@ def resize_crop_mirror(
     """
     extents = _spatial_extents(call.layout, image.shape)
     given = GivenSize(size, (resize_z, resize_y, resize_x), resize_shorter, resize_longer, mode, max_size)
-    axes = scaled_axes(extents, given, regions_of(extents, roi_start, roi_end, relative=roi_relative), subpixel_scale)
-    letters = "DHW"[-len(axes) :]
-    window = crop_window(
-        letters,
-        [axis.size for axis in axes],
-        crop,
-        {"W": crop_w, "H": crop_h, "D": crop_d},
-        {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z},
-        rounding,
+    window = GivenWindow(
+        crop, (crop_d, crop_h, crop_w), (crop_pos_z, crop_pos_y, crop_pos_x), rounding, mirror, roi_start, roi_end
     )
-    mirrored = {"W": mirror & 1, "H": mirror & 2, "D": mirror & 4}
-    parts = tuple(
-        _part(axis, *window[letter], mirror=bool(mirrored[letter])) for letter, axis in zip(letters, axes, strict=True)
-    )
+    parts = window_axes(extents, given, window, relative=roi_relative, subpixel_scale=subpixel_scale)
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     return _scaled(call, image, parts, filters, dtype)
+
+
+class GivenWindow(NamedTuple):
+    """Arguments of `resize_crop_mirror` that give its window; `sides` and `positions` are those for z, y and x."""
+
+    crop: Floats | None
+    sides: tuple[float, float, float]
+    positions: tuple[float, float, float]
+    rounding: Rounding
+    mirror: int
+    roi_start: Floats | None
+    roi_end: Floats | None
+
+
+@functools.lru_cache(512)
+def window_axes(
+    extents: tuple[int, ...], given: GivenSize, window: GivenWindow, *, relative: bool, subpixel_scale: bool
+) -> tuple[Axis, ...]:
+    """Return the scaling of each spatial axis that makes only a window of the scaled image."""
+    axes = scaled_axes(
+        extents, given, regions_of(extents, window.roi_start, window.roi_end, relative=relative), subpixel_scale
+    )
+    letters = "DHW"[-len(axes) :]
+    places = crop_window(
+        letters,
+        [axis.size for axis in axes],
+        window.crop,
+        dict(zip("DHW", window.sides, strict=True)),
+        dict(zip("DHW", window.positions, strict=True)),
+        window.rounding,
+    )
+    mirrored = {"W": window.mirror & 1, "H": window.mirror & 2, "D": window.mirror & 4}
+    return tuple(
+        _part(axis, *places[letter], mirror=bool(mirrored[letter])) for letter, axis in zip(letters, axes, strict=True)
+    )
 
 
 def _part(axis: Axis, begin: int, size: int, *, mirror: bool) -> Axis:
@@ -421,7 +449,7 @@ def _with_default(function: Callable[..., Any], name: str, summary: str, **defau
     return changed
 
 
-operator(**_FUSED)(
+operator(**_FUSED, kernel="geometry.resize_kernels.fast_resize_crop_mirror")(
     _with_default(
         resize_crop_mirror.function,
         "fast_resize_crop_mirror",
@@ -526,7 +554,15 @@ def tensor_resize(
 # Random windows
 
 
-@operator(layouts=IMAGES, random=True, strided=True, ignored=_IGNORED)
+@operator(
+    layouts=IMAGES,
+    random=True,
+    strided=True,
+    ignored=_IGNORED,
+    kernel="geometry.resize_kernels.random_resized_crop",
+    kernel_for_large=True,
+    kernel_serves=_is_compiled,
+)
 def random_resized_crop(
     call: OperatorCall,
     image: Array,
@@ -552,6 +588,8 @@ def random_resized_crop(
         interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
     """
     height, width = _spatial_extents(call.layout, image.shape)
+    if not height or not width:
+        raise SampleError(f"an image of shape {image.shape} has no window to scale")
     top, left, rows, columns = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
     down, across = (int(side) for side in for_each_axis("size", size, 2))
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)

@@ -35,6 +35,27 @@ def test_one_step_is_three(antialias: bool, mirror: int) -> None:
     np.testing.assert_allclose(fast, steps, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [[60, -90], [-60, 90], [5, -6]])
+@pytest.mark.parametrize("channels", [3, 5])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_a_negative_size_mirrors_an_image(size: list[int], channels: int, antialias: bool) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (20, 30, channels), np.uint8)
+
+    def define(given: Any) -> list[Any]:
+        whole = fn.resize(given, size=[*map(abs, size)], antialias=antialias)
+        mirrored = fn.resize(given, size=size, antialias=antialias)
+        return [mirrored, fn.flip(whole, horizontal=int(size[1] < 0), vertical=int(size[0] < 0))]
+
+    [[mirrored], [flipped]] = run(define, [image], layouts=["HWC"])[0]
+
+    np.testing.assert_allclose(mirrored.astype(int), flipped.astype(int), atol=1)
+
+
+def test_an_image_without_pixels_has_no_random_window() -> None:
+    with pytest.raises(SampleError, match="has no window to scale"):
+        run(lambda image: fn.random_resized_crop(image, size=[4, 4]), [np.zeros((0, 5, 3), np.uint8)], layouts=["HWC"])
+
+
 def test_the_fast_one_skips_pixels_by_default() -> None:
     def define(image: Any) -> list[Any]:
         return [
