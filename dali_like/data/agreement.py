@@ -89,6 +89,11 @@ class Agreement:
         return json.loads(await_all(board, {0: name}, _TIMEOUT_S, _absent(method))[0])
 
     @property
+    def has_job(self) -> bool:
+        """Whether there are several ranks to agree with."""
+        return self._job() is not None
+
+    @property
     def is_first(self) -> bool:
         """Whether this is the first rank of the job, or the only one."""
         found = self._job()

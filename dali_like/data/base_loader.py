@@ -76,6 +76,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
     num_workers: int
     persistent_workers: bool
     peers: str | None
+    weights_file: Any
 
     @property
     def _dali_like_array_backend(self) -> ArrayBackend:
@@ -663,6 +664,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         if loaded is not None:
             self._dali_like_loaded_state = None
         iterator = factory.next_iterator(settled, loaded, self)
+        if self.weights_file is not None:
+            iterator.before_next = factory.watcher_of(self, self.weights_file)
         if options.num_workers and options.persistent_workers:
             vars(self)["_iterator"] = iterator
         return iterator

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
+    from dali_like.data.weights_file import WeightsWatcher
     from dali_like.sources.state_format import ShardState
 
 #: Values of these types are compared; other objects must be identical.
@@ -73,6 +74,7 @@ class IteratorFactory:
         self._positions: PositionIterator | None = None
         self._shard_states: Mapping[int, ShardState] = {}
         self._agreement: Agreement | None = None
+        self._watcher: WeightsWatcher | None = None
         self._locks: dict[int, InterruptSafeLock] = {}
         self._has_searched = False
 
@@ -151,6 +153,15 @@ class IteratorFactory:
     def positions_in_progress(self) -> PositionIterator | None:
         """The positions of a composed dataset in the epoch that has begun; None between two epochs."""
         return None if self.latest_state is None or self.latest_state.is_over else self._positions
+
+    def watcher_of(self, loader: BaseDataLoader[Any], path: Any) -> WeightsWatcher:
+        """Return what looks at the file with weights, at the beginning of a loop."""
+        if self._watcher is None:
+            from dali_like.data.weights_file import WeightsWatcher  # few programs need it
+
+            self._watcher = WeightsWatcher(loader, path)
+        self._watcher.begin()
+        return self._watcher
 
     def agreement_of(self, sampler: PositionSampler) -> Agreement:
         """Return the agreement with the loaders of other ranks."""

@@ -116,6 +116,9 @@ class DataLoader(BaseDataLoader[T_co]):
             shows how equal they are. See docs/costs-and-curricula.md.
         costs: with `balance`, the costs of the elements of the source, by index: an array, or the name of a column. None:
             the bytes of the records, from the index of files. With several sources, a mapping from their names to these.
+        weights_file: for a `ComposedDataset` with a mixture whose weights can change: a JSON file that an operator edits,
+            such as ``{"web": 2, "code": 1}``. The loop looks at it, and calls `set_weights`; of several ranks, the first one
+            reads it. See docs/costs-and-curricula.md.
         concurrency: number of samples that each worker reads at a time, of this batch and the next ones, if ``__getitem__``
             is a coroutine function (``async def``), or of batches if ``__getitems__`` is one. None: one. More than one: the
             global random generators are not seeded. The default of `prefetch_factor` then keeps two samples for each read

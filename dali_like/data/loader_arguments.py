@@ -6,6 +6,7 @@ The annotations of those that PyTorch's loader does not have are their checks; s
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
@@ -111,6 +112,7 @@ class LoaderArguments(_Of[T_co]):
         shard_rest: Own[Annotated[str | None, unchecked]] = None,
         balance: Own[Annotated[str | None, unchecked]] = None,
         costs: Own[Annotated[Any, unchecked]] = None,
+        weights_file: Own[Annotated[str | os.PathLike[str] | None, unchecked]] = None,
         concurrency: Own[Annotated[int, positive] | None] = None,
         read_threads: Own[Annotated[int, positive] | None] = None,
         max_read_bytes: Own[Annotated[int, positive] | None] = None,
@@ -140,6 +142,8 @@ class LoaderArguments(_Of[T_co]):
         check_place(checked, self._dali_like_elsewhere, in_order=in_order)
         check_reads(checked, dataset)
         check_origins(checked, dataset)
+        if checked["peers"] is not None and checked["weights_file"] is not None:
+            raise ArgumentClashError("peers that share a loader cannot read weights_file together: call set_weights instead")
         if checked["peers"] is not None and checked["mesh"] is None:
             raise ArgumentClashError("peers share a loader by their places in a mesh: pass mesh=, or leave peers out")
         for name, value in checked.items():

@@ -71,11 +71,13 @@ class LoaderIterator(Iterator[Any]):
 
     Attributes:
         state: the position of the iterator, from which a loader can resume.
+        before_next: called before each batch; None without.
         on_next: calls the function that returns the next batch, while the loader is traced.
         keeps_sent: whether to keep the latest batch that was sent to a device; see `dali_like.data.peers`.
         latest_sent: that batch, in host memory.
     """
 
+    before_next: Callable[[], None] | None = None
     on_next: Callable[[Callable[[], Any]], Any] | None = None
     keeps_sent = False
     latest_sent: Any = None
@@ -110,6 +112,8 @@ class LoaderIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         try:
+            if self.before_next is not None:
+                self.before_next()
             self._loop.begin()
             try:
                 if self.on_next is None and (self._is_profiled is None or not self._is_profiled()):

@@ -235,7 +235,7 @@ def samples_per_batch(loader: Any) -> int | None:
 
 
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
-RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "balance", "costs", "mesh", "mesh_dims")
+RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "balance", "costs", "weights_file", "mesh", "mesh_dims")
 
 
 class OwnContext(BaseContext):

@@ -41,7 +41,7 @@ class PositionSampler(Sampler[Any]):
         batch_size: positions in a batch of one rank; None: no batches.
         drop_last: whether to drop batches with fewer elements.
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
-        shard_rest, balance, costs, mesh, mesh_dims: see `dali_like.data.DataLoader`.
+        shard_rest, balance, costs, weights_file, mesh, mesh_dims: see `dali_like.data.DataLoader`.
         sizes: batch sizes by position, in place of `batch_size`.
 
     Attributes:
@@ -64,6 +64,7 @@ class PositionSampler(Sampler[Any]):
         shard_rest: str | None = None,
         balance: str | None = None,
         costs: Any = None,
+        weights_file: Any = None,
         mesh: Any = None,
         mesh_dims: str | int | Sequence[str | int] | None = None,
         *,
@@ -83,6 +84,10 @@ class PositionSampler(Sampler[Any]):
         self.has_mesh = mesh is not None
         self.rest = _rest_for(dataset, rank, shard_rest)
         self.changes = WeightChanges()
+        if weights_file is not None:
+            from dali_like.data.weights_file import check_weights_file  # few programs need it
+
+            check_weights_file(weights_file, dataset, rank.count, self.rest)
         self.balance = _balance_for(dataset, balance, costs)
         self.epoch = 0
         self._start: dict[str, Any] | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.sources.composed.dataset import ComposedDataset
 
-__all__ = ["checked_weights", "first_position", "mixture_of", "with_change"]
+__all__ = ["checked_weights", "first_position", "mixture_of", "replayed_ends", "with_change"]
 
 
 def mixture_of(dataset: ComposedDataset, weights: Any, mix: str | None) -> DrawnMixture:
@@ -103,7 +103,7 @@ def _first_position(factory: IteratorFactory, sampler: PositionSampler, mixture:
         if (start := sampler.start) is None:
             return Reach(epoch, 0)
         states = shard_states(start, sampler.owned)
-        ends = _replayed(sampler, epoch, position, states, states)
+        ends = replayed_ends(dataset, items, epoch, position, states, states)
         return dataset.drawn(mixture.path, epoch, ends, items)
     if epoch != begun.epoch or latest is None or not isinstance(latest.plan, PositionsPlan):
         return Reach(begun.epoch + 1, 0)  # the program has left the epoch, or all of it has been requested
@@ -112,7 +112,7 @@ def _first_position(factory: IteratorFactory, sampler: PositionSampler, mixture:
 
 def _ends(latest: LoaderIterator, plan: PositionsPlan, sampler: PositionSampler, epoch: int, position: int) -> list[int]:
     """Return how far mixtures have been drawn for all requested batches of an iterator."""
-    progress, failed = plan.progress, set()
+    progress, failed, items = plan.progress, set(), sampler.changes.items
     for key, answers in latest.in_flight():
         if answers is None:
             failed.update(plan.shards_of(key))
@@ -121,17 +121,26 @@ def _ends(latest: LoaderIterator, plan: PositionsPlan, sampler: PositionSampler,
     unknown = (failed | (progress.states.keys() - progress.reported)) - progress.ended
     ends = progress.drawn
     if unknown:
-        others = _replayed(sampler, epoch, position, progress.states, unknown)
+        others = replayed_ends(sampler.dataset, items, epoch, position, progress.states, unknown)
         ends = tuple(map(max, ends, others)) if ends else tuple(others)
-    return list(ends) or _replayed(sampler, epoch, position, {}, ())
+    return list(ends) or replayed_ends(sampler.dataset, items, epoch, position, {}, ())
 
 
-def _replayed(
-    sampler: PositionSampler, epoch: int, position: int, states: Mapping[int, ShardState], shards: Collection[int]
+def replayed_ends(
+    dataset: ComposedDataset,
+    changes: Collection[WeightChange],
+    epoch: int,
+    position: int,
+    states: Mapping[int, ShardState],
+    shards: Collection[int],
 ) -> list[int]:
-    """Go through shards to a position, and through one more output, which may be in an open block."""
-    elements = sampler.dataset.elements(sampler.changes.items)
-    num_shards = sampler.dataset.shards
+    """Go through shards from their states to a position, and through one more output, which may be in an open block.
+
+    Returns:
+        How far mixtures have been drawn; see `dali_like.sources.composed.draws.Watch.ends`.
+    """
+    elements = dataset.elements(tuple(changes))
+    num_shards = dataset.shards
     assert num_shards is not None
     assert elements.watch is not None
     for shard in shards:

@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.data.batch_sizes import SizeFrom, SizeSchedule
 from dali_like.data.loader import DataLoader
+from dali_like.data.weight_changes import first_position, replayed_ends, with_change
 from dali_like.sources.composed.dataset import ComposedDataset
+from dali_like.sources.composed.draws import DrawnMixture, Reach, listed_changes
 from dali_like.sources.composed.positions import owned_shards
+from dali_like.sources.composed.stage import WeightChange
 from dali_like.sources.composed.states import make_state, merge_states, shard_states
 from dali_like.sources.composed.stream import Elements, ShardEndedError, outputs_ahead
 from dali_like.sources.sharding import Shard
@@ -41,6 +44,7 @@ class Part:
         num_workers: of each rank; 0: the rank computes the elements itself.
         kill_before: the step before which each rank loses a worker; None: no one dies.
         resizes: steps before which all ranks set another batch size, with the size.
+        reweighs: steps before which all ranks set the weights of a mixture, with a number that decides about them.
         keeps_sizes: whether sizes that were set before count, if the ranks can share them out; else they are left out.
     """
 
@@ -50,6 +54,7 @@ class Part:
     num_workers: int = 0
     kill_before: int | None = None
     resizes: tuple[tuple[int, int], ...] = ()
+    reweighs: tuple[tuple[int, int], ...] = ()
     keeps_sizes: bool = False
 
     def sizes(self, saved: Sequence[Sequence[int]]) -> SizeSchedule:
@@ -86,12 +91,23 @@ class Reference:
     """
 
     def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
-        self._iterator = iter(pickle.loads(dumps_by_value(dataset)))
-        if epoch:
-            self._iterator.load_state_dict(_initial_state(dataset, epoch))
-        self._keep_errors = keep_errors
+        self._dataset, self._epoch, self._keep_errors = dataset, epoch, keep_errors
         self._elements: dict[int, Any] = {}
+        self._begin(())
+
+    def _begin(self, changes: Sequence[WeightChange]) -> None:
+        self._iterator = iter(pickle.loads(dumps_by_value(self._dataset)))
+        if self._epoch or changes:
+            state = _initial_state(self._dataset, self._epoch)
+            self._iterator.load_state_dict({**state, "changes": listed_changes(changes)})
         self._has_ended = False
+
+    def change_weights(self, changes: Sequence[WeightChange]) -> Reference:
+        """Return the reference of a stream whose weights have been known from the beginning."""
+        changed = copy.copy(self)
+        changed._elements = {}
+        changed._begin(changes)
+        return changed
 
     def at(self, positions: range) -> dict[int, Any]:
         """Return the elements at some positions, without empty ones."""
@@ -130,6 +146,14 @@ class Rank(abc.ABC):
         """Change the batch size from a step on."""
 
     @abc.abstractmethod
+    def first_position(self, mixture: DrawnMixture) -> Reach:
+        """Return the first position of a mixture that has not been drawn."""
+
+    @abc.abstractmethod
+    def set_weights(self, change: WeightChange) -> list[WeightChange]:
+        """Change the weights of a mixture, and return all changes."""
+
+    @abc.abstractmethod
     def kill_worker(self) -> None:
         """Kill a worker, if there is one."""
 
@@ -158,6 +182,8 @@ class SimulatedRank(Rank):
         merged = dataset.checked_state(states) if states else _initial_state(dataset, epoch)
         self._dataset, self._rank = dataset, rank
         self._sizes = part.sizes(merged.get("batch_sizes", ()))
+        self._changes = list(dataset.changes_in(merged))
+        self._drawn: list[int] = []
         self._epoch, self._position = merged["epoch"], merged["position"]
         self._num_shards = dataset.shards
         owned = [] if self._num_shards is None else owned_shards(self._num_shards, rank)
@@ -195,6 +221,23 @@ class SimulatedRank(Rank):
     def set_batch_size(self, change: SizeFrom) -> None:
         self._sizes = self._sizes.changed(change)
 
+    def first_position(self, mixture: DrawnMixture) -> Reach:
+        dataset, (epoch, position) = self._dataset, self.next_step()
+        if self._num_shards is None:
+            return Reach(0, dataset.drawn(mixture.path, epoch, [position], self._changes).position)
+        if self._is_over:
+            return Reach(epoch if mixture.stage.is_sharded else 0, 0)
+        states = self._states
+        ends = replayed_ends(dataset, self._changes, epoch, position, states, states)
+        ends = list(map(max, ends, self._drawn or ends))
+        reach = dataset.drawn(mixture.path, epoch, ends, self._changes)
+        return reach if mixture.stage.is_sharded else Reach(0, reach.position)
+
+    def set_weights(self, change: WeightChange) -> list[WeightChange]:
+        self._changes = with_change(self._changes, change)
+        self._workers = [None] * len(self._workers)
+        return self._changes
+
     def _batch_at(self, positions: range, num_shards: int) -> list[Any]:
         needed = [position for position in positions if position // num_shards >= self._ahead.get(position % num_shards, 0)]
         batch: dict[int, Any] = {}
@@ -208,6 +251,9 @@ class SimulatedRank(Rank):
                     batch[position] = _element(worker, self._epoch, position, carried)
                 except ShardEndedError:
                     self._ended.add(shard)
+            if worker.watch is not None:
+                ends = worker.watch.ends(self._epoch)
+                self._drawn = list(map(max, ends, self._drawn or ends))
             self._older[shard] = self._states[shard]
             self._states[shard] = worker.state(self._epoch, shard, self._position, carried)
         return [batch[position] for position in sorted(batch)]
@@ -217,7 +263,8 @@ class SimulatedRank(Rank):
         if self._is_over:
             epoch, position, states = epoch + 1, 0, dict.fromkeys(states, ShardState(0, None))
         state = make_state(dataset.description, dataset.seed, self._num_shards, epoch, position, states, self._rank)
-        return {**state, "batch_sizes": self._sizes.listed(epoch, position, self._rank.count)}
+        sizes = self._sizes.listed(epoch, position, self._rank.count)
+        return {**state, "batch_sizes": sizes, "changes": listed_changes(self._changes)}
 
     def kill_worker(self) -> None:
         self._workers[self._random.randrange(len(self._workers))] = None
@@ -230,7 +277,7 @@ class SimulatedRank(Rank):
         number = self._random.randrange(len(self._workers))
         worker = self._workers[number]
         if worker is None:
-            worker = self._workers[number] = pickle.loads(self._description).elements()
+            worker = self._workers[number] = pickle.loads(self._description).elements(self._changes)
         return worker
 
 
@@ -261,6 +308,14 @@ class LoaderRank(Rank):
     def set_batch_size(self, change: SizeFrom) -> None:
         self._positions.set_batch_size(change)
 
+    def first_position(self, mixture: DrawnMixture) -> Reach:
+        return first_position(self._loader._dali_like_factory, self._positions, mixture)
+
+    def set_weights(self, change: WeightChange) -> list[WeightChange]:
+        changes = with_change(self._positions.changes.items, change)
+        self._positions.set_changes(changes)
+        return changes
+
     @property
     def _positions(self) -> PositionSampler:
         positions: PositionSampler = self._loader._dali_like_positions
@@ -284,7 +339,7 @@ def first_mismatch(
     """Run the parts one after another and return the first difference from the reference, or None."""
     states: list[Any] = []
     known = _Known(reference, dataset.shards, epoch)
-    for number, part in enumerate(parts):
+    for number_of_part, part in enumerate(parts):
         with contextlib.ExitStack() as stack:
             ranks = []
             for each in range(part.num_ranks):
@@ -301,16 +356,32 @@ def first_mismatch(
                     for rank, own in zip(ranks, progress, strict=True):
                         rank.set_batch_size(change)
                         own.sizes = own.sizes.changed(change)
+                for number in (number for before, number in part.reweighs if before == step):
+                    _reweigh(dataset, ranks, known, number)
                 for each, rank in enumerate(ranks):
                     expected = progress[each].next_elements()
                     difference = _batch_difference(expected, progress[each].positions, rank.next_batch())
                     if difference is not None:
-                        return Mismatch(number, step, each, *difference)
+                        return Mismatch(number_of_part, step, each, *difference)
             if all(each.is_over for each in progress):
                 return None
             states = json.loads(json.dumps([rank.state() for rank in ranks]))
             known.move_on(progress)
     return None
+
+
+def _reweigh(dataset: ComposedDataset, ranks: Sequence[Rank], known: _Known, number: int) -> None:
+    """Change the weights of a mixture on all ranks, if there is one whose weights can change."""
+    mixtures = [mixture for mixture in dataset.mixtures if mixture.why_fixed is None]
+    if not mixtures:
+        return
+    rng = random.Random(number)
+    mixture = rng.choice(mixtures)
+    weights = tuple(rng.randint(1, 3) for _ in mixture.stage.names)
+    change = WeightChange(mixture.path, *max(rank.first_position(mixture) for rank in ranks), weights)
+    for rank in ranks:
+        changes = rank.set_weights(change)
+    known.reference = known.reference.change_weights(changes)
 
 
 class _Known:

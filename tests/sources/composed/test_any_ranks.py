@@ -28,7 +28,7 @@ in_parts = pytest.mark.parametrize("part", range(16 if _IS_FULL else 1))
 def parts_of(
     draw: st.DrawFn, num_shards: int | None, most_steps: int = 4, most_ranks: int = 6, most_workers: int = 3
 ) -> list[Part]:
-    """Two or three parts with different ranks and workers, in which batch sizes may change."""
+    """Two or three parts with different ranks and workers, in which batch sizes and weights may change."""
     counts = [count for count in range(1, most_ranks + 1) if (num_shards or 60) % count == 0]
     parts = []
     for _ in range(draw(st.integers(2, 3))):
@@ -41,6 +41,7 @@ def parts_of(
                 num_workers=draw(st.integers(1, most_workers)),
                 kill_before=draw(st.none() | st.integers(0, num_steps - 1)),
                 resizes=tuple(draw(st.lists(st.tuples(st.integers(0, num_steps - 1), st.integers(1, 12)), max_size=2))),
+                reweighs=tuple(draw(st.lists(st.tuples(st.integers(0, num_steps - 1), st.integers(0, 9)), max_size=2))),
                 keeps_sizes=draw(st.booleans()),
             )
         )
