@@ -10,6 +10,8 @@
 #   make types                check annotated programs that use the package, with mypy and pyright
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make kernels              build the wheel of dali-like-kernels in dist/, and test it; needs a C compiler
+#   make free_threaded        tests of threads with Python without a lock: FREE_THREADED=python3.14t, or one that is built from
+#                             Debian's source package
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/ray-cluster.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
@@ -53,7 +55,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels ray s3 browser docs described parity-full dali2 bench soak storm suites cookbook gpu dockerfiles containers sbom lint clean
+.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels free_threaded ray s3 browser docs described parity-full dali2 bench soak storm suites cookbook gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -116,6 +118,10 @@ kernels: .venv/dist/.ready $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python $(PIP) --no-deps --no-index --target build/kernels dist/dali_like_kernels-*.whl
 	DALI_LIKE_KERNELS=build/kernels/dali_like_kernels/libdali_like_kernels.so \
 	    $(TEST_ENV)/bin/python -m pytest tests/operators/test_kernels.py $(ARGS)
+
+free_threaded: .venv/free_threaded/.ready
+	.venv/free_threaded/bin/python -m pytest -n $(JOBS) $(or $(ARGS),tests/engine/backends/test_threads.py \
+	    tests/engine/backends/test_thread_copies.py tests/faults/test_threads.py)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
@@ -213,6 +219,15 @@ build/containers/debian:
 .venv/peers/.ready: AFTER = .venv/peers/bin/python $(PIP) --no-deps --target .venv/peers/apart --group torchvision
 .venv/dali2/.ready: PARTS := --group test --group dali2
 .venv/containers/.ready: PARTS := --group containers
+
+# Few of the other packages of the tests can do without the lock, and importing one turns it on again.
+FREE_THREADED ?= $(or $(shell command -v python3.14t),build/python3.14t/bin/python3.14t)
+build/python3.14t/bin/python3.14t:
+	$(PYTHON) -m tools.free_threaded build/python3.14t
+.venv/free_threaded/.ready: pyproject.toml $(FREE_THREADED)
+	$(FREE_THREADED) -m venv --clear .venv/free_threaded
+	.venv/free_threaded/bin/python $(PIP) -e . pytest pytest-xdist hypothesis psutil
+	touch $@
 
 .venv/oldest/.ready: PYTHON := python3.11
 .venv/newest/.ready .venv/oldest/.ready: .venv/%/.ready: pyproject.toml tools/dependency_versions.py

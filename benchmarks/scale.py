@@ -1,12 +1,12 @@
 """Simulate a large machine on a small one: ``python -m benchmarks.scale [--quick]``.
 
-Sleeping callbacks need no cores, so 64 workers can be busy on two. The program measures the CPU time of dali_like itself:
+Sleeping callbacks need no cores, so 128 workers can be busy on two. The program measures the CPU time of dali_like itself:
 that of the main process per batch of one source, and that of all processes per sample. Both should stay constant from 2 to
-64 workers, from 1 to 8 sources, and from 1 to 8 pipelines in one process. Each case is a separate process, and the cases
-take turns.
+128 workers, from 1 to 8 sources, and from 1 to 8 pipelines in one process. Each case is a separate process, and the cases
+take turns. "start" is the time from `build` until all workers run, and the CPU time of all processes until then.
 
 Limitations: a sample includes the cost of falling asleep and waking up, about 15 us. There is no contention for memory
-bandwidth, as with 64 computing workers. The scheduler of a machine with two cores behaves differently from one with 64.
+bandwidth, as with 128 computing workers. The scheduler of a machine with two cores behaves differently from one with 128.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ __all__ = ["CASES", "Case", "Cost", "main", "measure", "table"]
 
 BATCH_SIZE = 64
 SLEEP_S = 0.02
-#: Costs of the largest case of a series, divided by the costs of its smallest.
-FLAT = 1.5
+#: Time between two looks at the workers that have started.
+POLL_S = 0.005
+#: Costs of the largest case of a series, divided by the costs of its smallest: of samples, and of batches.
+FLAT, FLAT_BATCH = 1.5, 1.1
+#: Batches ahead: a batch has at most 32 tasks, so 128 workers need more of them than two have.
+AHEAD = 8
 
 
 class Case(NamedTuple):
@@ -60,15 +64,19 @@ class Cost(NamedTuple):
         batch_us: CPU time of the main process per batch of one source.
         sample_us: CPU time of all processes per sample.
         busy: samples per second, relative to workers that only sleep.
+        start_s: time from `build` until all workers run.
+        start_cpu_s: CPU time of all processes until then.
     """
 
     batch_us: float
     sample_us: float
     busy: float
+    start_s: float = 0.0
+    start_cpu_s: float = 0.0
 
 
 SERIES: dict[str, tuple[Case, ...]] = {
-    "workers": tuple(Case(workers=count) for count in (2, 4, 8, 16, 32, 64)),
+    "workers": tuple(Case(workers=count) for count in (2, 4, 8, 16, 32, 64, 128)),
     "sources": tuple(Case(sources=count) for count in (1, 2, 4, 8)),
     "pipelines": tuple(Case(pipelines=count) for count in (1, 2, 4, 8)),
 }
@@ -85,8 +93,13 @@ def measure(case: Case, seconds: float) -> Cost:
     """Run a case for about this time."""
     with ExitStack() as stack:
         pipes = [stack.enter_context(closing(_pipeline(case))) for _ in range(case.pipelines)]
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
         for pipe in pipes:
             pipe.build()
+        while any(len(pipe.py_worker_pids) < (pipe.py_num_workers or 0) for pipe in pipes):
+            time.sleep(POLL_S)
+        start_s, tree = time.perf_counter() - began_s, processes.descendants(os.getpid())
+        start_cpu_s = time.process_time() - began_cpu_s + processes.cpu_s(tree)
 
         def consume(rounds: int) -> Any:
             for _ in range(rounds):
@@ -95,19 +108,21 @@ def measure(case: Case, seconds: float) -> Cost:
 
         run = Run(consume, lambda batch, number: None)
         run.receive(2)
-        while any(len(pipe.py_worker_pids) < (pipe.py_num_workers or 0) for pipe in pipes):  # they have not all started
-            run.receive(1)
         timed = run.steady(seconds, processes.descendants(os.getpid()))
     batches = timed.batches * case.pipelines * case.sources
     samples = batches * BATCH_SIZE
     most = case.workers * case.pipelines / SLEEP_S
-    return Cost(1e6 * timed.main_cpu_s / batches, 1e6 * timed.all_cpu_s / samples, samples / timed.wall_s / most)
+    batch_us, sample_us = 1e6 * timed.main_cpu_s / batches, 1e6 * timed.all_cpu_s / samples
+    return Cost(batch_us, sample_us, samples / timed.wall_s / most, start_s, start_cpu_s)
 
 
 def _pipeline(case: Case) -> Pipeline:
     @pipeline_def(batch_size=BATCH_SIZE, num_threads=1, py_num_workers=case.workers, py_start_method="fork")
     def pipeline() -> Any:
-        return tuple(fn.external_source(source=sleepy, parallel=True, batch=False) for _ in range(case.sources))
+        return tuple(
+            fn.external_source(source=sleepy, parallel=True, batch=False, prefetch_queue_depth=AHEAD)
+            for _ in range(case.sources)
+        )
 
     return pipeline()
 
@@ -120,10 +135,13 @@ def table(costs: Mapping[Case, Sequence[Cost]]) -> str:
             spread([cost.batch_us for cost in of_case]),
             spread([cost.sample_us for cost in of_case]),
             spread([100 * cost.busy for cost in of_case]),
+            spread([1e3 * cost.start_s for cost in of_case]),
+            spread([1e3 * cost.start_cpu_s for cost in of_case]),
         ]
         for case, of_case in costs.items()
     ]
-    parts = [markdown(["", "main CPU us a batch", "all CPU us a sample", "% of the sleepers' rate"], rows)]
+    headings = ["", "main CPU us a batch", "all CPU us a sample", "% of the sleepers' rate", "start ms", "its CPU ms"]
+    parts = [markdown(headings, rows)]
     for name, cases in SERIES.items():
         if cases[0] in costs and cases[-1] in costs:
             parts.append(f"{name}, most to fewest: {_growth(costs[cases[-1]], costs[cases[0]])}")
@@ -132,9 +150,9 @@ def table(costs: Mapping[Case, Sequence[Cost]]) -> str:
 
 def _growth(most: Sequence[Cost], fewest: Sequence[Cost]) -> str:
     words = []
-    for name in ("batch_us", "sample_us"):
+    for name, most_ratio in (("batch_us", FLAT_BATCH), ("sample_us", FLAT)):
         ratio = _median(most, name) / _median(fewest, name)
-        words.append(f"{name.removesuffix('_us')} {ratio:.2f} times ({'flat' if ratio <= FLAT else 'NOT FLAT'})")
+        words.append(f"{name.removesuffix('_us')} {ratio:.2f} times ({'flat' if ratio <= most_ratio else 'NOT FLAT'})")
     return ", ".join(words)
 
 

@@ -335,9 +335,9 @@ def gpus() -> Iterator[list[SimulatedDevice]]:
         assert not device.registered
 
 
-@pytest.fixture(params=["serial", "fork", once("spawn"), "thread"])
+@pytest.fixture(params=["serial", "fork", once("spawn"), "thread", once("thread_copies")])
 def way(request: pytest.FixtureRequest) -> str:
-    """How sources are called: in the main process, in forked workers, in spawned workers, in threads."""
+    """How sources are called: in the main process, in forked workers, in spawned workers, in threads, with copies or not."""
     return str(request.param)
 
 

@@ -137,7 +137,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
     worker_sets = counters.worker_sets
     counts = counters.total(worker_sets)
     running = next((workers for workers in worker_sets if any(workers.pids)), None)
-    has_processes = options.num_workers != 0 and options.backend.has_processes
+    copies = options.num_workers != 0 and options.backend.copies_objects
     caches = tuple(cache.statistics() for cache in caches_of(options.dataset))
     dataset = SourceStatistics(
         f"dataset {type(options.dataset).__qualname__}",
@@ -149,7 +149,7 @@ def statistics_of(counters: LoaderCounters, options: LoaderOptions, tuner: Tuner
         made_bytes=counts.made_bytes,
         logical_shards=_shards_of_one_worker(options),
         ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
-        large_containers=large_containers(options.dataset, "dataset") if has_processes else (),
+        large_containers=tuple(found.text for found in large_containers(options.dataset, "dataset")) if copies else (),
         caches=caches,
         balance=_balance_of(options),
         cacheable_bytes=0 if caches else cacheable_bytes(_length_of(options.dataset), counts.made_bytes, counters.samples),

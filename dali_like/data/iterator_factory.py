@@ -287,7 +287,7 @@ class IteratorFactory:
                 num_workers=None if "num_workers" in auto and not options.binds_batches else options.num_workers,
                 depth=None if "prefetch_factor" in auto else options.prefetch_factor,
                 per_worker="prefetch_factor" not in auto,
-                are_threads=options.backend.shares_objects,
+                are_threads=options.backend.are_threads,
                 shares_cpus=not options.backend.is_remote,
             )
         self.tuner.begin()
@@ -408,10 +408,10 @@ def _look_at(options: LoaderOptions) -> Any:
     from dali_like.data.fingerprints import fingerprint_of  # few loaders reuse workers
 
     main = None
-    if options.backend.imports_main:
-        from dali_like.sources.travel.main_module import find_main  # few programs spawn workers
+    if not options.backend.inherits:
+        from dali_like.sources.travel.main_module import main_for  # few programs spawn workers
 
-        main = find_main(options.own["import_main"])
+        main = main_for(options.backend, options.own["import_main"])
     found = fingerprint_of((options.dataset, options.collate_fn, options.worker_init_fn), main)
     return found if options.keeps_workers or found.is_complete else None
 

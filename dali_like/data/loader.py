@@ -74,8 +74,8 @@ class DataLoader(BaseDataLoader[T_co]):
         worker_init_fn: called in each worker with its number, before the worker loads samples. Seeds that it sets are
             overwritten for each sample, unless `worker_seeding` is "torch".
         multiprocessing_context: a start method's name, or a context of `multiprocessing`. "thread": workers are threads of
-            this process and share the dataset, for datasets that release the GIL. Threads do not seed the global random
-            generators.
+            this process and share the dataset, for datasets that release the GIL. "thread_copies": each has a copy of it.
+            Threads do not seed the global random generators.
         generator: used by `shuffle`: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``.
         prefetch_factor: number of batches that each worker computes ahead; default 2. Requires workers. "auto": as many as
             the workers and the slower samples need.

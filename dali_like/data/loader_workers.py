@@ -42,6 +42,8 @@ _REMEDY = (
     "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used)",
     'multiprocessing_context="fork"',
 )
+#: Threads can share what cannot be copied.
+_REMEDY_OF_THREADS = _REMEDY[0], 'multiprocessing_context="thread", whose threads share one dataset'
 
 #: How often `WorkerHandle.join` checks whether a worker has ended.
 _JOIN_INTERVAL_S = 0.002
@@ -312,7 +314,7 @@ def _capacity(options: LoaderOptions, fetcher: Fetcher) -> int:
 def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> PickledSource:
     """Pickle a fetcher for spawned workers. Error messages name the arguments of the loader."""
     from dali_like.sources.travel import callback_pickler as pickling  # forked workers need no pickle
-    from dali_like.sources.travel.main_module import find_main
+    from dali_like.sources.travel.main_module import main_for
 
     fetcher: Fetcher = parts["source"]
     innards = {
@@ -321,8 +323,9 @@ def _pickle_source(options: LoaderOptions, parts: dict[str, Any], name: str) -> 
         "worker_init_fn": fetcher.worker_init_fn,
         "on_error": fetcher.on_error,
     }
-    main = find_main(options.own["import_main"]) if options.backend.imports_main else None
-    return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY, main=main)
+    main = main_for(options.backend, options.own["import_main"])
+    remedy = _REMEDY_OF_THREADS if options.backend.are_threads else _REMEDY
+    return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=remedy, main=main)
 
 
 def _with_torch_text(error: WorkerDiedError) -> WorkerDiedError:

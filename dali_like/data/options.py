@@ -519,7 +519,7 @@ def check_before_iteration(loader: Any) -> None:
             )
         return
     context = loader.multiprocessing_context
-    if context is not None and _backend_of(context.get_start_method()).shares_objects:
+    if context is not None and _backend_of(context.get_start_method()).are_threads:
         _check_threads(loader)
     for name in ("num_workers", "prefetch_factor"):
         if _index(name, getattr(loader, name)) <= 0:

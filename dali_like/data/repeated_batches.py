@@ -238,7 +238,7 @@ def _copied(options: LoaderOptions) -> tuple[Any, Any]:
 
 def _is_seeded(options: LoaderOptions) -> bool:
     """Return whether global generators are seeded for samples. Threads do not seed generators shared with the program."""
-    return options.num_workers > 0 and options.seeds_by_task and not options.backend.shares_objects
+    return options.num_workers > 0 and options.seeds_by_task and not options.backend.are_threads
 
 
 def _computed(options: LoaderOptions, compute: Callable[[], Any]) -> Any:

@@ -108,8 +108,9 @@ class Pipeline:
             they are, and workers must start before CUDA is used. It is the default, unless CUDA is in use and only readers
             are parallel: then "spawn". "spawn" starts fresh interpreters; sources travel by value.
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
-            without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
-            ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/ray-cluster.md.
+            without one; see docs/performance.md. With "thread_copies", each thread has copies of the sources.
+            "ray" (extra ``ray``) starts Ray actors: on the cluster of ``ray.init``, or on a local one that the pipeline
+            starts, and stops when it is closed. See docs/ray-cluster.md.
             "forkserver" is the same as "spawn": a forkserver starts the workers in any case.
         py_import_main: whether spawned workers import the program's main module, as those of `multiprocessing` do: once, in
             the process from which they are forked. So they have what it changes in other modules, its functions and classes
@@ -132,14 +133,14 @@ class Pipeline:
             choose among executors of DALI. They are checked, and shown by the properties.
         max_streams, default_cuda_stream_priority, experimental_exec_dynamic: without effect, and deprecated.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them unchanged.
-            With "thread" they belong to the program, and stay unchanged.
+            With threads they belong to the program, and stay unchanged.
         py_worker_restarts: number of times per minute that a dead worker is replaced. Its samples are computed again, with
             the same result. Beyond it, `run` raises. 0: never replace; None: always. The same number applies to the process
             that starts the workers.
         py_timeout_s: time limit of a worker for one sample, in seconds. Beyond it, the Python stack of the worker is taken,
             and the worker is replaced. `run` raises if the sample hangs again, or no worker may be replaced; and at once if
             a worker takes longer to start (unpickling of sources, worker_setup), for which it has at least ten seconds.
-            None: no limit. Not with "ray". With "thread" `run` raises the first time: a thread cannot be ended from outside,
+            None: no limit. Not with "ray". With threads `run` raises the first time: a thread cannot be ended from outside,
             and runs beside its replacement until its callback returns.
         max_held_bytes: memory limit of batches, including batches that the program holds. Default: half of the memory that
             the machine and the control groups of this process have left when the workers are started.

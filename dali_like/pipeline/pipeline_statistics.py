@@ -114,8 +114,8 @@ def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
         if kind is PoolKind.WORKERS and (pool := runtime.process_pool) is not None:
             is_bound = external.in_order and not external.sharded
             bare = source_statistics(pool.assemblers[index], "workers", pool, index)
-            large = () if runtime.arguments.backend.shares_objects else large_containers(external.callback, "source")
-            known = replace(bare, is_bound=is_bound, large_containers=large)
+            found = large_containers(external.callback, "source") if runtime.arguments.backend.copies_objects else ()
+            known = replace(bare, is_bound=is_bound, large_containers=tuple(container.text for container in found))
             known = measured(known, pool.readings[index], pool.assemblers[index].source.operators)
             sources.append(_with_caches(known, runtime, node))
         elif kind is PoolKind.GPU and (gpu := runtime.gpu_pool) is not None:

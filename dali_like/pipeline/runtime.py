@@ -51,7 +51,7 @@ from dali_like.pipeline.preflight import (
 from dali_like.sources.external_source import Fed
 from dali_like.sources.sharding import ALONE
 from dali_like.sources.travel.hazards import announce_local_classes, warn_of_hazards
-from dali_like.sources.travel.main_module import find_main
+from dali_like.sources.travel.main_module import main_for
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier
@@ -344,7 +344,7 @@ class Runtime:
             available_cpus(),
             num_workers=None if given.py_num_workers == AUTO and not divides else self._num_workers,
             depth=None if given.prefetch_queue_depth == AUTO else self._depth,
-            are_threads=given.backend.shares_objects,
+            are_threads=given.backend.are_threads,
             shares_cpus=not given.backend.is_remote,
         )
 
@@ -546,9 +546,10 @@ def _layouts_seen(
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
     from dali_like.sources.travel import callback_pickler as pickling  # lazy: forked sources are not pickled
 
-    main = find_main(given.py_import_main) if given.backend.imports_main else None
+    main = main_for(given.backend, given.py_import_main)
     inherits = not given.backend.is_remote
-    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=inherits, main=main)
+    remedy = pickling.REMEDY_OF_THREADS if given.backend.are_threads else pickling.REMEDY
+    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, remedy=remedy, inherits=inherits, main=main)
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:

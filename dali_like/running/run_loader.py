@@ -47,7 +47,7 @@ class DataLoader(torch_loader.DataLoader[T_co]):
         self._dali_like_excluded = _reason_against(places)
         context = options.get("multiprocessing_context")
         backend = backend_named(context) if isinstance(context, str) else None
-        if backend is None or not backend.shares_objects:
+        if backend is None or not backend.are_threads:
             options.setdefault("worker_seeding", type(self).worker_seeding)
         super().__init__(*args, **options)
         if settings().fast and self.num_workers and "num_workers" not in self._dali_like_auto:

@@ -48,8 +48,9 @@ SLOW = """
 
 
 class TestCtrlC:
-    def test_while_callbacks_are_slow_shows_one_traceback(self, start: StartProgram, start_method: str) -> None:
-        program = start(SLOW, "first = pipe.run(); tell('waits: true'); pipe.run()", arguments=(start_method,))
+    @pytest.mark.parametrize("way", ["fork", "spawn", "thread", "thread_copies"])
+    def test_while_callbacks_are_slow_shows_one_traceback(self, start: StartProgram, way: str) -> None:
+        program = start(SLOW, "first = pipe.run(); tell('waits: true'); pipe.run()", arguments=(way,))
         program.wait_for("waits")
         program.wait_for("slow", 2)
 
@@ -287,7 +288,8 @@ def iteration_of(batch: tuple[Any, ...]) -> int:
 
 class TestAnInterruptAtEachPoint:
     @pytest.mark.parametrize(
-        ("way", "pause_s"), [("serial", 0.0), *itertools.product(("fork", "spawn", "thread"), (0.0, 0.001))]
+        ("way", "pause_s"),
+        [("serial", 0.0), ("thread_copies", 0.0), *itertools.product(("fork", "spawn", "thread"), (0.0, 0.001))],
     )
     def test_of_run_loses_a_batch_at_worst(self, way: str, pause_s: float) -> None:
         with closing(make(way, pause_s)) as pipe:

@@ -88,7 +88,7 @@ class TestScale:
         costs = {case: [scale.Cost(50.0 + case.workers, 50.0, 1.0)] for case in scale.SERIES["workers"]}
 
         assert scale.table(costs).splitlines()[-1] == (
-            "workers, most to fewest: batch 2.19 times (NOT FLAT), sample 1.00 times (flat)"
+            "workers, most to fewest: batch 3.42 times (NOT FLAT), sample 1.00 times (flat)"
         )
 
 

@@ -94,20 +94,21 @@ def test_costs_are_times_where_instructions_are_not_counted(tmp_path: Path, monk
 
 def test_chosen_settings_are_held_against_the_best_fixed_ones() -> None:
     results = {
-        ("tiny", "auto"): [auto.Result(0.2, 95.0, "2x5"), auto.Result(0.4, 85.0, "2x6")],
+        ("tiny", "auto"): [auto.Result(0.2, 95.0, "2x5", 3.0), auto.Result(0.4, 85.0, "2x6", 4.0)],
         ("tiny", "1x2"): [auto.Result(0.1, 50.0, "1x2")],
         ("tiny", "2x2"): [auto.Result(0.3, 100.0, "2x2")],
     }
 
     report, is_good = auto.table(results)
 
-    assert report.splitlines()[-1] == "| tiny | 2x2 | 100 | 2x5 2x6 | 90 | 90% | 1x2 | 0.10 | 0.30 |"
+    assert report.splitlines()[-1] == "| tiny | 2x2 | 100 | 0.0 | 2x5 2x6 | 90 | 3.5 | 90% | 1x2 | 0.10 | 0.30 |"
     assert is_good
     assert not auto.table({**results, ("tiny", "2x2"): [auto.Result(0.3, 101.0, "2x2")]})[1]
 
 
-def test_a_run_with_chosen_settings_reports_them() -> None:
-    result = auto.run_one("tiny", "auto", seconds=0.02)
+@pytest.mark.parametrize("workload", ["tiny", "shared"])
+def test_a_run_with_chosen_settings_reports_them(workload: str) -> None:
+    result = auto.run_one(workload, "auto", seconds=0.02)
 
     assert result.samples_per_s > 0
     assert re.fullmatch(r"\d+x\d+", result.settings)

@@ -156,7 +156,7 @@ def test_macos_has_serial_pipelines_loaders_and_threads(tmp_path: Path) -> None:
     assert told.splitlines()[:3] == [
         f"py_start_method='fork' needs Linux, and this system is darwin; {remedy}",
         f"py_start_method='spawn' needs Linux, and this system is darwin; {remedy}",
-        "Ready in part: only thread works, not fork and spawn.",
+        "Ready in part: only thread works, not fork and spawn and thread_copies.",
     ]
     assert "please report" not in told
 

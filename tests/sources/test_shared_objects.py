@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from dali_like.data import DataLoader, SharedDict, SharedList
 from dali_like.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, PicklingError
 from dali_like.sources import shared_objects
-from dali_like.sources.travel.introspection import large_containers
+from dali_like.sources.travel import hazards
+from dali_like.sources.travel.introspection import LargeContainer, large_containers
 from tests.internals import block_of
 
 MIB = 1 << 20
@@ -239,7 +241,7 @@ class Long:
 
 
 def test_large_containers_are_found() -> None:
-    assert large_containers(Long(), "dataset") == (
+    assert tuple(found.text for found in large_containers(Long(), "dataset")) == (
         "dataset.names, a list of 100,000 objects",
         "dataset.nested['sizes'], a dict of 100,000 objects",
     )
@@ -258,3 +260,47 @@ def test_the_report_recommends_to_share_them() -> None:
         "copied by each worker: dataset.nested['sizes'], a dict of 100,000 objects; "
         "share it: dali_like.data.SharedDict(...)" in lines
     )
+
+
+class Rows:
+    """A dataset with a list of dicts."""
+
+    def __init__(self) -> None:
+        self.rows = [{"path": f"{index:09}.jpg"} for index in range(100_000)]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> str:
+        return self.rows[index]["path"]
+
+
+class TestWarningOfCopies:
+    @pytest.mark.parametrize("method", ["fork", "spawn", "thread_copies"])
+    def test_names_a_list_with_copies_of_half_of_the_memory(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(hazards, "recently_available_bytes", lambda: 100 << 20)  # a dict of one text takes 250 bytes
+
+        with pytest.warns(RuntimeWarning, match=r"dataset\.rows, a list of 100,000 objects: .*SharedList\(\.\.\.\)"):
+            hazards.warn_of_copies(Rows(), "dataset", method, 4)
+
+    @pytest.mark.parametrize(
+        ("method", "num_workers", "available"),
+        [("thread", 4, 1 << 20), ("ray", 4, 1 << 20), ("fork", 1, 1 << 20), ("fork", 4, 1 << 30)],
+    )
+    def test_is_left_out_without_copies_or_with_enough_memory(
+        self, method: str, num_workers: int, available: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(hazards, "recently_available_bytes", lambda: available)
+
+        hazards.warn_of_copies(Rows(), "dataset", method, num_workers)
+
+    def test_the_estimate_is_near_the_size_of_all_objects(self) -> None:
+        rows = Rows().rows
+        every = sys.getsizeof(rows) + sum(sys.getsizeof(row) + sys.getsizeof(row["path"]) for row in rows)
+
+        assert LargeContainer("rows", rows).bytes_to_copy() == pytest.approx(every, rel=0.1)
+
+    def test_large_texts_count_as_one_page(self) -> None:
+        rows = ["x" * (1 << 16) for _ in range(1000)]
+
+        assert LargeContainer("rows", rows).bytes_to_copy() < 1000 * 5000

@@ -68,7 +68,7 @@ def _containers(dataset: object, name: str) -> Finding:
         return ok("dataset", f"{name} has no list or dict of 100,000 objects or more")
     return warning(
         "dataset",
-        "copied by each worker: " + "; ".join(large),
+        "copied by each worker: " + "; ".join(found.text for found in large),
         "share it: dali_like.data.SharedList(...) or SharedDict(...)",
     )
 

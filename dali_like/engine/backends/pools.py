@@ -59,7 +59,7 @@ def make_pool(
     refuse_while_importing()
     backend = options.backend
     if sys.platform == "linux":
-        check_patches(has_threads=backend.shares_objects)
+        check_patches(has_threads=backend.are_threads)
         check_namespace()
         check_waiting_calls()
         if backend.has_processes:

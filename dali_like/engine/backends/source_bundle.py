@@ -30,6 +30,7 @@ import mmap
 import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -43,6 +44,9 @@ from dali_like.engine.memory.system_calls import anonymous_file, seal
 from dali_like.engine.worker.output import held_output
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 from dali_like.errors import OutOfMemoryError
+
+#: Threads of a program take turns: `inheriting` is for one of them at a time.
+_copying = threading.Lock()
 
 #: Size of a write. Ctrl-C does not interrupt a write, so large data take several.
 _WRITE_BYTES = 64 << 20
@@ -133,16 +137,25 @@ class SourceBundle:
 
     def unpack(self) -> list[Source]:
         """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
+        with collector_paused():
+            sources = self._load()
+        self._plain = None
+        self.close()
+        return sources
+
+    def copy(self) -> list[Source]:
+        """Unpickle the sources in a thread of the program, and keep the bundle for other threads."""
+        with _copying:
+            return self._load()
+
+    def _load(self) -> list[Source]:
         view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_COPY))
         index = _read_index(self._descriptor.fileno())
         if index.main is not None:
             index.main.load()
-        with inheriting(self._inherited), collector_paused():
+        with inheriting(self._inherited):
             plain = self._plain or [source.load_plain(view) for source in index.sources]
-            sources = [source.unpack(view, parts) for source, parts in zip(index.sources, plain, strict=True)]
-        self._plain = None
-        self.close()
-        return sources
+            return [source.unpack(view, parts) for source, parts in zip(index.sources, plain, strict=True)]
 
     def close(self) -> None:
         """Close the descriptors. Unpickled sources stay valid."""

@@ -3,7 +3,8 @@
 Threads run the loop of worker processes (`dali_like.engine.worker.worker.run_worker`) over the same pipes, cells and slots.
 The differences to processes:
 
-- Nothing is copied or pickled: all threads share the user's sources.
+- With "thread", nothing is copied or pickled: all threads share the user's sources. With "thread_copies", each thread has
+  copies from a source bundle, as spawned workers have. Large arrays in it are shared until a thread writes to them.
 - A thread cannot be killed. A hanging thread is abandoned: it counts as ended, and another thread takes its place. Its
   slot is not reused before it has really ended. It gets a SystemExit, which Python raises when the thread next runs Python
   code. Code that blocks outside of Python does not see it.
@@ -30,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dali_like.engine.backends.processes import finish, to_the_end
+from dali_like.engine.backends.source_bundle import SourceBundle, pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
@@ -64,11 +66,11 @@ _SYSTEM_EXIT = ctypes.py_object(SystemExit)
 class WorkerThread(threading.Thread):
     """The thread of one worker."""
 
-    def __init__(self, index: int, shared: _Shared, sources: Sequence[Source]) -> None:
+    def __init__(self, index: int, shared: _Shared, make_sources: Callable[[], Sequence[Source]]) -> None:
         super().__init__(name=f"dali_like:{index}", daemon=True)
         self.index = index
         self._shared = shared
-        self._sources = sources
+        self._make_sources = make_sources
         self._lock = threading.Lock()
         self._is_busy = True  # it is starting
         self._is_dismissed = False
@@ -151,9 +153,6 @@ class WorkerThread(threading.Thread):
             if not self._has_ended:
                 self._kept = thing
 
-    def _make_sources(self) -> Sequence[Source]:
-        return [source.for_thread() for source in self._sources]
-
     def _guarded(self, take: Take, waits: bool) -> Take:
         def go_on_unless_dismissed() -> int:
             with self._lock:
@@ -200,7 +199,8 @@ class ThreadWorkers:
         self.exitcodes: dict[int, int] = {}
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # a thread moves a task from the pipe to its cell at once
-        self._sources = sources
+        self._options = options
+        self._make_sources = self._maker_of(sources)
         self._shared = _Shared(channels, send_stop)
         ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
@@ -212,7 +212,7 @@ class ThreadWorkers:
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or whose thread has been abandoned."""
-        thread = self._workers[worker] = WorkerThread(worker, self._shared, self._sources)
+        thread = self._workers[worker] = WorkerThread(worker, self._shared, self._make_sources)
         thread.start()
         self._shared.threads = {thread, *filter(threading.Thread.is_alive, self._shared.threads)}
         self.pids[worker] = thread.native_id or 0
@@ -225,8 +225,22 @@ class ThreadWorkers:
             self._workers[worker].abandon()
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """Replace the sources of threads that start from now on."""
-        self._sources = sources
+        """Replace the sources of threads that start from now on.
+
+        Raises:
+            PicklingError: a source cannot be copied.
+            OutOfMemoryError: there is no memory for the copies.
+        """
+        self._make_sources = self._maker_of(sources, pickled)
+
+    def _maker_of(
+        self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None
+    ) -> Callable[[], Sequence[Source]]:
+        """Return the function that makes the sources of a thread, in that thread."""
+        if self._options.backend.shares_objects:
+            return lambda: [source.for_thread() for source in sources]
+        bundle = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
+        return SourceBundle(*bundle).copy
 
     def describe_exit(self, end: End) -> str:
         """Describe the end of a thread."""

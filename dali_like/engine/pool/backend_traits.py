@@ -19,7 +19,8 @@ class BackendTraits(NamedTuple):
         aliases: other names of the start method.
         has_processes: whether workers are processes of this machine that map the shared space.
         forks: whether workers are copies of the program as it was at the start.
-        shares_objects: whether workers use the objects of the program, as threads do.
+        are_threads: whether workers are threads of the program.
+        shares_objects: whether workers use the objects of the program, without copies.
         imports_main: whether workers are fresh interpreters that import the main module of the program.
         is_remote: whether workers are on other machines: their memory, load and current sample are unknown here.
         can_rest: whether the process that starts workers outlives them, and can give later ones other objects.
@@ -36,6 +37,7 @@ class BackendTraits(NamedTuple):
     aliases: tuple[str, ...] = ()
     has_processes: bool = False
     forks: bool = False
+    are_threads: bool = False
     shares_objects: bool = False
     imports_main: bool = False
     is_remote: bool = False
@@ -53,9 +55,14 @@ class BackendTraits(NamedTuple):
         return self.forks or self.shares_objects
 
     @property
+    def copies_objects(self) -> bool:
+        """Whether each worker gets, or makes by reading, copies of the program's objects in the memory of this machine."""
+        return self.has_processes or (self.are_threads and not self.shares_objects)
+
+    @property
     def has_pids(self) -> bool:
         """Whether the ids of workers are process ids."""
-        return not self.shares_objects
+        return not self.are_threads
 
 
 _ROWS = (
@@ -71,8 +78,15 @@ _ROWS = (
     BackendTraits(
         name="thread",
         start="dali_like.engine.backends.threads:ThreadWorkers",
+        are_threads=True,
         shares_objects=True,
         needs_linux=False,
+        unit="thread",
+    ),
+    BackendTraits(
+        name="thread_copies",
+        start="dali_like.engine.backends.threads:ThreadWorkers",
+        are_threads=True,
         unit="thread",
     ),
     BackendTraits(

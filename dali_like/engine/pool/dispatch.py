@@ -101,7 +101,7 @@ class Dispatcher:
         self.num_completed = 0
         self.hooks = PoolHooks()
 
-        takes_several = any(assembler.source.reads_ahead(in_threads=backend.shares_objects) for assembler in assemblers)
+        takes_several = any(assembler.source.reads_ahead(in_threads=backend.are_threads) for assembler in assemblers)
         are_read = backend.splices and (takes_several or not (space.has_file and can_splice()))
         own = any(assembler.source.in_order for assembler in assemblers)
         self.pipes = Pipes(options.num_workers, own=own, are_read=are_read)

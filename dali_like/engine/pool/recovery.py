@@ -228,7 +228,7 @@ class Recovery:
         self._cells = Cells(space, options.num_workers)
         self._options = options
         self._unit = options.backend.unit
-        self._can_kill = not options.backend.shares_objects
+        self._can_kill = not options.backend.are_threads
         self._restart_policy = RestartPolicy(options.restarts, options.num_workers)
         self._failures: defaultdict[tuple[BatchKey, int], FailureCount] = defaultdict(FailureCount)
         self._states = [

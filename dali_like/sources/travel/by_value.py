@@ -121,7 +121,7 @@ class _Pickler(ByValuePickler):
 
     def _check_module(self, name: object) -> None:
         """Let the objects of a module travel by value if workers do not find it."""
-        if not isinstance(name, str) or name in self._checked or name in (MAIN, IMPORTED_MAIN):
+        if not isinstance(name, str) or name in self._checked or name in (MAIN, IMPORTED_MAIN) or self._is_for_threads:
             return
         self._checked.add(name)
         if is_lost(name) and not _is_module_by_value(name):
@@ -140,6 +140,11 @@ class _Pickler(ByValuePickler):
             elif reduced is NotImplemented and isinstance(value.__module__, str):  # it travels by name
                 self.note_module(value.__module__)
         return reduced
+
+    @property
+    def _is_for_threads(self) -> bool:
+        """Whether workers are threads, which have all modules of the program."""
+        return self.main is not None and self.main.module is None
 
     def _is_of_main(self, value: Any) -> bool:
         """Return whether the object travels as a name in the main module."""

@@ -34,10 +34,12 @@ _DEPTH = 50
 
 #: Advice at the end of messages, and an alternative for objects that forked workers can use.
 Remedy = tuple[str, str]
-_REMEDY = (
+REMEDY = (
     "Create it in the worker instead (in worker_setup, in __setstate__ or at the first call)",
     "py_start_method='fork'",
 )
+#: Threads can share what cannot be copied.
+REMEDY_OF_THREADS = REMEDY[0], "py_start_method='thread', whose threads share one object"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -110,7 +112,7 @@ def dumps(
     pickler: CallbackPickler | None = None,
     *,
     innards: dict[str, Any] | None = None,
-    remedy: Remedy = _REMEDY,
+    remedy: Remedy = REMEDY,
     inherits: bool = True,
     main: ImportedMain | None = None,
 ) -> PickledSource:
@@ -136,11 +138,12 @@ def dumps(
         return dump(packed)
     except Exception as error:
         path, culprit = _find_culprit(innards or parts, pickler, dump)
+        receivers = "worker threads with copies" if main is not None and main.module is None else "spawned workers"
         advice = remedy[0] if is_opened(culprit) else ", or use ".join(remedy)
         if main is None and inherits and " -> " in path and has_unguarded_main():
             advice += '. Or put the code that starts the program under `if __name__ == "__main__":`; workers import the rest'
         raise PicklingError(
-            f"{name} cannot be pickled for spawned workers: {path}, a {type_name(culprit)}, refuses: "
+            f"{name} cannot be pickled for {receivers}: {path}, a {type_name(culprit)}, refuses: "
             f"{text_of(error) or repr_of(error)}. {advice}"
         ) from error
 

@@ -3,7 +3,8 @@
 - A forked worker has its own copy of a lock, which stays locked; it shares file positions and connections with the parent;
   and it has none of the parent's threads. The result is often a hang or mixed-up data.
 - Worker threads share the position of a file as well: one thread moves it while another reads.
-- Worker processes have copies of a random generator, which draw the same numbers.
+- Worker processes, and threads with copies, have copies of a random generator, which draw the same numbers. Threads that
+  share one draw in the order in which they come.
 
 Local classes need care as well. Their objects come back from a worker by value, together with the class. They are instances
 of the program's own class only if cloudpickle has given the class an identity before the fork.
@@ -22,8 +23,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.notices import warn
+from dali_like.engine.memory.limits import recently_available_bytes
+from dali_like.engine.memory.space import mib
 from dali_like.engine.pool.backend_traits import BACKENDS
-from dali_like.sources.travel.introspection import parts_of
+from dali_like.sources.travel.introspection import large_containers, parts_of
 
 if TYPE_CHECKING:
     from dali_like.sources.external_source import ExternalSource
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 #: Depth of the search, and parts per object: enough for attributes and their attributes.
 _DEPTH = 3
 _PARTS = 200
+
+#: The share of the available memory for copies of objects, above which a warning is due.
+_SHARE_OF_COPIES = 0.5
 
 #: Methods in which a source or a dataset uses global variables.
 _METHODS = ("__call__", "__getitem__", "__getitems__", "__iter__")
@@ -56,13 +62,14 @@ class UseInWorkers(NamedTuple):
     random: str
 
     @property
-    def are_threads(self) -> bool:
+    def is_shared(self) -> bool:
+        """Whether workers are threads that share the object."""
         return BACKENDS[self.start_method].shares_objects
 
     @property
     def opening(self) -> str:
         """The advice on files and connections."""
-        if self.are_threads:
+        if self.is_shared:
             return f"Give each thread its own: keep it in a threading.local, and open it in {self.setup}"
         return f"Open it in the worker, in {self.setup} or when it is first used"
 
@@ -80,6 +87,7 @@ def warn_of_hazards(sources: Iterable[ExternalSource], start_method: str, num_wo
         )
         for hazard in hazards_of(source.callback, "source", place):
             warn(f"{source.name}: {hazard}", RuntimeWarning)
+        warn_of_copies(source.callback, f"{source.name}: source", start_method, num_workers)
 
 
 def warn_of_hazards_in_dataset(dataset: Any, start_method: str, num_workers: int, *, repeats: bool) -> None:
@@ -89,16 +97,37 @@ def warn_of_hazards_in_dataset(dataset: Any, start_method: str, num_workers: int
         dataset, start_method, num_workers: of the loader.
         repeats: whether the loader indexes the dataset, and no ``worker_init_fn`` can have seeded generators.
     """
+    advice = "Draw from the global generators of random, NumPy and PyTorch, which the loader seeds"
     place = UseInWorkers(
         start_method=start_method,
         are_several=num_workers > 1,
         repeats=repeats,
         setup="worker_init_fn",
-        random="Draw from the global generators of random, NumPy and PyTorch, which the loader seeds, or seed this one in "
-        "worker_init_fn",
+        random="Make one from the index"
+        if BACKENDS[start_method].are_threads
+        else f"{advice}, or seed this one in worker_init_fn",
     )
     for hazard in hazards_of(dataset, "dataset", place):
         warn(hazard, RuntimeWarning)
+    warn_of_copies(dataset, "dataset", start_method, num_workers)
+
+
+def warn_of_copies(value: Any, name: str, start_method: str, num_workers: int) -> None:
+    """Warn of large lists and dicts of objects whose copies in all workers would take half of the available memory.
+
+    The search looks at a few hundred objects. Workers take the memory as they read, so it is not short yet.
+    """
+    if num_workers < 2 or not BACKENDS[start_method].copies_objects or not (large := large_containers(value, name)):
+        return
+    nbytes, available = sum(container.bytes_to_copy() for container in large), recently_available_bytes()
+    if nbytes * num_workers > available * _SHARE_OF_COPIES:
+        kinds = dict.fromkeys("SharedDict" if isinstance(found.objects, dict) else "SharedList" for found in large)
+        warn(
+            f"{'; '.join(found.text for found in large)}: each worker copies objects by reading them, about {mib(nbytes)}. "
+            f"{num_workers} workers need {mib(nbytes * num_workers)} for that, and {mib(available)} are available. "
+            f"Share the memory: {', '.join(f'dali_like.data.{kind}(...)' for kind in kinds)}",
+            RuntimeWarning,
+        )
 
 
 def is_opened(value: Any) -> bool:
@@ -177,10 +206,12 @@ def _problem(value: Any, place: UseInWorkers) -> str | None:
         return f"a locked lock, which stays locked in the workers. Release it first, or create it in {place.setup}"
     if is_forked and isinstance(value, threading.Thread) and value.is_alive():
         return f"a running thread, which does not run in the workers. Start it in {place.setup}"
-    is_shared = place.are_several if place.are_threads else is_forked
+    is_shared = place.are_several if place.is_shared else is_forked
     if is_shared and (sharing := _sharing(value)) is not None:
         return f"{sharing}. {place.opening}"
-    if place.repeats and not place.are_threads and _is_generator(value):
+    if place.repeats and _is_generator(value):
+        if place.is_shared:
+            return f"a random generator, which all threads share: its numbers depend on their order. {place.random}"
         return f"a random generator. Each worker starts with a copy, and draws the same numbers. {place.random}"
     return None
 

@@ -7,15 +7,20 @@ import dis
 import functools
 import inspect
 import itertools
+import sys
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, MemberDescriptorType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+from dali_like.engine.memory.protocol import PAGE_BYTES
 
 #: Limits of the search for large containers.
 _MANY_OBJECTS = 100_000
 _MOST_PARTS = 500
+#: Objects of a large container that are looked at to estimate its memory, and the depth of the look.
+_LOOKS, _LOOK_DEPTH = 200, 3
 
 #: Cache of the names of global variables by code: each epoch of a loader asks again, and the search is slow.
 _names: weakref.WeakKeyDictionary[CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
@@ -49,8 +54,49 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _attributes_of(value)
 
 
-def large_containers(value: Any, name: str) -> tuple[str, ...]:
-    """Describe lists and dicts of a source with at least 100,000 objects, for advice to share their memory.
+class LargeContainer(NamedTuple):
+    """A list or dict with many objects.
+
+    Attributes:
+        path: where it is in the source.
+        objects: the list or dict.
+    """
+
+    path: str
+    objects: list[Any] | dict[Any, Any]
+
+    @property
+    def text(self) -> str:
+        """The description, for messages."""
+        return f"{self.path}, a {type(self.objects).__name__} of {len(self.objects):,} objects"
+
+    def bytes_to_copy(self) -> int:
+        """Estimate, from some of the objects, the memory that a worker copies by reading each object once.
+
+        Reading an object changes its count of references, and so copies its page. The other pages of large objects, such as
+        the text of a long string, stay shared.
+        """
+        step = max(1, len(self.objects) // _LOOKS)
+        parts: Iterable[Any] = self.objects.items() if isinstance(self.objects, dict) else self.objects
+        seen: set[int] = set()
+        nbytes = sum(_touched_bytes(part, seen, _LOOK_DEPTH) for part in itertools.islice(parts, 0, None, step))
+        return sys.getsizeof(self.objects) + nbytes * step
+
+
+def _touched_bytes(value: Any, seen: set[int], depth: int) -> int:
+    """Return the size of an object with its parts, each at most a page. Objects in `seen` do not count again."""
+    if id(value) in seen or isinstance(value, (type, ModuleType)):
+        return 0
+    seen.add(id(value))
+    nbytes = min(sys.getsizeof(value), PAGE_BYTES)
+    if depth and not isinstance(value, (str, bytes, int, float)):
+        for _, part in itertools.islice((*_items_of(value), *_attributes_of(value)), _MOST_PARTS):
+            nbytes += _touched_bytes(part, seen, depth - 1)
+    return nbytes
+
+
+def large_containers(value: Any, name: str) -> tuple[LargeContainer, ...]:
+    """Find lists and dicts of a source with at least 100,000 objects, for advice to share their memory.
 
     Forked workers copy the pages of such objects by reading them, spawned workers unpickle them. Lists of lists count once.
 
@@ -58,13 +104,13 @@ def large_containers(value: Any, name: str) -> tuple[str, ...]:
         value: the source, or the dataset.
         name: its name in the descriptions.
     """
-    found: list[str] = []
+    found: list[LargeContainer] = []
     ahead, seen = deque([(name, value)]), {id(value)}
     while ahead and len(seen) < _MOST_PARTS:
         path, part = ahead.popleft()
         with contextlib.suppress(Exception):  # attributes of users' objects may raise any error
             if isinstance(part, (list, dict)) and len(part) >= _MANY_OBJECTS:
-                found.append(f"{path}, a {type(part).__name__} of {len(part):,} objects")
+                found.append(LargeContainer(path, part))
             elif not isinstance(part, (ModuleType, type)):
                 for suffix, inner in itertools.islice(parts_of(part), _MOST_PARTS):
                     if id(inner) not in seen:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from dali_like.common.notices import warn
 from dali_like.engine.backends.main_import import IMPORTED_MAIN, MAIN, MainModule, main_file
+from dali_like.engine.pool.backend_traits import BackendTraits
 from dali_like.errors import ArgumentError
 
 #: Calls that change settings of libraries, by the last part of the function's name.
@@ -36,12 +37,17 @@ class ImportedMain(NamedTuple):
     """A main module that workers import.
 
     Attributes:
-        module: its place.
+        module: its place; None: workers are threads of the program.
         names: the names that its import binds to the same objects as in the program.
     """
 
-    module: MainModule
+    module: MainModule | None
     names: frozenset[str]
+
+    @classmethod
+    def of_this_process(cls) -> ImportedMain:
+        """Return the main module for worker threads, which have all of it."""
+        return cls(None, frozenset(vars(sys.modules[MAIN])))
 
     def has(self, value: Any) -> bool:
         """Return whether workers find a class or function by its name in the main module."""
@@ -54,6 +60,13 @@ class ImportedMain(NamedTuple):
         for step in path.split("."):
             found = getattr(found, step, None)
         return found is value
+
+
+def main_for(backend: BackendTraits, import_main: bool | None) -> ImportedMain | None:
+    """Return the main module that workers of a backend have; None if they have none. See `find_main`."""
+    if backend.are_threads:
+        return ImportedMain.of_this_process()
+    return find_main(import_main) if backend.imports_main else None
 
 
 def find_main(import_main: bool | None) -> ImportedMain | None:

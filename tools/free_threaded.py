@@ -1,0 +1,71 @@
+"""Build free-threaded Python 3.14 from Debian's source package: ``python -m tools.free_threaded build/python3.14t``.
+
+For machines whose package manager has none; needs apt, a C compiler and the headers that Python is built with.
+``apt-get`` looks for the source package in the suites of the archive that the machine uses, with lists and files in a
+folder of their own: the configuration of the machine stays as it is. An archive may list newer versions than it has, so
+older ones are tried, too. The build takes some minutes, without the optimizations that need test runs: compare its times
+with themselves only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+SUITES = ("unstable", "testing", "stable")
+
+
+def main() -> None:
+    """Run the program."""
+    parser = argparse.ArgumentParser(prog="python -m tools.free_threaded", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("prefix", type=Path)
+    parser.add_argument("--version", default="3.14", help="3.13 or later")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        build(source_in(Path(folder), f"python{given.version}"), given.prefix.absolute())
+
+
+def source_in(folder: Path, package: str) -> Path:
+    """Download and extract the source text of Python; return its folder."""
+    archive = _output("apt-get", "indextargets", "--format", "$(REPO_URI)").split()[0]
+    lists = folder / "sources.list"
+    lists.write_text("".join(f"deb-src {archive} {suite} main\n" for suite in SUITES))
+    (folder / "lists").mkdir()
+    options = [
+        *(f"--option=Dir::Etc::sourcelist={lists}", "--option=Dir::Etc::sourceparts=-"),
+        *(f"--option=Dir::State::lists={folder / 'lists'}", f"--option=Dir::Cache={folder}"),
+        f"--option=APT::Sandbox::User={os.environ.get('USER', 'root')}",
+    ]
+    subprocess.run(["apt-get", *options, "update"], check=True, cwd=folder)
+    versions = [
+        line.split()[1] for line in _output("apt-cache", *options, "showsrc", package).splitlines() if line[:8] == "Version:"
+    ]
+    for version in reversed(versions):
+        command = ["apt-get", *options, "source", "--download-only", f"{package}={version}"]
+        if subprocess.run(command, check=False, cwd=folder).returncode == 0:
+            break
+    else:
+        sys.exit(f"the archive has none of these versions of {package}: {', '.join(versions)}")
+    with tarfile.open(next(file for file in folder.glob(f"{package}_*.orig.tar.*") if file.suffix != ".asc")) as file:
+        file.extractall(folder / "source", filter="data")
+    return next((folder / "source").iterdir())
+
+
+def build(source: Path, prefix: Path) -> None:
+    """Build Python without the lock of the interpreter, and install it."""
+    subprocess.run(["./configure", "--quiet", "--disable-gil", f"--prefix={prefix}"], check=True, cwd=source)
+    subprocess.run(["make", "--silent", f"-j{os.cpu_count()}"], check=True, cwd=source)
+    subprocess.run(["make", "--silent", "install"], check=True, cwd=source, stdout=subprocess.DEVNULL)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    main()
