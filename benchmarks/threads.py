@@ -185,7 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seconds = options.seconds or (0.5 if options.quick else 2.5)
     if options.one:
-        print(json.dumps(measure(*json.loads(options.one), seconds=seconds)), flush=True)
+        system, callback, workers = json.loads(options.one)
+        print(json.dumps(measure(system, callback, workers, seconds)), flush=True)
         os._exit(0)  # without finalizers of libraries, which are not measured and may hang
     has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
     print(f"{environment()}\n{'lock of interpreter':<20} {'yes' if has_lock else 'no'}", end="\n\n", flush=True)
