@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dali_like.device.interface import Block, CopyDevice, DeviceFence
+from dali_like.engine.memory.idle_buffers import take_idle
 from dali_like.engine.memory.protocol import align
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import DeviceError, OutOfMemoryError
@@ -142,13 +143,8 @@ class DeviceMemory:
 
     def _trim(self, last_request: int) -> None:
         """Free the buffers released at `last_request` or before."""
-        for free in list(self._free.values()):
-            while free and free[0].request <= last_request:
-                try:
-                    idle = free.popleft()
-                except IndexError:  # another thread took it
-                    break
-                idle.fence.wait()  # before `idle` is dropped, which frees the block
+        for idle in take_idle(self._free, last_request):
+            idle.fence.wait()  # before `idle` is dropped, which frees the block
 
 
 class StaticMemory:

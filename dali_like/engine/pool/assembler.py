@@ -462,7 +462,7 @@ class ArrayAssembler(Assembler):
 
     def check(self, batch: Batch) -> None:
         schemas, batch.schemas = batch.schemas, None
-        if schemas is None or schemas is self._fixed:
+        if schemas is None or schemas is self._fixed or schemas == self._fixed:
             return
         try:
             self._fix(batch, schemas)

@@ -427,7 +427,7 @@ def _schema(least: list[int], most: list[int], words: NDArray[np.int64], slot_by
         return None
     item_bytes = DTYPES[dtype].itemsize
     # NumPy also limits the lengths of arrays without elements.
-    if math.prod(length or 1 for length in most_shape) * item_bytes >= _MOST_BYTES:
+    if math.prod(most_shape if 0 not in most_shape else [length or 1 for length in most_shape]) * item_bytes >= _MOST_BYTES:
         return None
     if shape == most_shape:
         row_bytes = math.prod(shape) * item_bytes

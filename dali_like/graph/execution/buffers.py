@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.engine.memory.idle_buffers import take_idle
 from dali_like.engine.memory.protocol import SAMPLE_ALIGNMENT, align
 from dali_like.engine.memory.ring import Lease, SampleList, leased_array
 from dali_like.engine.memory.schema_learner import SchemaLearner
@@ -208,15 +209,10 @@ class BufferPool:
 
     def _trim(self, last_request: int) -> None:
         """Free the buffers released at `last_request` or before."""
-        for free in list(self._free.values()):
-            while free and free[0].request <= last_request:
-                try:
-                    idle = free.popleft()
-                except IndexError:  # another thread took it
-                    break
-                if idle.fence is not None:
-                    idle.fence.wait()
-                self._space.free(*idle.buffer)
+        for idle in take_idle(self._free, last_request):
+            if idle.fence is not None:
+                idle.fence.wait()
+            self._space.free(*idle.buffer)
 
 
 class PackedBuffer:

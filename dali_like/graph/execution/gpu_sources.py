@@ -95,6 +95,10 @@ class CollectedBatch:
         """Return False: samples are stored one output at a time."""
         return False
 
+    def put_list(self, output: int, arrays: Sequence[Any]) -> bool:
+        """Return False: samples are stored one by one."""
+        return False
+
     def put_all(self, output: int, samples: Any, source: Source) -> None:
         """Store one output of all samples, as one array."""
         self.columns[output] = samples if is_on_gpu(samples) else samples.copy()
