@@ -83,6 +83,8 @@ class PositionSampler(Sampler[Any]):
         self.rank = rank
         self.has_mesh = mesh is not None
         self.rest = _rest_for(dataset, rank, shard_rest)
+        if self.rest == "drop" and shard_rest is None and sizes is None:
+            _say_left_out(self.length, rank.count, batch_size or 1)
         self.changes = WeightChanges()
         if weights_file is not None:
             from dali_like.data.weights_file import check_weights_file  # few programs need it
@@ -375,6 +377,22 @@ def _balance_for(dataset: ComposedDataset, balance: str | None, costs: Any) -> B
     from dali_like.data.balancing import Balance  # few programs need it
 
     return Balance(dataset.costs_by_position(costs))
+
+
+def _say_left_out(length: int | None, num_ranks: int, batch_size: int) -> None:
+    """Say in the log how many elements each epoch leaves out by default."""
+    if length is None or not (left_out := length % (num_ranks * batch_size)):
+        return
+    import logging  # rarely needed, and slow to import
+
+    logging.getLogger("dali_like").warning(
+        "each epoch leaves out %d of %d elements: they do not fill a batch of %d on each of %d ranks. To get them, pass "
+        'shard_rest="pad" or "uneven"; to silence this line, "drop"',
+        left_out,
+        length,
+        batch_size,
+        num_ranks,
+    )
 
 
 def _rest_for(dataset: ComposedDataset, rank: Shard, rest: str | None) -> str:

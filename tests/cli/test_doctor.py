@@ -664,3 +664,16 @@ def test_a_module_that_ends_a_fresh_interpreter_is_a_note(tmp_path: Path, monkey
 
     assert "status 3" in determinism.found
     assert "status 3" in imports.found
+
+
+def test_findings_about_an_object_are_shown_although_they_are_good(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", (lambda: findings.ok("system", "Linux"),))
+    monkeypatch.setattr(user_object, "checks_of", lambda text: (lambda: findings.ok("imports", "fast"),))
+
+    assert cli.main(["doctor", "train.py:dataset"]) == 0
+    shown = capsys.readouterr().out
+
+    assert "ok       imports                fast" in shown
+    assert "Linux" not in shown

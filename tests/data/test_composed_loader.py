@@ -998,3 +998,23 @@ def test_persistent_workers_serve_datasets_that_cannot_be_pickled() -> None:
     each = loader(ComposedDataset.mix(parts, block=4), 4, 1, persistent_workers=True)
 
     assert joined(each) == joined(each)
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "said"),
+    [
+        (103, {}, "each epoch leaves out 3 of 103 elements: they do not fill a batch of 10 on each of 2 ranks"),
+        (100, {}, ""),
+        (103, {"shard_rest": "drop"}, ""),
+        (103, {"shard_rest": "pad"}, ""),
+    ],
+    ids=["by default", "none", "drop", "pad"],
+)
+def test_elements_that_ranks_leave_out_are_counted_in_the_log(
+    caplog: pytest.LogCaptureFixture, count: int, options: dict[str, Any], said: str
+) -> None:
+    DataLoader(ComposedDataset.source(range(count)), 10, shard_id=0, num_shards=2, **options)
+
+    lines = [record.getMessage() for record in caplog.records if "leaves out" in record.getMessage()]
+    assert len(lines) == bool(said)
+    assert all(said in line for line in lines)

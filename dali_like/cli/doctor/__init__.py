@@ -38,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run all checks and print the report; see `dali_like.cli.Command`."""
-    checks = CHECKS if options.dataset is None else (*CHECKS, *user_object.checks_of(options.dataset))
-    found = list(examine(checks))
+    of_object = () if options.dataset is None else user_object.checks_of(options.dataset)
+    found = [*examine(CHECKS), *(asked := [*examine(of_object)])]
     if options.json:
         print(json.dumps({"version": __version__, "findings": [asdict(finding) for finding in found]}, indent=2))
     else:
-        print(_as_text(found, shows_all=options.verbose))
+        print(_as_text(found, found if options.verbose else asked, shows_all=options.verbose))
     return int(any(finding.verdict is Verdict.FAILURE for finding in found))
 
 
@@ -57,10 +57,11 @@ def examine(checks: Iterable[Check]) -> Iterator[Finding]:
             yield failure(name, f"the check raised {type(error).__name__}: {error}", "please report this")
 
 
-def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
+def _as_text(found: Sequence[Finding], asked: Sequence[Finding], *, shows_all: bool) -> str:
+    """Format findings. Those that the user has asked for are shown although they need no action."""
     order = list(Verdict)
     worst_first = sorted(found, key=lambda finding: -order.index(finding.verdict))
-    shown = [finding for finding in worst_first if shows_all or finding.needs_action]
+    shown = [finding for finding in worst_first if finding in asked or finding.needs_action]
     optional = [finding for finding in shown if finding.verdict is Verdict.NOTE]
     optional = optional if shows_all else libraries.join_extras(optional)
     problems = [finding for finding in shown if finding.verdict in (Verdict.FAILURE, Verdict.WARNING)]
