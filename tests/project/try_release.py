@@ -147,6 +147,21 @@ for record in (b"one", b"two"):
 writer.close()
 assert [bytes(record) for record in ComposedDataset.from_array_record("t.array_record")] == [b"one", b"two"]
 """,
+    "orbax": """
+import tempfile
+import orbax.checkpoint as ocp
+from dali_like.data import DataLoader
+from dali_like.plugin.jax.orbax import LoaderRestore, LoaderSave
+
+loader = DataLoader(range(8), batch_size=4)
+next(iter(loader))
+with ocp.CheckpointManager(tempfile.mkdtemp()) as manager:
+    manager.save(1, args=ocp.args.Composite(data=LoaderSave(loader)))
+    manager.wait_until_finished()
+    resumed = DataLoader(range(8), batch_size=4)
+    manager.restore(1, args=ocp.args.Composite(data=LoaderRestore(resumed)))
+assert next(iter(resumed)).tolist() == [4, 5, 6, 7]
+""",
     "hdf5": """
 import h5py
 from dali_like.data import ComposedDataset
