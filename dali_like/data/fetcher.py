@@ -464,6 +464,8 @@ class Fetcher:
                 self._nesting = nesting_of(first_sample(columns), self.array_backend)
             root = self._nesting if schema is None else schema.root
             batch = None if root is None else root.gather(columns, rows)
+            if rows is not None and root is not None:
+                batch = rows  # a single leaf returns nothing
         except Exception:  # the arrays do not fit, or the dataset fails, too, with its own message
             return None
         if batch is not None and request.watch is not None:

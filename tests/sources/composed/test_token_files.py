@@ -97,8 +97,11 @@ def test_gathered_batches_have_the_elements_at_their_positions(tmp_path: Path, n
     assert dataset.has_rows == is_gathered
 
 
-def test_a_batch_of_tokens_asks_for_no_single_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = ComposedDataset.from_tokens(write(tmp_path / "t.bin", 6400), 10).shuffle()
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_of_tokens_ask_for_single_elements_once_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
+) -> None:
+    dataset = ComposedDataset.from_tokens(write(tmp_path / "t.bin", 64_000), 10).shuffle()
     asked: list[int] = []
     original = ComposedDataset.__getitem__
 
@@ -107,10 +110,12 @@ def test_a_batch_of_tokens_asks_for_no_single_elements(tmp_path: Path, monkeypat
         return original(self, position)
 
     monkeypatch.setattr(ComposedDataset, "__getitem__", counted)
-    loader = DataLoader(dataset, batch_size=64)
+    loader = DataLoader(
+        dataset, batch_size=64, num_workers=num_workers, multiprocessing_context="thread" if num_workers else None
+    )
 
-    assert sum(len(batch) for batch in loader) == 640
-    assert len(asked) == 0
+    assert [len(batch) for batch in loader] == [64] * 100
+    assert len(asked) <= 4 * 64 * (num_workers > 0)  # workers learn the schema with the batches in flight
 
 
 def test_an_error_of_a_gathered_batch_names_the_file(tmp_path: Path) -> None:
