@@ -57,6 +57,7 @@ GOALS = (
     Goal(workload="packing", column=PADDING, peer="grain_64", at_most=1),
     Goal(workload="balance", column=DEAREST, peer=None, at_most=1.05),
     Goal(workload="balance", column=OF_BOUND, peer=None, at_most=1.02),
+    Goal(workload="windows", column=ALL_CPU, peer="loop", at_most=1.25),
     Goal(workload="start", column=FIRST_BATCH, peer="grain", at_most=0.1),
     Goal(workload="resume", column=FIRST_BATCH, peer="grain", at_most=0.1),
     Goal(workload="memory", column=ADDED, peer="grain", at_most=0.5),

@@ -5,7 +5,9 @@ The content of an element follows from its number, or from its length. So a batc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ __all__ = [
     "GROUP_TOKENS",
     "LENGTH",
     "PACK_TOKENS",
+    "WINDOW_TOKENS",
     "Documents",
     "Images",
     "Multimodal",
@@ -27,6 +30,7 @@ __all__ = [
     "check_images",
     "check_numbers",
     "check_packs",
+    "check_windows",
     "costs_of",
     "first_of",
     "log_normal_costs",
@@ -34,6 +38,7 @@ __all__ = [
     "one",
     "same",
     "summary",
+    "token_file",
     "twice",
     "two_thirds",
 ]
@@ -44,6 +49,8 @@ PACK_TOKENS = 8_192
 #: Of packs of images and texts, and of one image.
 GROUP_TOKENS, IMAGE_TOKENS, MOST_IMAGES = 16_384, 256, 40
 SHORTEST, LONGEST = 10, 4_000
+#: Of the file of tokens: of a window, and the length after which tokens repeat, a prime number.
+WINDOW_TOKENS, TOKEN_PERIOD = 2_048, 50_021
 
 #: A prime number of images, so that neighbors differ.
 _NUM_IMAGES = 251
@@ -206,6 +213,31 @@ def check_images(batch: Mapping[str, Any], batch_size: int, num_sources: int) ->
         raise WrongBatchError(f"the numbers are {numbers.tolist()}")
     if not (images == (255 - numbers % _NUM_IMAGES)[:, np.newaxis, np.newaxis]).all():
         raise WrongBatchError("the images do not fit their numbers")
+
+
+def token_file() -> Path:
+    """Return a file of 64 Mi tokens in 16 bits, 128 MiB, which is written once. Token i is ``i % TOKEN_PERIOD``."""
+    path = Path("build/benchmarks/tokens.bin")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tokens = np.resize(np.arange(TOKEN_PERIOD, dtype=np.uint16), 64 << 20)
+        written = path.with_suffix(f".{os.getpid()}")
+        tokens.tofile(written)
+        written.replace(path)
+    return path
+
+
+def check_windows(batch: NDArray[Any], batch_size: int) -> None:
+    """Check that each row of a batch is a window of the file of tokens.
+
+    Raises:
+        WrongBatchError: it is not.
+    """
+    rows = np.asarray(batch)
+    if rows.shape != (batch_size, WINDOW_TOKENS) or rows.dtype != np.uint16:
+        raise WrongBatchError(f"the windows have the shape {rows.shape} and dtype {rows.dtype}")
+    if not np.array_equal(rows, (rows[:, :1].astype(int) + np.arange(WINDOW_TOKENS)) % TOKEN_PERIOD):
+        raise WrongBatchError("the tokens of a window do not follow each other")
 
 
 def check_packs(batch: Mapping[str, Any], batch_size: int) -> None:

@@ -2,6 +2,7 @@
 
 - dali_like: forked workers
 - dali_like_spawn: spawned workers, as in Grain
+- loop: copies windows of tokens in a plain loop, without workers and without a library
 - grain: fills 256 packs at a time
 - grain_64: fills 64 packs at a time: faster, with more padding
 
@@ -17,9 +18,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from benchmarks.composed.sources import (
     GROUP_TOKENS,
     PACK_TOKENS,
+    WINDOW_TOKENS,
     Numbers,
     alone,
     brighten,
@@ -30,6 +34,7 @@ from benchmarks.composed.sources import (
     one,
     same,
     summary,
+    token_file,
     twice,
     two_thirds,
 )
@@ -38,7 +43,7 @@ from benchmarks.workloads import WORKERS
 
 __all__ = ["SYSTEMS", "System", "open_system"]
 
-SYSTEMS = ("dali_like", "dali_like_spawn", "grain", "grain_64")
+SYSTEMS = ("dali_like", "dali_like_spawn", "grain", "grain_64", "loop")
 SEED = 7
 #: Documents that dali_like packs together, about 64 packs.
 BLOCK = 256
@@ -128,6 +133,8 @@ class DaliLike(System):
 
     def _dataset(self) -> Any:
         composed = self._composed
+        if self._workload.element == "windows":
+            return composed.from_tokens(token_file(), WINDOW_TOKENS).shuffle().repeat()
         if self._workload.element == "numbers":
             return self._through(self._workload.stage)
         shuffled = [composed.source(source).shuffle() for source in self._workload.sources()]
@@ -166,6 +173,24 @@ class DaliLike(System):
             "batch_by_budget": lambda: numbers.batch_by_budget(4, one, block=256).map(first_of),
         }
         return stages[stage]()
+
+
+class CopyLoop(System):
+    """No library: a loop in this process that copies each window of a batch into a new array."""
+
+    def start(self) -> None:
+        self._batches = self._loop()
+
+    def _loop(self) -> Iterator[Any]:
+        tokens = np.memmap(token_file(), np.uint16, "r")
+        count, size = len(tokens) // WINDOW_TOKENS, self._workload.batch_size
+        for epoch in itertools.count():
+            order = np.random.default_rng(epoch).permutation(count).tolist()
+            for begin in range(0, count - size + 1, size):
+                batch = np.empty((size, WINDOW_TOKENS), np.uint16)
+                for row, window in enumerate(order[begin : begin + size]):
+                    batch[row] = tokens[window * WINDOW_TOKENS : (window + 1) * WINDOW_TOKENS]
+                yield batch
 
 
 class Grain(System):
@@ -229,4 +254,6 @@ def open_system(system: str, workload: Workload) -> System:
     """Return a system with a workload."""
     if system.startswith("grain"):
         return Grain(workload, bins=64 if system == "grain_64" else 256)
+    if system == "loop":
+        return CopyLoop(workload)
     return DaliLike(workload, start_method="spawn" if system == "dali_like_spawn" else "fork")

@@ -20,6 +20,7 @@ from benchmarks.composed.sources import (
     check_images,
     check_numbers,
     check_packs,
+    check_windows,
 )
 
 __all__ = ["COMMON_SYSTEMS", "RESUMED_STEP", "STAGES", "WORKLOADS", "Workload", "weights"]
@@ -33,7 +34,7 @@ Part = Literal["steady", "first", "resume", "memory"]
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """One workload: a mixture of shuffled, repeated sources. Images are mapped, documents packed, and texts with images
-    packed by their costs. Numbers go through a single stage.
+    packed by their costs. Numbers go through a single stage. Windows are of a flat file of tokens.
 
     Attributes:
         part: the measured part. "steady": the rate after warm-up; "first": the time to the first batch; "resume": the time
@@ -47,7 +48,7 @@ class Workload:
 
     name: str
     part: Part
-    element: Literal["images", "documents", "multimodal", "numbers"]
+    element: Literal["images", "documents", "multimodal", "numbers", "windows"]
     num_sources: int
     batch_size: int
     systems: tuple[str, ...] = COMMON_SYSTEMS
@@ -61,7 +62,7 @@ class Workload:
         return [make(place) for place in range(self.num_sources)]
 
     @property
-    def check(self) -> Callable[[Mapping[str, Any]], None]:
+    def check(self) -> Callable[[Any], None]:
         """Raises `benchmarks.workloads.WrongBatchError` unless a batch is right."""
         if self.element == "images":
             return partial(check_images, batch_size=self.batch_size, num_sources=self.num_sources)
@@ -69,6 +70,8 @@ class Workload:
             return partial(check_groups, batch_size=self.batch_size)
         if self.element == "numbers":
             return partial(check_numbers, batch_size=self.batch_size)
+        if self.element == "windows":
+            return partial(check_windows, batch_size=self.batch_size)
         return partial(check_packs, batch_size=self.batch_size)
 
     @property
@@ -142,6 +145,9 @@ WORKLOADS = {
             batch_size=16,
             systems=("dali_like",),
             num_ranks=8,
+        ),
+        Workload(
+            name="windows", part="steady", element="windows", num_sources=1, batch_size=256, systems=("dali_like", "loop")
         ),
         Workload(name="start", part="first", element="images", num_sources=8, batch_size=256, systems=_STARTS),
         Workload(name="resume", part="resume", element="images", num_sources=8, batch_size=256, systems=_STARTS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 
 from benchmarks.composed.__main__ import main, tables
 from benchmarks.composed.run_one import measure
-from benchmarks.composed.sources import GROUP_TOKENS, PACK_TOKENS, check_groups, check_images, check_packs
+from benchmarks.composed.sources import (
+    GROUP_TOKENS,
+    PACK_TOKENS,
+    WINDOW_TOKENS,
+    check_groups,
+    check_images,
+    check_packs,
+    check_windows,
+)
 from benchmarks.composed.workloads import STAGES, WORKLOADS, Workload
 from benchmarks.measurement import Measurement
 from benchmarks.workloads import WrongBatchError
@@ -22,6 +31,7 @@ FIGURES = {
     "packing": {"tokens_per_s", "padding", "samples_per_s"},
     "multimodal": {"tokens_per_s", "padding", "samples_per_s"},
     "balance": {"dearest_of_mean", "dearest_of_bound", "in_order_of_mean", "samples_per_s"},
+    "windows": {"samples_per_s", "all_cpu_us_per_batch"},
     "start": {"first_batch_s"},
     "resume": {"first_batch_s"},
     "memory": {"added_bytes"},
@@ -31,7 +41,9 @@ FIGURES = {
 
 
 @pytest.mark.parametrize("workload", SMALL.values(), ids=SMALL)
-def test_each_workload_gives_its_figures(workload: Workload) -> None:
+def test_each_workload_gives_its_figures(workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # one of them writes a file of tokens
+
     measurement = measure("dali_like", workload, seconds=0.01, repeat=0)
 
     assert {name for name in FIGURES[workload.name] if getattr(measurement, name) is None} == set()
@@ -40,6 +52,16 @@ def test_each_workload_gives_its_figures(workload: Workload) -> None:
 def images() -> dict[str, Any]:
     numbers = np.array([3, 1_000_001])
     return {"number": numbers, "image": np.stack([np.full((28, 28), 255 - n % 251, np.uint8) for n in numbers])}
+
+
+def test_windows_of_other_tokens_are_detected() -> None:
+    rows = np.arange(2 * WINDOW_TOKENS, dtype=np.uint16).reshape(2, WINDOW_TOKENS)
+    check_windows(rows, 2)
+    rows[1, 7] += 1
+    with pytest.raises(WrongBatchError, match="do not follow"):
+        check_windows(rows, 2)
+    with pytest.raises(WrongBatchError, match="shape"):
+        check_windows(rows, 3)
 
 
 def test_right_images_pass() -> None:
@@ -146,5 +168,5 @@ def test_without_grain_dali_like_is_measured_alone(
     status = main(["--csv", str(tmp_path / "results.csv"), "--repeats", "1"])
 
     assert status == 0
-    assert {job.system for job in planned} == {"dali_like", "dali_like_spawn"}
+    assert {job.system for job in planned} == {"dali_like", "dali_like_spawn", "loop"}
     assert "Not installed: grain" in capsys.readouterr().out
