@@ -17,8 +17,8 @@ For each it prints medians and ranges over the repeats:
 - samples/s with one worker, and how many times as many with two;
 - cores: CPU time of all processes and threads with two workers, divided by the wall time;
 - CPU: of a sample with two workers, relative to one: above 1, workers hinder each other;
-- scaling: ``cores`` with two workers divided by ``cores`` with one and by ``CPU``. It is the second figure as other programs
-  on the same cores would leave it: they take cores, and this figure takes the cores that the workers got.
+- by CPU time: two, divided by that. It is the most that two workers can bring on idle cores. Other programs on the same cores
+  hardly change it; waiting for a lock does not show in it.
 
 Limitations: with two cores, the main process needs a part of one. SPDL stacks batches in the threads' process, without a
 check of shapes.
@@ -161,10 +161,12 @@ def table(measured: Mapping[tuple[str, str, int], Sequence[Figures]]) -> str:
                 _spread(after.rate / before.rate for before, after in pairs),
                 _spread(after.cores for after in two),
                 _spread(after.cpu_us / before.cpu_us for before, after in pairs),
-                _spread(after.cores / before.cores * before.cpu_us / after.cpu_us for before, after in pairs),
+                _spread(WORKERS * before.cpu_us / after.cpu_us for before, after in pairs),
             ]
         )
-    return markdown(["callback", "workers", "samples/s, one", "two / one", "cores, two", "CPU, two / one", "scaling"], rows)
+    return markdown(
+        ["callback", "workers", "samples/s, one", "two / one", "cores, two", "CPU, two / one", "by CPU time"], rows
+    )
 
 
 def _spread(figures: Iterator[float]) -> str:

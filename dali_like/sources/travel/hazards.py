@@ -3,8 +3,7 @@
 - A forked worker has its own copy of a lock, which stays locked; it shares file positions and connections with the parent;
   and it has none of the parent's threads. The result is often a hang or mixed-up data.
 - Worker threads share the position of a file as well: one thread moves it while another reads.
-- Worker processes, and threads with copies, have copies of a random generator, which draw the same numbers. Threads that
-  share one draw in the order in which they come.
+- Worker processes, and threads with copies, have copies of a random generator, which draw the same numbers.
 
 Local classes need care as well. Their objects come back from a worker by value, together with the class. They are instances
 of the program's own class only if cloudpickle has given the class an identity before the fork.
@@ -209,9 +208,7 @@ def _problem(value: Any, place: UseInWorkers) -> str | None:
     is_shared = place.are_several if place.is_shared else is_forked
     if is_shared and (sharing := _sharing(value)) is not None:
         return f"{sharing}. {place.opening}"
-    if place.repeats and _is_generator(value):
-        if place.is_shared:
-            return f"a random generator, which all threads share: its numbers depend on their order. {place.random}"
+    if place.repeats and not place.is_shared and _is_generator(value):
         return f"a random generator. Each worker starts with a copy, and draws the same numbers. {place.random}"
     return None
 
