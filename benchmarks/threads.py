@@ -17,8 +17,8 @@ For each it prints medians and ranges over the repeats:
 - samples/s with one worker, and how many times as many with two;
 - cores: CPU time of all processes and threads with two workers, divided by the wall time;
 - CPU: of a sample with two workers, relative to one: above 1, workers hinder each other;
-- by CPU time: two, divided by that. It is the most that two workers can bring on idle cores. Other programs on the same cores
-  hardly change it; waiting for a lock does not show in it.
+- by CPU time: two, divided by that. It is the most that two workers can bring on idle cores. Other programs on the same
+  cores hardly change it; waiting for a lock does not show in it.
 
 Limitations: with two cores, the main process needs a part of one. SPDL stacks batches in the threads' process, without a
 check of shapes.
