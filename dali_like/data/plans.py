@@ -441,6 +441,7 @@ class PositionsPlan(LoaderPlan):
             options.num_workers,
             is_shared=sampler.dataset.ends_in_map,
             is_padded=sampler.rest == "pad" and begun.counts is not None,
+            drawn=begun.drawn,
         )
         self.has_ended = self._progress.is_at_end
 
@@ -518,7 +519,10 @@ class PositionsPlan(LoaderPlan):
     def note_answers(self, answers: Mapping[int, Any], size: int) -> bool:
         """Record the states in the answers of a batch. Return whether it is a batch for the program."""
         self._progress.note(answers.values())
-        self._progress.note_drawn(answers.values())
+        progress = self._progress
+        progress.note_drawn(answers.values())
+        if self.positions is not None and progress.states.keys() <= progress.reported | progress.ended:
+            self.positions.drawn = progress.drawn
         self.has_ended = self._progress.is_at_end
         self._counters.samples += sum(len(answer.found) for answer in answers.values())
         if not self.is_batch(answers, size):

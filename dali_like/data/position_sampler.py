@@ -123,10 +123,15 @@ class PositionSampler(Sampler[Any]):
     def __iter__(self) -> PositionIterator:
         start, self._start = self._start, None
         if start is None:
-            begun = PositionIterator(self, self.epoch, 0, {}, None)
+            begun = PositionIterator(self, self.epoch, 0, {}, None, ())
         else:
             begun = PositionIterator(
-                self, start["epoch"], start["position"], shard_states(start, self.owned), start.get("counts")
+                self,
+                start["epoch"],
+                start["position"],
+                shard_states(start, self.owned),
+                start.get("counts"),
+                start.get("drawn"),
             )
         self.epoch = begun.epoch + 1
         return begun
@@ -190,13 +195,14 @@ class PositionSampler(Sampler[Any]):
         """
         dataset, start = self.dataset, self._start
         if begun is not None and not is_over:
-            epoch, counts = begun.epoch, begun.counts
+            epoch, counts, drawn = begun.epoch, begun.counts, begun.drawn
             position = self.steps(epoch).after(begun.begin, num_batches)
         elif start is not None:
             epoch, position, counts = start["epoch"], start["position"], start.get("counts")
+            drawn = start.get("drawn")
             states = shard_states(start, self.owned)
         else:
-            epoch, position, counts, states = self.epoch, 0, None, {}
+            epoch, position, counts, states, drawn = self.epoch, 0, None, {}, ()
         known = {shard: states.get(shard, ShardState(0, None)) for shard in self.owned}
         state = make_state(dataset.description, dataset.seed, dataset.shards, epoch, position, known, self.rank)
         if counts is not None:
@@ -204,6 +210,8 @@ class PositionSampler(Sampler[Any]):
         # Even if it is empty: torch.distributed.checkpoint loads the keys that a new loader has.
         state["batch_sizes"] = self.sizes.listed(epoch, position, self.rank.count)
         state["changes"] = listed_changes(self.changes.items)
+        if drawn is not None:
+            state["drawn"] = list(drawn)
         return state
 
     def set_changes(self, items: Sequence[WeightChange]) -> None:
@@ -240,6 +248,8 @@ class PositionIterator(SamplerIterator[Any]):
         states: states of logical shards at its beginning.
         counts: the numbers of outputs of all logical shards in the epoch; None if they were not counted.
         reached: the position of the next step in the epoch.
+        drawn: how far mixtures in logical shards have been drawn for the batches taken so far; see
+            `dali_like.sources.composed.draws.Watch.ends`. None: unknown, behind a state that does not tell it.
     """
 
     yields_positions = True
@@ -251,7 +261,9 @@ class PositionIterator(SamplerIterator[Any]):
         begin: int,
         states: Mapping[int, ShardState],
         counts: list[int] | None,
+        drawn: Sequence[int] | None = None,
     ) -> None:
+        self.drawn = drawn
         self.epoch = epoch
         self.begin = begin
         self.states = states

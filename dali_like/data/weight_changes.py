@@ -103,7 +103,9 @@ def _first_position(factory: IteratorFactory, sampler: PositionSampler, mixture:
         if (start := sampler.start) is None:
             return Reach(epoch, 0)
         states = shard_states(start, sampler.owned)
-        ends = replayed_ends(dataset, items, epoch, position, states, states)
+        ends = start.get("drawn") or replayed_ends(
+            dataset, items, epoch, position, states, () if "drawn" in start else states
+        )
         return dataset.drawn(mixture.path, epoch, ends, items)
     if epoch != begun.epoch or latest is None or not isinstance(latest.plan, PositionsPlan):
         return Reach(begun.epoch + 1, 0)  # the program has left the epoch, or all of it has been requested

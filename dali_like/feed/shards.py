@@ -157,6 +157,7 @@ class ShardProgress:
         num_workers: workers of this rank; 0: this process computes the elements.
         is_shared: whether several workers may share a shard: the last stage is a map.
         is_padded: whether no position is empty.
+        drawn: how far mixtures have been drawn; None: unknown.
 
     Attributes:
         states: the latest known state of each shard.
@@ -175,6 +176,7 @@ class ShardProgress:
         *,
         is_shared: bool = False,
         is_padded: bool = False,
+        drawn: Sequence[int] | None = None,
     ) -> None:
         from dali_like.sources.composed.stream import outputs_ahead  # few programs need it
         from dali_like.sources.state_format import ENDED
@@ -182,8 +184,8 @@ class ShardProgress:
         self.num_shards = num_shards
         self.states: dict[int, ShardState] = dict(states)
         self.ended = {shard for shard, state in states.items() if state.state == ENDED}
-        self.drawn: tuple[int, ...] = ()
-        self.reported = {shard for shard, state in states.items() if state.state in (None, ENDED)}
+        self.drawn: tuple[int, ...] = tuple(drawn or ())
+        self.reported = {shard for shard, state in states.items() if drawn is not None or state.state in (None, ENDED)}
         self._ahead = outputs_ahead(states, begin, num_shards)
         self._ahead_before = max((count * num_shards + shard for shard, count in self._ahead.items()), default=0)
         self._num_owned = len(owned)
@@ -277,7 +279,8 @@ class ShardProgress:
     def note_drawn(self, answers: Iterable[PositionsAnswer]) -> None:
         """Record how far mixtures have been drawn for answers, also of batches that have not been taken."""
         for answer in answers:
-            self.drawn = tuple(map(max, answer.drawn, self.drawn)) if self.drawn else answer.drawn
+            if answer.drawn:
+                self.drawn = tuple(map(max, answer.drawn, self.drawn)) if self.drawn else answer.drawn
             self.reported.update(answer.states)
 
 

@@ -12,7 +12,7 @@ The other entries describe the owner of the state::
 
     composed dataset  {"version": 3, "epoch", "position", "seed", "shards", "description", "rank", "num_ranks", "states"},
                       and "counts" if the outputs of the shards have been counted; of a loader also "batch_sizes" and
-                      "changes": what set_batch_size and set_weights have set
+                      "changes": what set_batch_size and set_weights have set, and "drawn": how far mixtures have been drawn
     loader            {"version": 3, "iterable", "num_workers", "batch_size", "generator", "iterator"}; the iterator has
                       {"base_seed", "number", "generator", "sampler", "shared_seed", "position", "ahead", "turn", "states",
                       "is_over"}
@@ -271,6 +271,7 @@ def _are_changes(value: Any) -> bool:
 #: The parts of a state that not every state has.
 _dataset_options = {
     "counts": list_of(integer()),
+    "drawn": list_of(_position),
     "changes": plain("[[path of the mixture, epoch, position, weights], ...]", _are_changes),
     "batch_sizes": plain("[[epoch, position, positions in a step], ...], ascending", _are_batch_sizes),
 }

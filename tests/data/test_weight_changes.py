@@ -211,6 +211,27 @@ def test_weights_are_set_before_the_first_batch_and_behind_a_resume(name: str) -
     assert found == stream(STREAMS[name], resumed.state_dict()["changes"], len(found))
 
 
+@pytest.mark.parametrize("name", [name for name in STREAMS if "access" not in name])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_behind_a_resume_the_position_is_as_near_as_before(name: str, ranks: int) -> None:
+    each = loader(STREAMS[name], 9)
+    batches = iter(each)
+    found = taken(batches, 4)
+    expected = drawn_by(each, name_of(name))
+    state = through_json(each.state_dict())
+    resumed = [loader(STREAMS[name], 3, shard_id=rank, num_shards=ranks) for rank in range(ranks)]
+    for rank in resumed:
+        rank.load_state_dict([state])
+        rank.set_weights(NEW, mix=name_of(name), at=expected)
+    running = [iter(rank) for rank in resumed]
+    for _ in range(8):
+        rows = [[plain(element) for element in next(batches)] for batches in running]
+        found += [element for column in zip(*rows, strict=True) for element in column]
+
+    assert {drawn_by(rank, name_of(name)) >= expected for rank in resumed} == {True}
+    assert found == stream(STREAMS[name], resumed[0].state_dict()["changes"], len(found))
+
+
 def test_the_next_epoch_begins_with_the_weights() -> None:
     dataset = mixture(True, stop="first").filter(everything).take(96).with_options(shards=SHARDS)
     each = loader(dataset, 12)

@@ -121,6 +121,42 @@ def test_ranks_agree_on_a_batch_size(tmp_path: Path) -> None:
     in_ranks(2, tmp_path, _resize)
 
 
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="this PyTorch has no gloo")
+def test_ranks_agree_on_weights_and_resume_from_a_distributed_checkpoint(tmp_path: Path) -> None:
+    in_ranks(2, tmp_path, _reweigh)
+    in_ranks(3, tmp_path, _resume_with_weights)
+
+
+def _mixture() -> ComposedDataset:
+    datasets = [ComposedDataset.source(range(begin, begin + 600)) for begin in (0, 1000)]
+    mixture = ComposedDataset.mix(datasets, [3, 1], block=8, names=["web", "code"], stop="never")
+    return mixture.filter(is_kept).with_options(shards=6)
+
+
+def _reweigh(rank: int, folder: Path) -> None:
+    loader = DataLoader(_mixture(), batch_size=6)
+    batches = iter(loader)
+    for _ in range(2 + rank):  # the ranks have drawn different numbers of inputs
+        next(batches)
+    position = loader.set_weights({"web": 1, "code": 3})
+    for _ in range(2 - rank):
+        next(batches)
+    (folder / f"position-{rank}").write_text(str(position))
+    dcp.save({"loader": loader}, checkpoint_id=folder / "weights")
+
+
+def _resume_with_weights(rank: int, folder: Path) -> None:
+    loader = DataLoader(_mixture(), batch_size=4)
+    dcp.load({"loader": loader}, checkpoint_id=folder / "weights")
+    found = next(iter(loader)).tolist()
+    (change,) = loader.state_dict()["changes"]
+    plain = iter(_mixture())
+    plain.load_state_dict({**plain.state_dict(), "changes": [change]})
+
+    assert {(folder / f"position-{each}").read_text() for each in range(2)} == {str(change[2])}
+    assert found == [next(plain) for _ in range(60)][48:][rank::3]
+
+
 def _resize(rank: int, folder: Path) -> None:
     loader = _loader(3)
     batches = iter(loader)

@@ -109,12 +109,14 @@ class Program:
     Attributes:
         begin: takes a state; None: begins without one.
         steps: numbers of steps before which a state is kept.
+        is_new: whether there are no states before version 3.
         continues: whether the steps behind a state are the steps of the same run; else a resumed run takes them.
     """
 
     begin: Callable[[Any], Walker | Runner | Together]
     steps: Sequence[int] = (0, 2, 6)
     continues: bool = True
+    is_new: bool = False
 
     def opened(self, state: Any = None) -> AbstractContextManager[Walker | Runner | Together]:
         return contextlib.closing(self.begin(state))
@@ -294,6 +296,24 @@ MIXED = ComposedDataset.mix(
 ).with_options(shards=4)
 
 
+class Curriculum(Walker):
+    """Changes weights and batch size at positions, once each."""
+
+    def step(self) -> Any:
+        state = self.state()
+        if state["position"] >= 3 and not state["changes"]:
+            self.loader.set_weights({"first": 1, "second": 3})
+        if state["position"] >= 9 and not state["batch_sizes"]:
+            self.loader.set_batch_size(5)
+        return super().step()
+
+
+def curriculum(state: Any) -> Curriculum:
+    datasets = [ComposedDataset.source(np.arange(begin, begin + 90)).shuffle() for begin in (0, 100)]
+    mixture = ComposedDataset.mix(datasets, [3, 1], names=["first", "second"], block=4, stop="never")
+    return Curriculum(DataLoader(mixture.filter(is_kept).with_options(shards=4), 3), state)
+
+
 # Programs
 
 
@@ -389,6 +409,7 @@ _KINDS: dict[str, dict[str, Program]] = {
     "composed, filtered": loaders(lambda: FILTERED, 0, 2, batch_size=4),
     "composed, packed": loaders(lambda: PACKED, 0, 2, batch_size=1),
     "composed, mixed": loaders(lambda: MIXED, 0, 2, batch_size=4),
+    "composed, with changes": {"0 workers": Program(curriculum, is_new=True)},
     "out of order": {"2 workers": Program(out_of_order, steps=(1,), continues=False)},
     "composed on two ranks": {
         "states of all ranks": Program(ranks_of_loaders(FILTERED, merge=False), (0, 2, 3)),
@@ -409,6 +430,11 @@ _KINDS: dict[str, dict[str, Program]] = {
 }
 
 PROGRAMS = {f"{kind}, {how}": program for kind, programs in _KINDS.items() for how, program in programs.items()}
+
+
+def names_of(version: str) -> list[str]:
+    """Return the names of the programs with states of a version."""
+    return [name for name, program in PROGRAMS.items() if not (program.is_new and version == "before version 3")]
 
 
 def file_of(name: str, version: str) -> Path:

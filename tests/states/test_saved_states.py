@@ -11,7 +11,7 @@ import pytest
 
 from dali_like.errors import CheckpointError
 from dali_like.sources.state_format import DATASET, LOADER, PIPELINE, VERSION, read_state
-from tests.states.programs import FOLDERS, PROGRAMS, file_of
+from tests.states.programs import FOLDERS, PROGRAMS, file_of, names_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -19,8 +19,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("version", FOLDERS)
-@pytest.mark.parametrize("name", PROGRAMS)
+PAIRS = [(name, version) for version in FOLDERS for name in names_of(version)]
+
+
+@pytest.mark.parametrize(("name", "version"), PAIRS)
 def test_program_resumes_from_each_saved_state_with_the_batches_that_followed(name: str, version: str) -> None:
     for number, kept in enumerate(json.loads(file_of(name, version).read_text())):
         with PROGRAMS[name].opened(kept["state"]) as running:
@@ -31,12 +33,12 @@ def test_program_resumes_from_each_saved_state_with_the_batches_that_followed(na
 
 @pytest.mark.parametrize("version", FOLDERS)
 def test_each_file_of_states_belongs_to_a_program(version: str) -> None:
-    assert {file.name for file in FOLDERS[version].iterdir()} == {file_of(name, version).name for name in PROGRAMS}
+    assert {file.name for file in FOLDERS[version].iterdir()} == {file_of(name, version).name for name in names_of(version)}
 
 
 @pytest.mark.parametrize("version", FOLDERS)
 def test_all_states_have_one_version_since_version_3(version: str) -> None:
-    found = {each for name in PROGRAMS for each in versions(json.loads(file_of(name, version).read_text()))}
+    found = {each for name in names_of(version) for each in versions(json.loads(file_of(name, version).read_text()))}
 
     assert found == ({VERSION} if version == f"version {VERSION}" else {1, 2})
 
@@ -53,8 +55,7 @@ FORMS = {"description": DATASET, "iterable": LOADER, "sources": PIPELINE}
 JUNK = (None, True, -1, 0.5, 10**30, "a", [], {}, [0, None, 1], {"state": 1})
 
 
-@pytest.mark.parametrize("version", FOLDERS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "version"), PAIRS)
 def test_a_state_with_a_wrong_value_is_read_or_refused(name: str, version: str) -> None:
     kept = json.loads(file_of(name, version).read_text())[-1]["state"]
     for state in kept if isinstance(kept, list) else [kept]:

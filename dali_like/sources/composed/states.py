@@ -86,7 +86,8 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for state in checked:
         merged.update(state["states"])
     shard_states({**first, "states": merged})  # an error names the rank that is missing
-    return {**first, **_merged_changes(checked), "rank": 0, "num_ranks": 1, "states": merged}
+    whole = {name: value for name, value in first.items() if name != "drawn"}
+    return {**whole, **_merged_changes(checked), "rank": 0, "num_ranks": 1, "states": merged}
 
 
 #: What has been set while the job was running, by the name of its part of a state, and the method that sets it.
@@ -111,7 +112,11 @@ def _merged_changes(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 )
         if longest:
             found[name] = longest
-    return found
+    drawn = [state.get("drawn") for state in states]
+    # Ranks that have taken no batch have drawn nothing.
+    known = [each for each in drawn if each]
+    found["drawn"] = list(map(max, *known)) if len(known) > 1 else [*known, []][0]
+    return {name: value for name, value in found.items() if name != "drawn" or None not in drawn}
 
 
 def _at_one_position(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
