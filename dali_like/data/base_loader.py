@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionSampler
     from dali_like.data.settled import Settled
+    from dali_like.engine.pool.pool import WorkerPool
     from dali_like.monitor.measure.statistics import Statistics
     from dali_like.monitor.monitoring import Monitor
     from dali_like.monitor.profile.profiling import Profiling
@@ -602,7 +603,12 @@ class BaseDataLoader(LoaderArguments[T_co]):
         from dali_like.monitor.profile.profiling import Profiling  # few programs want profiles
 
         counters = self._dali_like_factory.counters
-        return Profiling(self._dali_like_monitor, "loader", lambda: [workers.pool for workers in counters.worker_sets], path)
+        is_serial = not LoaderOptions.of(self).num_workers
+
+        def pools() -> list[WorkerPool]:
+            return [workers.pool for workers in counters.worker_sets]
+
+        return Profiling(self._dali_like_monitor, "loader", pools, path, lambda: is_serial)
 
     @user_frames_first
     def plot(self, path: str | os.PathLike[str]) -> None:

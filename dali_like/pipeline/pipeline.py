@@ -1114,7 +1114,9 @@ class Pipeline:
         """
         from dali_like.monitor.profile.profiling import Profiling  # lazy: few programs want profiles
 
-        return Profiling(self._monitor, "pipeline", self._pools, path)
+        return Profiling(
+            self._monitor, "pipeline", self._pools, path, lambda: self._runtime is not None and self._runtime.calls_sources
+        )
 
     def _pools(self) -> list[WorkerPool]:
         """Build the pipeline, and return the pool of its workers."""

@@ -216,6 +216,11 @@ class Runtime:
     def _served_by(self, kind: PoolKind) -> list[SourceNode]:
         return [node for node, serving in self.serving.items() if serving.kind is kind]
 
+    @property
+    def calls_sources(self) -> bool:
+        """Whether the main process calls a source."""
+        return bool(self._served_by(PoolKind.MAIN) or self._served_by(PoolKind.GPU))
+
     def input_pool(self, data_node: DataNode | str) -> InputPool:
         """Return the queue of an input, given its node or its name.
 

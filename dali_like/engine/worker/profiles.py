@@ -99,6 +99,7 @@ class WorkerProfiles:
 
     def __init__(self, space: SharedSpace, num_workers: int, number: int) -> None:
         self._number = number
+        self._space = space  # its end frees the pages
         self._areas = [_Area(space, worker, num_workers) for worker in range(num_workers)]
         space.commit(profile_offset(0, num_workers), num_workers * PROFILE_BYTES)
         logs = space.array(log_offset(0, num_workers), (num_workers, LOG_BYTES // WORD_BYTES), np.dtype(np.int64))

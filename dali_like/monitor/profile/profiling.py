@@ -36,6 +36,7 @@ class Profiling:
         kind: "pipeline" or "loader", for messages.
         pools: returns the pools of workers that exist.
         path: the file to write at the end of the context; see `Profile.write`. None: no file.
+        computes_here: returns whether this thread calls functions of the program, too. Called when the pools exist.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Profiling:
         kind: str,
         pools: Callable[[], Iterable[WorkerPool]],
         path: str | os.PathLike[str] | None,
+        computes_here: Callable[[], bool],
     ) -> None:
         self._monitor, self._kind, self._pools = monitor, kind, pools
+        self._computes_here = computes_here
         self._path = None if path is None else Path(path)
         self._number = next(_numbers)
         self._known = Profile()
@@ -64,9 +67,11 @@ class Profiling:
         except BaseException:
             self._monitor.profiling = None
             raise
-        self._is_wanted = True
-        self._sampler = StackSampler(_MAIN_FILES, lambda: self._is_wanted, lambda counts: None, is_alone=not self._followed)
-        self._sampler.start()
+        if self._computes_here():
+            self._is_wanted = True
+            alone = not self._followed
+            self._sampler = StackSampler(_MAIN_FILES, lambda: self._is_wanted, lambda counts: None, is_alone=alone)
+            self._sampler.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:

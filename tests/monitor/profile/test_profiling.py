@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -122,3 +123,24 @@ def test_workers_without_a_profile_have_no_sampler(monkeypatch: pytest.MonkeyPat
     loader = DataLoader(Sleepy(), 8, **WAYS["fork"])
 
     assert len(list(loader)) == 2
+
+
+def test_profile_of_a_loader_that_has_been_dropped_has_its_workers() -> None:
+    loader = DataLoader(Sleepy(), 4, num_workers=1)
+    profiling = loader.profile()
+    with profiling:
+        list(loader)
+        del loader
+        gc.collect()
+
+    assert "worker 0" in profiling.profile.workers
+    assert profiling.profile.functions(1)[0].function == "slept"
+
+
+def test_profile_of_a_loader_with_workers_has_no_functions_of_other_loaders() -> None:
+    loader, other = DataLoader(Sleepy(), 4, num_workers=1), DataLoader(Sleepy(), 4)
+    with loader.profile() as profiling:
+        list(loader)
+        list(other)
+
+    assert set(profiling.profile.workers) == {"worker 0"}
