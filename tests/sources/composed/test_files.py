@@ -126,6 +126,31 @@ class TestChunkShuffle:
         assert list(dataset) == [dataset[i] for i in reversed(range(24))][::-1]
         assert dataset.description[0] == "shuffle(together=2, seed=None) of 6 chunks"
 
+    @pytest.mark.parametrize("sizes", [[5, 1, 7, 3, 0, 4], [1], [3] * 20], ids=str)
+    @pytest.mark.parametrize("together", [1, 2, 50])
+    def test_whole_chunks_belong_to_one_shard_each_and_are_read_once(self, sizes: list[int], together: int) -> None:
+        source = CountedReads(sizes)
+        dataset = ComposedDataset.source(source).shuffle(together=together, whole=True).with_options(shards=3)
+        chunk_of = np.repeat(np.arange(len(sizes)), sizes)
+        epochs = []
+        for epoch in range(2):
+            source.reads.clear()
+            elements, counts = dataset.elements(), dataset.count_outputs(epoch)
+            shards = [[elements.at(epoch, 3 * k + shard) for k in range(count)] for shard, count in enumerate(counts)]
+            epochs.append(shards)
+            chunks = [{int(chunk_of[record]) for record in shard} for shard in shards]
+
+            assert sorted(record for shard in shards for record in shard) == list(range(len(source)))
+            assert sum(map(len, chunks)) == len(set().union(*chunks))
+            assert len(source.reads) == len(set(source.reads)) == sum(size > 0 for size in sizes)
+        assert len(source) == 1 or epochs[0] != epochs[1]
+
+    def test_whole_chunks_need_chunks(self) -> None:
+        with pytest.raises(ArgumentClashError, match="pass together=, too"):
+            ComposedDataset.source(CountedReads([4])).shuffle(whole=True)
+        text = ComposedDataset.source(CountedReads([4])).shuffle(together=2, whole=True).description[0]
+        assert text == "shuffle(together=2, seed=None, whole=True) of 1 chunks"
+
     def test_other_inputs_are_refused(self) -> None:
         dataset = ComposedDataset.source(range(9))
         with pytest.raises(ArgumentError, match=r"directly behind from_parquet"):
