@@ -305,6 +305,11 @@ CASES: dict[str, list[Case]] = {
     ],
     "shapes": [array(fn.shapes, 3), array(lambda x: fn.shapes(x, dtype=types.FLOAT))],
     "per_frame": [array(lambda x: (fn.per_frame(x), x)), image(lambda x: fn.per_frame(x, replace=True), channels=None)],
+    "get_property": [
+        image(lambda x: fn.get_property(x, key="layout"), channels=None),
+        array(lambda x: (fn.get_property(x, key="layout"), x)),
+        image(lambda x: fn.get_property(x, key="source_info"), channels=None),
+    ],
     "expand_dims": [
         array(lambda x: fn.expand_dims(x, axes=[0, 2])),
         image(lambda x: (fn.expand_dims(x, axes=[3], new_axis_names="D"), x)),

@@ -11,7 +11,7 @@ import numpy as np
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.language.nodes import DataNode, source_info_of
 from dali_like.graph.language.operator_interface import Array, OperatorCall
-from dali_like.operators.machinery.description import operator
+from dali_like.operators.machinery.description import operator, view_kernel
 
 
 def _check_dump(given: Any) -> None:
@@ -46,7 +46,7 @@ def _with_property(nodes: Sequence[DataNode], given: Mapping[str, Any]) -> Seque
     return [source_info_of(node) for node in nodes] if given["key"] == "source_info" else nodes
 
 
-@operator(output_layout="", strided=True, replace_inputs=_with_property)
+@operator(output_layout="", strided=True, replace_inputs=_with_property, **view_kernel("get_property"))
 def get_property(call: OperatorCall, input: Array, *, key: Literal["source_info", "layout"]) -> Array:
     """Return a property of each sample, as an array of bytes.
 

@@ -1,4 +1,4 @@
-"""Kernels of operators whose results lie in their inputs, for samples of different shapes: new shapes of the same memory.
+"""Kernels of operators whose results are new shapes of the memory of their inputs, or follow from shapes and layouts.
 
 They need no compiled loops; see `dali_like.graph.language.batch_calls`.
 """
@@ -19,8 +19,23 @@ _INT64 = np.dtype(np.int64)
 
 
 def _viewed(call: BatchCall, data: Samples, shapes: Table, dtype: Any = None, skipped: Any = 0) -> Any:
-    """Return samples of other shapes; None unless the samples have different shapes now."""
-    return call.part(data.data.viewed(shapes, dtype, skipped)) if isinstance(data.data, SampleList) else None
+    """Return samples of other shapes; None for samples apart from each other, or if only some have a shape."""
+    if isinstance(data.data, SampleList):
+        return call.part(data.data.viewed(shapes, dtype, skipped))
+    if not isinstance(data.data, np.ndarray) or np.any(skipped) or (shapes != shapes[0]).any():
+        return None
+    elements = data.data.reshape(call.count, -1)
+    return elements.view(data.dtype if dtype is None else dtype).reshape(call.count, *shapes[0].tolist())
+
+
+def get_property(call: BatchCall, input: Samples, *, key: str) -> Any:
+    """Serve ``fn.get_property`` of layouts."""
+    if key != "layout":
+        return None
+    letters = np.frombuffer(call.layout.encode(), np.uint8)
+    out = call.place(letters.shape, letters.dtype)
+    out.data[...] = letters
+    return out.data
 
 
 def shapes(call: BatchCall, input: Samples, *, dtype: np.dtype[Any] = _INT64) -> Any:

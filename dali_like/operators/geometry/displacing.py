@@ -343,6 +343,10 @@ def _each_plane(
     resized = dict(zip("HW", size, strict=True))
     shape = tuple([resized.get(letter, extent) for letter, extent in zip(layout, image.shape, strict=True)])
     out = call.empty(shape, image.dtype)
+    if not out.size:
+        return out
+    if not image.size:
+        raise SampleError(f"an image of shape {image.shape} cannot be mapped")
     if layout.endswith("HWC") and channels <= _MOST_CHANNELS:
         flat = image.reshape(-1, *image.shape[-3:])
         for picture, place in zip(flat, out.reshape(-1, *shape[-3:]), strict=True):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dali_like import fn, ops, pipeline_def
-from dali_like.errors import DaliLikeError
+from dali_like.errors import DaliLikeError, SampleError
 from tests.operators.running import run
 
 pytest.importorskip("cv2")
@@ -91,3 +93,18 @@ def test_remap_of_sequences_has_a_map_for_each_frame():
 def test_messages(define, message):
     with pytest.raises(DaliLikeError, match=message):
         single(define, IMAGE, layouts=["HWC"])
+
+
+def test_a_perspective_transform_of_an_empty_image_is_empty_or_an_error() -> None:
+    def define(image: Any) -> Any:
+        return fn.experimental.warp_perspective(image, matrix=[1, 0, 0, 0, 1, 0, 0, 0, 1])
+
+    [[result]] = run(define, [np.zeros((0, 4, 3), np.uint8)], layouts=["HWC"])[0]
+
+    assert result.shape == (0, 4, 3)
+    with pytest.raises(SampleError, match="cannot be mapped"):
+        run(
+            lambda image: fn.experimental.warp_perspective(image, matrix=[1, 0, 0, 0, 1, 0, 0, 0, 1], size=[2, 2]),
+            [np.zeros((0, 4, 3), np.uint8)],
+            layouts=["HWC"],
+        )
