@@ -7,7 +7,8 @@ the repeats. Ratios are computed within each repeat.
 
 - import: CPU time of the imports of a program with worker processes, up to the first `build()` or `iter()`, in a fresh
   interpreter that has imported NumPy and `numpy.random`. It is that of the importing thread: the threads that NumPy's
-  OpenBLAS has started spin meanwhile. Bytecode is there: an uncounted run writes it.
+  OpenBLAS has started spin meanwhile. Bytecode is there: an uncounted run writes it. The loader of the plugin for PyTorch is
+  imported behind PyTorch.
 - start: `build()` or `iter()`, and the first batch: of 64 samples of 10 ms each under fork, of 256 tiny ones under spawn.
 - warm-up: the rate of the first 200 batches of images behind the first one, as a share of the rate of the next 400. By CPU
   time, it depends less on other programs. Page faults are counted from the beginning of the start.
@@ -62,6 +63,13 @@ IMPORTS = {
 }
 LOADER_IMPORTS = {OURS: f"from dali_like.data import DataLoader; {_POOLS}", "torch": "import torch.utils.data"}
 
+#: The first iterator of a loader imports the engine in this way.
+PLUGIN_IMPORTS = {
+    OURS: "from dali_like.plugin.pytorch import DataLoader\n"
+    "from dali_like.common.collector import paused_collector\n"
+    f"with paused_collector(): {_POOLS}"
+}
+
 Figures = Mapping[str, float]
 
 
@@ -85,6 +93,7 @@ class Row:
 ROWS = (
     Row("import of a pipeline, ms of CPU", goals={"": 40}),
     Row("import of a loader, ms of CPU", goals={"": 40}),
+    Row("import of plugin.pytorch behind torch, ms of CPU", goals={"": 80}),
     Row("start under fork, 10 ms samples, ms", 0, {"torch": 0.55, "dali": 0.6}),
     Row("start under spawn, tiny, ms", 0),
     Row("warm-up, share of the steady rate", 2, {"": 0.85}, is_rate=True),
@@ -109,14 +118,17 @@ ROWS = (
 def imports(system: str, _: float) -> Figures:
     """Measure the imports of a program."""
     figures = {}
-    for kind, programs in (("pipeline", IMPORTS), ("loader", LOADER_IMPORTS)):
-        if system in programs:
+    for figure, before, programs in (
+        ("import of a pipeline, ms of CPU", "numpy.random", IMPORTS),
+        ("import of a loader, ms of CPU", "numpy.random", LOADER_IMPORTS),
+        ("import of plugin.pytorch behind torch, ms of CPU", "torch", PLUGIN_IMPORTS),
+    ):
+        if system in programs and importlib.util.find_spec(before.partition(".")[0]) is not None:
             program = (
-                "import time, numpy.random; began = time.thread_time(); "
-                f"{programs[system]}; print(time.thread_time() - began)"
+                f"import time, {before}; began = time.thread_time()\n{programs[system]}\nprint(time.thread_time() - began)"
             )
             result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-            figures[f"import of a {kind}, ms of CPU"] = 1e3 * float(result.stdout)
+            figures[figure] = 1e3 * float(result.stdout)
     return figures
 
 

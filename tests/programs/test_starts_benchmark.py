@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,10 @@ def test_a_run_without_peers_writes_the_rows_of_its_parts() -> None:
     assert finished.returncode == 0, finished.stderr
     figures = [line.split(" | ")[0].removeprefix("| ") for line in finished.stdout.splitlines()[2:]]
     parts = ("import", "restart", "serial")
-    assert figures == [row.figure for row in starts.ROWS if row.figure.startswith(parts)]
+    expected = [row.figure for row in starts.ROWS if row.figure.startswith(parts)]
+    if importlib.util.find_spec("torch") is None:
+        expected.remove("import of plugin.pytorch behind torch, ms of CPU")
+    assert figures == expected
 
 
 @pytest.mark.parametrize("part", starts.PARTS)
