@@ -211,7 +211,8 @@ class _Opened(NamedTuple):
     @property
     def end(self) -> int:
         """The end of their positions."""
-        return (self.taken - 1) * self.num_shards + self.shard + 1 if self.taken else 0
+        taken = self.walk.taken
+        return (taken - 1) * self.num_shards + self.shard + 1 if taken else 0
 
 
 @dataclass(frozen=True)
@@ -344,6 +345,8 @@ class Watch:
         self.stage = self._watched(stage) if stage.is_sharded else stage
         #: The ends of the draws of walks that have been left, by epoch and probe.
         self._ends: dict[tuple[int, int], int] = {}
+        #: The epoch and the number of walks of the latest call.
+        self._latest: tuple[int, list[int]] | None = None
 
     def _watched(self, stage: Stage) -> Stage:
         if not any(isinstance(each, Mix) for each in _stages(stage)):
@@ -357,6 +360,12 @@ class Watch:
 
     def ends(self, epoch: int) -> tuple[int, ...]:
         """Return the end of the positions of each probe that have been drawn in an epoch, in all shards together."""
+        counts = [len(probe.opened) for probe in self._probes]
+        if self._latest == (epoch, counts):  # the same walks, mostly
+            return tuple(
+                max([self._ends.get((epoch, number), 0), *[each.end for each in probe.opened if each.epoch == epoch]])
+                for number, probe in enumerate(self._probes)
+            )
         found = []
         for number, probe in enumerate(self._probes):
             latest: dict[tuple[int, int], _Opened] = {}
@@ -373,6 +382,7 @@ class Watch:
             del self._ends[key]
         for probe in self._probes:
             probe.opened[:] = [opened for opened in probe.opened if opened.epoch >= epoch - 1]
+        self._latest = epoch, [len(probe.opened) for probe in self._probes]
         return tuple(found)
 
 
