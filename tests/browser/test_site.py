@@ -107,7 +107,7 @@ def test_programs_of_the_gallery_are_shown_on_pages(browser: Browser, site: str)
 
     programs = set(re.findall(r"examples/(\w+)\.py\)", (DOCS / "gallery.md").read_text("utf-8")))
     assert {link.rpartition("/")[2] for link in links} == {f"{name}.html" for name in programs}
-    assert browser.evaluate("document.querySelectorAll('article a.download').length") == 0
+    assert browser.evaluate("document.querySelectorAll('article a.download[href$=\".py\"]').length") == 0
     browser.visit(next(link for link in links if "replay_batch" in link))
     assert "def replay(" in browser.evaluate("document.querySelector('article .highlight-python').textContent")
     assert browser.evaluate("document.querySelector('article img').naturalWidth > 400")
