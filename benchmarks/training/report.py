@@ -29,12 +29,12 @@ def _goals(workload: str, **ratios: float) -> list[Goal]:
 
 
 GOALS = (
-    *_goals("resnet", dali=1.6, torch=2.0, decoding=0.8, grain=1.3, spdl=1.1),
-    *_goals("resnet_antialias", dali=1.3),
-    *_goals("resnet_large", dali=1.35, torch=1.6, decoding=0.8, grain=1.3, spdl=1.1),
-    *_goals("resnet_to_size", dali=1.6, torch=2.0, decoding=1.2),
+    *_goals("resnet", dali=2.0, torch=3.0, decoding=0.85, grain=1.3, spdl=1.1),
+    *_goals("resnet_antialias", dali=1.8),
+    *_goals("resnet_large", dali=1.4, torch=1.8, decoding=0.8, grain=1.3, spdl=1.1),
+    *_goals("resnet_to_size", dali=2.0, torch=2.4, decoding=1.2),
     *_goals("trivial_augment", dali=1.3, torchvision=1.3, torchvision_opencv=1.3),
-    *_goals("ssd", dali=1.6, torch=1.5),
+    *_goals("ssd", dali=3.0, torch=2.0),
 )
 
 #: The rate depends on other programs: the CPU time of all processes less so.

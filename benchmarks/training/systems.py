@@ -3,7 +3,8 @@
 All use two processes or threads for the pixels, and their defaults for the rest:
 
 - dali_like: two workers, which call the source and then run the operators
-- dali_like_turbojpeg: the same, with TurboJPEG 3, which decodes only the windows of images
+- dali_like_kernels: the same, with dali-like-kernels, compiled if it is not installed; the others do without
+- dali_like_turbojpeg: as dali_like, with TurboJPEG 3, which decodes only the windows of images
 - dali_like_profiled: as dali_like, while `Pipeline.profile` samples the stacks of the workers
 - dali_like_threads: one worker for the source, and two threads for the operators
 - dali: the same in DALI, whose operators run in threads
@@ -38,6 +39,7 @@ from benchmarks.other_adapters import GrainLoader, SpdlLoader
 from benchmarks.training.decoding import DecodingLoader
 from benchmarks.training.opencv import SEED
 from benchmarks.training.workloads import Workload
+from benchmarks.with_kernels import use_kernels
 from benchmarks.with_turbojpeg import packaged_turbojpeg
 from benchmarks.workloads import WORKERS
 from benchmarks.workloads import Workload as CallbackWorkload
@@ -49,6 +51,7 @@ __all__ = ["NEEDED", "OURS", "PROFILED", "SYSTEMS", "open_system"]
 #: Modules that each system needs.
 NEEDED = {
     "dali_like": "dali_like",
+    "dali_like_kernels": "dali_like",
     "dali_like_turbojpeg": "turbojpeg",
     "dali_like_profiled": "dali_like",
     "dali_like_threads": "dali_like",
@@ -63,11 +66,13 @@ NEEDED = {
 SYSTEMS = tuple(NEEDED)
 PROFILED = "dali_like_profiled"
 #: Systems of dali_like.
-OURS = ("dali_like", "dali_like_turbojpeg", PROFILED, "dali_like_threads")
+OURS = ("dali_like", "dali_like_kernels", "dali_like_turbojpeg", PROFILED, "dali_like_threads")
 
 
 def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
     """Return a loader of that system. The library is imported, but nothing is started."""
+    if system in OURS:
+        use_kernels(system == "dali_like_kernels")
     if system == "dali_like_turbojpeg":
         os.environ[LIBRARY_VARIABLE] = packaged_turbojpeg() or ""
     if system in OURS or system == "dali":

@@ -72,7 +72,8 @@ class Workload:
 
 
 _SMALL, _LARGE = (256, 500), (900, 1400)
-_ALL = ("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torch", "decoding")
+_PIPELINES = ("dali_like", "dali_like_kernels", "dali_like_turbojpeg", "dali_like_threads", "dali")
+_ALL = (*_PIPELINES, "torch", "decoding")
 #: Rounding colors at another step may change them by a gray level, which contrast and brightness amplify.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
@@ -98,7 +99,7 @@ WORKLOADS = {
         replace(
             _RESNET,
             name="resnet_antialias",
-            systems=("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali"),
+            systems=_PIPELINES,
             arguments={},
             bound=None,
         ),
@@ -113,7 +114,15 @@ WORKLOADS = {
         replace(
             _RESNET,
             name="trivial_augment",
-            systems=("dali_like", "dali_like_turbojpeg", "dali_like_threads", "dali", "torchvision", "torchvision_opencv"),
+            systems=(
+                "dali_like",
+                "dali_like_kernels",
+                "dali_like_turbojpeg",
+                "dali_like_threads",
+                "dali",
+                "torchvision",
+                "torchvision_opencv",
+            ),
             arguments={"antialias": False, "augment": True},
             dalis={"enable_conditionals": True},
             augmented=True,

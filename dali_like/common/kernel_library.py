@@ -21,7 +21,7 @@ from dali_like.common.extras import installed
 
 VARIABLE = "DALI_LIKE_KERNELS"
 #: Versions of the functions in the library, which must be the same.
-INTERFACE = 3
+INTERFACE = 4
 #: Codes of element types, as in kernels/src/kernels.h.
 ELEMENTS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(name): code for code, name in enumerate(("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))}
@@ -73,6 +73,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "resample": (_I, (_P,)),
         "resample_serves": (_I, (_I, _P, _P, _I)),
         "resample_batch": (_I, (_I, _P, _P, _I)),
+        "bilinear": (_I, (_P, _I, _I, _I, _P, _I, _I)),
         "decode_window": (_I, (_P, _I, _P, _P)),
     }
 )

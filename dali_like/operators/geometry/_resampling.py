@@ -108,7 +108,8 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
     if not is_few and left and _is_bilinear(image, axes, chosen, filters, out):
         scaled = scratch("scaled", out.shape, out.dtype) if mirrored else out
-        _cv2().resize(image, out.shape[1::-1], dst=scaled, interpolation=_cv2().INTER_LINEAR)
+        if not (image.shape[2] == 3 and _bilinear_is_compiled() and _bilinear_compiled(image, scaled)):
+            _cv2().resize(image, out.shape[1::-1], dst=scaled, interpolation=_cv2().INTER_LINEAR)
         if mirrored:
             _cv2().flip(scaled, _FLIPS[frozenset(mirrored)], dst=out)
         return
@@ -143,6 +144,30 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     if out.dtype.kind in "iu":  # round first, because swapping bytes is faster than swapping floats
         image = _rounded(image, out.dtype, are_bytes)
     convert(_swap(image, last, f"swapped back {last}"), out.dtype, out)
+
+
+def _bilinear_compiled(image: Array, out: Array) -> bool:
+    """Scale an image of RGB bytes as OpenCV does, by dali-like-kernels; return whether it can on this processor."""
+    height, width, _ = image.shape
+    rows, columns, _ = out.shape
+    return not kernels().bilinear(address_of(image), image.strides[0], height, width, address_of(out), rows, columns)
+
+
+def _bilinear_is_compiled() -> bool:
+    return (compiled := kernels()) is not None and _agrees_with_opencv(compiled)
+
+
+@functools.lru_cache(4)
+def _agrees_with_opencv(compiled: Any) -> bool:
+    """Whether the compiled loop has the bits of the installed OpenCV, whose versions may differ."""
+    image = np.random.default_rng(0).integers(0, 256, (67, 97, 3), np.uint8)
+    for side in (31, 67, 150):
+        made = np.empty((side, side + 2, 3), np.uint8)
+        if not _bilinear_compiled(image, made):
+            return False
+        if not np.array_equal(made, _cv2().resize(image, (side + 2, side), interpolation=_cv2().INTER_LINEAR)):
+            return False
+    return True
 
 
 def _units(count: int, *, is_exact: bool) -> list[float]:
