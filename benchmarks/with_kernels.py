@@ -17,7 +17,7 @@ _SOURCES = Path(__file__).resolve().parents[1] / "kernels"
 
 
 def use_kernels(wanted: bool) -> None:
-    """Let operators of this process, and of those that it starts, use the library, or do without it.
+    """Let operators of this process and its children use the library, or do without it.
 
     Raises:
         CalledProcessError: it is not installed and cannot be compiled.

@@ -6,7 +6,7 @@ Each row is a pipeline of one operator behind a source without workers, with bat
 shape and of different ones, with one thread and with two. The pipelines of both libraries are in one process and take turns.
 Prints the medians of the CPU time of a batch, in all threads together, and their ratio: above 1, DALI is faster.
 
-The results go to a JSON file, beside those of other versions of DALI that it has, and those with dali-like-kernels. To
+The results go to a JSON file, beside results with other versions of DALI, and with dali-like-kernels. To
 compare with another version, run the program with the interpreter of an environment that has it, and the dependencies of
 this package::
 
