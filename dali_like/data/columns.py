@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from dali_like.common.user_objects import method_of
 from dali_like.data.datasets import ArrayDataset, ConcatDataset, StackDataset, Subset
-from dali_like.data.sample_schema import Column, Piece, UnfitError
+from dali_like.data.sample_schema import Column, Dict, Leaf, Node, Piece, Rows, UnfitError, schema_of
+from dali_like.engine.memory.protocol import DTYPES
 from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
@@ -78,6 +79,53 @@ def columns_of(dataset: Any, keys: Any, backend: ArrayBackend) -> Any:
         IndexError: a key of a subset is out of range.
     """
     return _columns_at(dataset, _index_of(keys, backend), backend)
+
+
+def put_rows(root: Node, pieces: Sequence[tuple[dict[str, Any], NDArray[np.int64]]], rows: Rows) -> bool:
+    """Write columns of rows to their places in a batch. Return False if one does not fit; the written data is then void.
+
+    Args:
+        root: of the schema of the rows.
+        pieces: from name to column, and the places of its rows.
+    """
+    if type(root) is not Dict or any(columns.keys() != root.parts.keys() for columns, _ in pieces):
+        return False
+    where = [_as_slice(places) for _, places in pieces]
+    for name, leaf in root.parts.items():
+        if not isinstance(leaf, Leaf):
+            return False
+        row = rows[leaf.number]
+        for (columns, _), places in zip(pieces, where, strict=True):
+            column = columns[name]
+            if type(column) is not np.ndarray or column.dtype != row.dtype or column.shape[1:] != row.shape[1:]:
+                return False
+            row[places] = column
+    return True
+
+
+def new_batch(pieces: Sequence[tuple[dict[str, Any], NDArray[np.int64]]], count: int, backend: ArrayBackend) -> Any:
+    """Return the batch of columns of rows, or None if they do not make one of `count` rows.
+
+    Args:
+        pieces: see `put_rows`.
+    """
+    if sum(len(places) for _, places in pieces) != count:
+        return None
+    schema = schema_of({name: column[0] for name, column in pieces[0][0].items()}, backend)
+    if schema is None or schema.num_texts:
+        return None
+    rows = [np.empty((count, *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
+    return schema.root.batch(rows, [], False) if put_rows(schema.root, pieces, rows) else None
+
+
+def _as_slice(places: NDArray[np.int64]) -> Any:
+    """Return ascending places at equal distances as a slice: NumPy copies to it faster."""
+    if len(places) == 1:
+        return slice(int(places[0]), int(places[0]) + 1)
+    step = int(places[1] - places[0])
+    if step > 0 and (np.diff(places) == step).all():
+        return slice(int(places[0]), int(places[-1]) + 1, step)
+    return places
 
 
 def first_sample(columns: Any) -> Any:

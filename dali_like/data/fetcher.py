@@ -146,6 +146,8 @@ class Fetcher:
     _may_draw: bool = True
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
+    #: A batch of rows that were taken in columns, without workers.
+    _new_batch: Any = None
     #: Of the changes of weights that the dataset has.
     _version: int = 0
 
@@ -553,6 +555,9 @@ class Fetcher:
         def replacement(position: int, error: Exception, others: Iterable[tuple[str, Callable[[], Any]]]) -> Any:
             return self._replace(f"position {position}", position, error, request, others)
 
+        put_rows = None
+        if self.dataset.is_columnar and self.on_error == "raise":
+            put_rows = self._put_rows(schema, request, len(wanted.positions))
         conduct = Conduct(
             request.cell,
             lambda position: self._seed(wanted.seed, wanted.number, position),
@@ -561,8 +566,30 @@ class Fetcher:
             None if self.on_error == "raise" else replacement,
             None if schema is None else lambda places, some: _put_at(schema, places, some, request.rows, texts),  # type: ignore[union-attr]
             None if schema is None else schema.together,
+            put_rows,
         )
         return take_part(self._elements, self.dataset.shards, wanted, part, conduct)._replace(texts=texts)
+
+    def _put_rows(
+        self, schema: SampleSchema | None, request: Request | LocalRequest, count: int
+    ) -> Callable[[list[Any]], bool]:
+        """Return a function that writes rows of record batches to the rows of a request; without workers, to a new batch.
+
+        Args:
+            count: rows of the whole batch.
+        """
+        from dali_like.data.columns import new_batch, put_rows  # most workers need no datasets of ours
+
+        if schema is not None:
+            assert isinstance(request, Request)
+            return lambda pieces: put_rows(schema.root, pieces, request.rows)
+
+        def put(pieces: list[Any]) -> bool:
+            if not self.has_workers and self.batched and self.collates_by_default:
+                self._new_batch = new_batch(pieces, count, self.array_backend)
+            return self._new_batch is not None
+
+        return put
 
     def finish_elements(self, elements: list[Any]) -> Any:
         """Return the batch of some elements; without batches, the only element."""
@@ -581,6 +608,9 @@ class Fetcher:
         part = unpacked(wanted.parts[number])
         answer = self.take_positions(wanted, part, request, schema)
         request.cell[0] = len(wanted.positions)
+        if (batch := self._new_batch) is not None:
+            self._new_batch = None
+            return answer._replace(collated=(batch,))
         if wanted.fills_rows or len(wanted.parts) > 1 or not answer.found:
             return answer
         return answer._replace(others=[], collated=(self.finish_elements(answer.others),))

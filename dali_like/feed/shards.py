@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -318,6 +319,8 @@ class Conduct(NamedTuple):
         put: writes elements into the rows at ascending places, up to the first that does not fit. Returns how many it has
             written. None: no element goes to a row.
         together: the number of elements to `put` at once; None: all.
+        put_rows: writes rows of record batches, given as `dali_like.sources.composed.columnar.Taken.pieces`. Returns whether
+            they fit. None: elements come one by one.
     """
 
     cell: Any
@@ -327,6 +330,7 @@ class Conduct(NamedTuple):
     replace: Callable[[int, Exception, Iterable[tuple[str, Callable[[], Any]]]], Any] | None = None
     put: Callable[[list[int], list[Any]], int] | None = None
     together: int | None = None
+    put_rows: Callable[[list[Any]], bool] | None = None
 
 
 def take_part(
@@ -339,7 +343,11 @@ def take_part(
     walk = PartWalk(elements, num_shards, wanted.epoch, part.states)
     if elements.reads:
         elements.begin(wanted.epoch, [wanted.positions[place] for place in part.places], part.states)
-    found = _elements_of(walk, elements, wanted, part, conduct, answer)
+    found: Iterator[Any] = iter(())
+    if conduct.put_rows is not None and part.places:
+        _take_rows(walk, elements, wanted, part, conduct, answer)
+    else:
+        found = _elements_of(walk, elements, wanted, part, conduct, answer)
     while some := list(itertools.islice(found, conduct.together)):
         if conduct.put is not None and not answer.others:
             some = some[conduct.put(answer.found[-len(some) :], some) :]
@@ -348,6 +356,36 @@ def take_part(
     states = walk.states()
     drawn = () if elements.watch is None else elements.watch.ends(wanted.epoch)
     return answer._replace(states=states, ended=walk.ended, drawn=drawn)
+
+
+def _take_rows(
+    walk: PartWalk,
+    elements: Elements,
+    wanted: PositionsRequest,
+    part: PositionsPart,
+    conduct: Conduct,
+    answer: PositionsAnswer,
+) -> None:
+    """Take the rows of a part in columns. Those that do not fit are single elements."""
+    from dali_like.sources.composed.columnar import take_rows  # few programs need it
+    from dali_like.sources.composed.record_batches import num_rows, row_getter
+
+    assert conduct.put_rows is not None
+    positions, places = wanted.positions, part.places
+    conduct.seed(positions[places[0]])
+    conduct.cell[0] = places[0]
+    taken = take_rows(elements, walk.num_shards, wanted.epoch, positions, places, part.states)
+    walk.note([positions[place] for place in taken.last])
+    walk.ended.extend(taken.ended)
+    if not taken.pieces or conduct.put_rows(taken.pieces):
+        answer.found.extend(taken.places.tolist())
+        return
+    rows: list[tuple[int, Any]] = []
+    for columns, where in taken.pieces:
+        rows.extend(zip(where.tolist(), map(row_getter(columns), range(num_rows(columns))), strict=True))
+    for place, row in sorted(rows, key=operator.itemgetter(0)):
+        answer.found.append(place)
+        answer.others.append(row)
 
 
 def _elements_of(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like.sources.composed import bucketing, costs, draws, from_files, mixing, packing, reader_samples
+    from dali_like.sources.composed import bucketing, columnar, costs, draws, from_files, mixing, packing, reader_samples
 
-__all__ = ["bucketing", "costs", "draws", "from_files", "is_composed", "mixing", "packing", "reader_samples"]
+__all__ = ["bucketing", "columnar", "costs", "draws", "from_files", "is_composed", "mixing", "packing", "reader_samples"]
 
 # Programs that do not need these modules start sooner.
 __getattr__, __dir__ = importer(__name__, {f"{__name__}.{name}": () for name in __all__ if name != "is_composed"})

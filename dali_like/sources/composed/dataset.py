@@ -51,6 +51,8 @@ __all__ = ["ComposedDataset", "ComposedIterator"]
 _SHARDED_SINCE = "it runs in logical shards, because of a stage such as filter, or of an input that is read in order"
 #: Inputs in a row that a filter may reject in a shard.
 _MOST_REJECTED = 1_000_000
+#: Rows of the record batches of an iterator.
+_ROWS_OF_ITERATOR = 4096
 #: Default size limit of a record of a compressed file, after decompression.
 _MAX_RECORD_BYTES = 1 << 30
 
@@ -192,6 +194,7 @@ class ComposedDataset:
         paths: Paths,
         *,
         columns: Sequence[str] | None = None,
+        as_batches: bool = False,
         interleave: int | None = None,
         max_row_group_bytes: int = 1 << 30,
         remote_options: Mapping[str, Any] | None = None,
@@ -204,6 +207,10 @@ class ComposedDataset:
         Args:
             paths, interleave, remote_options: as for `from_jsonl`.
             columns: names of columns. Only their bytes are read. None: all.
+            as_batches: read in columns. `map` and `filter` get record batches, and ``iter`` yields them: dicts from name to
+                an array of NumPy, for numbers, or of pyarrow. A function of `map` returns such a dict, one of `filter` a
+                boolean for each row. Positions, weights, `take` and ``shuffle(block=)`` count rows. Loaders make batches
+                of numbers without an object for each row. The stream runs in logical shards: one shard reads a row group.
             max_row_group_bytes: largest size of a row group after decompression, in the wanted columns. A small file can
                 contain many GiB. Each process holds a few row groups.
 
@@ -214,7 +221,11 @@ class ComposedDataset:
             FileReadError: a file cannot be read.
             ArgumentError: a file has no such column.
         """
-        return cls(composed.from_files.parquet(paths, columns, interleave, max_row_group_bytes, remote_options))
+        return cls(
+            composed.from_files.parquet(
+                paths, columns, flag("as_batches", as_batches), interleave, max_row_group_bytes, remote_options
+            )
+        )
 
     @classmethod
     @suggest_arguments
@@ -492,9 +503,24 @@ class ComposedDataset:
         return (self._num_shards or DEFAULT_SHARDS) if self._stage.is_sharded else None
 
     @property
+    def is_columnar(self) -> bool:
+        """Whether the stream is read in columns; see `from_parquet`."""
+        return self._stage.is_columnar
+
+    @property
+    def _row_stage(self) -> Stage:
+        """The last stage; if its elements are record batches, a stage with their rows."""
+        return composed.columnar.row_stage(self._stage) if self._stage.is_columnar else self._stage
+
+    @property
+    def _evaluated(self) -> Stage:
+        """The stage that is evaluated: its elements are those at the positions."""
+        return self._row_stage
+
+    @property
     def ends_in_map(self) -> bool:
         """Whether the last stage is a `map` that reads nothing ahead. Several workers can then share a logical shard."""
-        return isinstance(self._stage, Map) and self._stage.num_reads == 1
+        return isinstance(self._stage, Map) and self._stage.num_reads == 1 and not self._stage.is_columnar
 
     @cached_property
     def num_reads(self) -> int:
@@ -515,7 +541,7 @@ class ComposedDataset:
     @property
     def description(self) -> list[str]:
         """One line for each stage and input, the last stage first, inputs indented."""
-        return self._stage.outline()
+        return self._evaluated.outline()
 
     # Stages
 
@@ -619,18 +645,31 @@ class ComposedDataset:
         Args:
             most_rejected: after so many rejected inputs in a row in a shard, `dali_like.errors.EmptyFilterError` is raised.
         """
-        return self._then(Filter(self._stage, _callable(function), positive("most_rejected", most_rejected)))
+        kind = composed.columnar.ColumnFilter if self._stage.is_columnar else Filter
+        return self._then(kind(self._stage, _callable(function), positive("most_rejected", most_rejected)))
+
+    def as_rows(self) -> Self:
+        """Deliver single rows from here on, as dicts, instead of record batches; see `from_parquet`.
+
+        Stages that combine single elements, such as `pack`, `zip` and `window`, do so by themselves.
+
+        Raises:
+            ArgumentError: the elements are no record batches.
+        """
+        if not self._stage.is_columnar:
+            raise ArgumentError("as_rows() is for streams of record batches: from_parquet(as_batches=True)")
+        return self._then(self._row_stage)
 
     def flat_map(self, function: Callable[[Any], Iterable[Any]]) -> Self:
         """Replace each element by the items of the iterable that a function returns. The stream then runs in shards.
 
         After a million elements in a row without items in a shard, `dali_like.errors.EmptyFilterError` is raised.
         """
-        return self._then(FlatMap(self._stage, _callable(function)))
+        return self._then(FlatMap(self._row_stage, _callable(function)))
 
     def enumerate(self, start: int = 0) -> Self:
         """Replace each element by ``(start + position, element)``."""
-        return self._then(Enumerate(self._stage, start))
+        return self._then(Enumerate(self._row_stage, start))
 
     @classmethod
     def zip(cls, *datasets: ComposedDataset | Sequence[ComposedDataset]) -> Self:
@@ -639,7 +678,7 @@ class ComposedDataset:
         Args:
             datasets: a list of them, as for `mix`; or one by one.
         """
-        return cls._combine(selection.Zip, as_list(datasets))
+        return cls._combine(lambda stages: selection.Zip(tuple(map(composed.columnar.row_stage, stages))), as_list(datasets))
 
     @classmethod
     def concat(cls, *datasets: ComposedDataset | Sequence[ComposedDataset]) -> Self:
@@ -655,7 +694,7 @@ class ComposedDataset:
         for number, dataset in enumerate(listed[:-1]):
             if isinstance(dataset, ComposedDataset) and not dataset.shards and dataset.length is None:
                 raise ArgumentError(f"dataset {number} is endless: only the last one may be")
-        return cls._combine(selection.Concat, listed)
+        return cls._combine(lambda stages: selection.Concat(composed.columnar.alike(stages)), listed)
 
     def repeat(self, times: int | None = None) -> Self:
         """Repeat the dataset; None: endlessly. Random stages before this one give another order each time."""
@@ -682,6 +721,8 @@ class ComposedDataset:
                 "slice with a step needs random access, and this stream runs in logical shards. Use shard(index, count), or "
                 "slice before the stages with an unknown yield"
             )
+        if self._stage.is_columnar:
+            return self._then(composed.columnar.ColumnSlice(self._stage, start, stop))
         return self._then(selection.Slice(self._stage, start, stop, step))
 
     def shard(self, index: int, count: int) -> Self:
@@ -706,7 +747,7 @@ class ComposedDataset:
         """
         size = positive("size", size)
         shift = size if shift is None else positive("shift", shift)
-        return self._then(selection.Window(self._stage, size, shift, flag("drop_remainder", drop_remainder)))
+        return self._then(selection.Window(self._row_stage, size, shift, flag("drop_remainder", drop_remainder)))
 
     @suggest_arguments
     def shuffle(
@@ -732,10 +773,14 @@ class ComposedDataset:
         seed = None if seed is None else not_negative("seed", seed)
         if together is not None:
             together, whole = positive("together", together), flag("whole", whole)
+            if self._stage.is_columnar:
+                return self._then(composed.columnar.row_group_shuffle(self._stage, together, block, seed))
             return self._then(composed.from_files.chunk_shuffle(self._stage, together, block, seed, whole))
         if whole:
             raise ArgumentClashError("whole=True is for chunks of files: pass together=, too")
         if block is not None:
+            if self._stage.is_columnar:
+                return self._then(composed.columnar.ColumnShuffle(self._stage, positive("block", block), seed))
             return self._then(BlockShuffle(self._stage, positive("block", block), seed))
         if self._stage.is_sharded:
             raise ArgumentError(
@@ -824,10 +869,10 @@ class ComposedDataset:
             most_rejected=_MOST_REJECTED,
         )
         if length is not None:
-            return self._then(packing.pack_stage(self._stage, length, pad, arguments))
+            return self._then(packing.pack_stage(self._row_stage, length, pad, arguments))
         if pad != 0:
             raise ArgumentClashError("pad= is for packs of arrays, with length=; packs by cost have no padding")
-        return self._then(packing.group_stage(self._stage, _callable(cost), budget, arguments))
+        return self._then(packing.group_stage(self._row_stage, _callable(cost), budget, arguments))
 
     @suggest_arguments
     def bucket(
@@ -868,7 +913,7 @@ class ComposedDataset:
         is_dropped = one_of("rest", rest, ("keep", "drop")) == "drop"
         return self._then(
             composed.bucketing.Bucket(
-                self._stage, positive("block", block), cost_of(length, key), tuple(boundaries), sizes, is_dropped
+                self._row_stage, positive("block", block), cost_of(length, key), tuple(boundaries), sizes, is_dropped
             )
         )
 
@@ -902,7 +947,7 @@ class ComposedDataset:
             ArgumentError: an argument has an unknown value.
         """
         limits = composed.costs.budget_of(budget, _callable(cost))
-        stage, most = self._stage, None if most is None else positive("most", most)
+        stage, most = self._row_stage, None if most is None else positive("most", most)
         is_dropped = one_of("too_large", too_large, ("error", "drop")) == "drop"
         if is_dropped:
             stage = Admission(stage, composed.costs.WithinBudget(limits), _MOST_REJECTED)
@@ -991,7 +1036,10 @@ class ComposedDataset:
                 f"block should be at most {mixing.MOST_IN_BLOCK}, not {block}: use a smaller block and larger weights"
             )
         return cls._combine(
-            lambda stages: mixing.checked_mix(mixing.Mix(stages, tuple(names), pieces, block, stop, name)), datasets
+            lambda stages: composed.columnar.mixed(
+                stages, lambda inputs: mixing.checked_mix(mixing.Mix(inputs, tuple(names), pieces, block, stop, name)), block
+            ),
+            datasets,
         )
 
     @suggest_arguments
@@ -1020,7 +1068,7 @@ class ComposedDataset:
             state = make_state(self.description, self.seed, self.shards, 0, 0, first)
         checked = checked_state(state, self.description, self.seed, self.shards)
         place = Place(self.seed, self._num_shards or DEFAULT_SHARDS, changes=self.changes_in(checked))
-        return composed.draws.report(self._stage, place, checked, None if cost is None else cost_of(cost, key))
+        return composed.draws.report(self._evaluated, place, checked, None if cost is None else cost_of(cost, key))
 
     # Elements
 
@@ -1085,7 +1133,7 @@ class ComposedDataset:
 
     def __iter__(self) -> ComposedIterator:
         """Return an iterator over one epoch, in this process. It has ``state_dict`` and ``load_state_dict``."""
-        return ComposedIterator(self)
+        return ColumnIterator(self) if self.is_columnar else ComposedIterator(self)
 
     def costs_by_position(self, costs: Any) -> Callable[[int], float]:
         """Return a function from a position to the cost of its element, which reads nothing.
@@ -1094,7 +1142,7 @@ class ComposedDataset:
         """
         from dali_like.sources.composed.known_costs import costs_by_position  # few programs need it
 
-        return costs_by_position(self._stage, self.seed, costs)
+        return costs_by_position(self._evaluated, self.seed, costs)
 
     def elements(self, changes: Sequence[WeightChange] | None = None) -> Elements:
         """Return the evaluator of the dataset for this process.
@@ -1103,7 +1151,7 @@ class ComposedDataset:
             changes: of the weights of mixtures; None: as the dataset has them.
         """
         changes = self._changes if changes is None else changes
-        return Elements(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, changes)
+        return Elements(self._evaluated, self.seed, self._num_shards or DEFAULT_SHARDS, changes)
 
     def with_changes(self, changes: Sequence[WeightChange]) -> Self:
         """Return the dataset with other weights of mixtures from positions on. The description stays the same."""
@@ -1114,12 +1162,12 @@ class ComposedDataset:
     @cached_property
     def mixtures(self) -> list[DrawnMixture]:
         """The mixtures of the description, in its order."""
-        return composed.draws.mixtures_of(self._stage)
+        return composed.draws.mixtures_of(self._evaluated)
 
     def drawn(self, path: Sequence[int], epoch: int, ends: Sequence[int], changes: Sequence[WeightChange]) -> Reach:
         """Return how far a mixture has been drawn; see `dali_like.sources.composed.draws.reach_of`."""
         place = Place(self.seed, self._num_shards or DEFAULT_SHARDS, changes=tuple(changes))
-        return composed.draws.reach_of(self._stage, place, path, epoch, ends)
+        return composed.draws.reach_of(self._evaluated, place, path, epoch, ends)
 
     def changes_in(self, state: Mapping[str, Any]) -> tuple[WeightChange, ...]:
         """Return the changes of weights in a state of this dataset.
@@ -1146,7 +1194,7 @@ class ComposedDataset:
                 "Use the description of the state, and call set_weights after the resume"
             )
         if "weights" in allow_change:
-            composed.draws.check_weights(self._stage, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
+            composed.draws.check_weights(self._evaluated, self.seed, self._num_shards or DEFAULT_SHARDS, checked, owned)
         return {**checked, "description": self.description}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -1276,6 +1324,29 @@ class ComposedIterator(Iterator[Any]):
         self._epoch, self._position, self._ended = state["epoch"], state["position"], set()
         self._reads, self._has_begun = None, False
         self._ahead = outputs_ahead(self._states, self._position, state["shards"] or 0)
+
+
+class ColumnIterator(ComposedIterator):
+    """Yields record batches of consecutive positions. Its states count rows."""
+
+    def __next__(self) -> Any:
+        shards = self._dataset.shards
+        assert shards is not None
+        while len(self._ended) < shards:
+            begin, self._position = self._position, self._position + _ROWS_OF_ITERATOR
+            places = [
+                place
+                for place in range(_ROWS_OF_ITERATOR)
+                if (begin + place) % shards not in self._ended
+                and (begin + place) // shards >= self._ahead.get((begin + place) % shards, 0)
+            ]
+            taken = composed.columnar.take_rows(
+                self._elements, shards, self._epoch, range(begin, self._position), places, self._states
+            )
+            self._ended.update(taken.ended)
+            if taken.pieces:
+                return taken.joined()
+        raise StopIteration
 
 
 def _optional(name: str, value: int | None) -> int | None:

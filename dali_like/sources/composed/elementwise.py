@@ -139,6 +139,10 @@ class Map(Elementwise):
         return ReadingMap(self.input, self.function, self.rng, self.num_reads)
 
     @property
+    def is_columnar(self) -> bool:
+        return self.input.is_columnar
+
+    @property
     def varies(self) -> bool:
         return self.rng or super().varies
 

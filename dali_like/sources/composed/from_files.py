@@ -17,6 +17,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.sources.composed.array_files import Hdf5Files, ZarrStores, layout_of
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
 from dali_like.sources.composed.chunked_files import ChunkedSource, FileRecords
+from dali_like.sources.composed.columnar import RecordBatchFiles, RecordBatchParts
 from dali_like.sources.composed.decompression import is_compressed
 from dali_like.sources.composed.elementwise import Map
 from dali_like.sources.composed.inputs import Indexed, Part, Parts
@@ -80,6 +81,7 @@ def tar(
 def parquet(
     paths: Paths,
     columns: Sequence[str] | None,
+    as_batches: bool,
     interleave: int | None,
     max_row_group_bytes: int,
     remote_options: Mapping[str, Any] | None,
@@ -87,7 +89,23 @@ def parquet(
     """Return the stage of `ComposedDataset.from_parquet`."""
     files, found = _listed(paths, remote_options)
     source = ParquetFiles(files, found, _names(columns), positive("max_row_group_bytes", max_row_group_bytes))
-    return _indexed("parquet", found, source, interleave)
+    return _record_batches(found, source, interleave) if as_batches else _indexed("parquet", found, source, interleave)
+
+
+def _record_batches(paths: Sequence[str], rows: ParquetFiles, interleave: int | None) -> Stage:
+    """Return the stage of files that are read in columns. A part is a row group, or with `interleave` a file."""
+    source = RecordBatchFiles(rows)
+    ends = source.chunk_ends.tolist()
+    of_files = np.searchsorted(rows.file_ends, rows.chunk_ends).tolist()
+    if interleave is not None:
+        ends = [end for end, number, after in zip(ends, of_files, [*of_files[1:], -1], strict=True) if number != after]
+        of_files = sorted(set(of_files))
+    parts = [
+        FileRecords(source, range(first, end), shown(paths[number]))
+        for first, end, number in zip([0, *ends[:-1]], ends, of_files, strict=True)
+    ]
+    interleave = positive("interleave", 1 if interleave is None else interleave)
+    return RecordBatchParts(tuple(parts), "parquet in columns", interleave)
 
 
 def array_record(paths: Paths) -> Stage:

@@ -7,6 +7,7 @@ import io
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, BrokenFileError, DaliLikeError
 from dali_like.sources.composed.chunked_files import ChunkedFiles
+from dali_like.sources.composed.record_batches import Columns, columns_of, values_of
 from dali_like.sources.readers.stored_files import SeekableFile, StoredFiles, is_url, shown
 
 __all__ = ["ParquetFiles", "Rows", "numbers_of"]
@@ -296,14 +298,26 @@ class _RangesInMemory(SeekableFile):
 
 
 class Rows(Sequence[Any]):
-    """The rows of a table of Arrow. An item is a function that returns the row."""
+    """The rows of a table of Arrow. An item is a function that returns the row.
+
+    Attributes:
+        table: as given.
+    """
 
     def __init__(self, table: Any) -> None:
-        self._num_rows = table.num_rows
-        self._columns = [(name, _values(table.column(name))) for name in table.column_names]
+        self.table = table
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The columns as those of a record batch."""
+        return columns_of(self.table)
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, Any]]:
+        return [(name, _values(self.table.column(name))) for name in self.table.column_names]
 
     def __len__(self) -> int:
-        return int(self._num_rows)
+        return int(self.table.num_rows)
 
     def __getitem__(self, index: Any) -> Any:
         return lambda: {name: values(index) for name, values in self._columns}
@@ -316,12 +330,7 @@ def _values(column: Any) -> Any:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # too long for one array
         return lambda index: array[index].as_py()
-    kind = array.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if is_list and _is_number(kind.value_type) and not array.null_count and not array.values.null_count:
-        values, offsets = array.values.to_numpy(zero_copy_only=False), array.offsets.to_numpy().tolist()
-        return lambda index: values[offsets[index] : offsets[index + 1]].copy()
-    return lambda index: array[index].as_py()
+    return values_of(array)
 
 
 def numbers_of(table: Any, name: str) -> NDArray[Any]:
@@ -333,9 +342,3 @@ def numbers_of(table: Any, name: str) -> NDArray[Any]:
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         column = pc.list_value_length(column)
     return np.asarray(column.to_numpy())
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa  # optional
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))

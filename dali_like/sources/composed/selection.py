@@ -144,6 +144,10 @@ class ShardOut(SingleInputStage):
     count: int
 
     @property
+    def is_columnar(self) -> bool:
+        return self.input.is_columnar
+
+    @property
     def length(self) -> None:
         return None
 
@@ -170,6 +174,10 @@ class Repeat(SingleInputStage):
     """The input, several times or endlessly."""
 
     times: int | None
+
+    @property
+    def is_columnar(self) -> bool:
+        return self.input.is_columnar
 
     @property
     def is_endless(self) -> bool:
@@ -269,6 +277,10 @@ class Concat(Stage):
     """One input after another. In shards, each shard goes through its part of each input."""
 
     all_inputs: tuple[Stage, ...]
+
+    @property
+    def is_columnar(self) -> bool:
+        return all(stage.is_columnar for stage in self.inputs)
 
     @property
     def inputs(self) -> tuple[Stage, ...]:

@@ -129,6 +129,11 @@ class Stage(abc.ABC):
         return any(stage.is_sharded for stage in self.inputs)
 
     @property
+    def is_columnar(self) -> bool:
+        """Whether its elements are record batches, and positions count their rows; see `columnar`."""
+        return False
+
+    @property
     def is_random(self) -> bool:
         """Whether its outputs differ between epochs although its inputs do not."""
         return False

@@ -139,19 +139,45 @@ class Elements:
             raise ShardEndedError
         try:
             element = walk.take()
-        except StopIteration:
-            walk.has_ended = True
-            raise ShardEndedError from None
-        except CheckpointError as error:  # of an input that opens with its first element
-            raise _with_shard(shard, error) from None
-        except Exception:
-            walk.taken += 1  # the exception is the output at this position
-            raise
-        except BaseException:  # an interrupt: the walk may be anywhere between two outputs
-            del self._walks[epoch, shard]
+        except BaseException as error:
+            self._note_failure(error, epoch, shard, walk)
             raise
         walk.taken = number + 1
         return element
+
+    def take(self, epoch: int, shard: int, number: int, most: int, states: Mapping[int, ShardState]) -> Any:
+        """Return the next rows of a shard of a stream in columns, one to `most`, from row `number` on, as columns.
+
+        Raises:
+            ShardEndedError: there is no such row.
+        """
+        walk = self._walk_to(epoch, shard, number, states)
+        if walk.has_ended:
+            raise ShardEndedError
+        rows: Any = walk.walk
+        try:
+            columns = rows.take(most)
+        except BaseException as error:
+            self._note_failure(error, epoch, shard, walk)
+            raise
+        walk.taken += len(next(iter(columns.values())))
+        return columns
+
+    def _note_failure(self, error: BaseException, epoch: int, shard: int, walk: _OpenWalk) -> None:
+        """Record the end of a walk, or the exception at its next output.
+
+        Raises:
+            ShardEndedError, CheckpointError: in place of the exception.
+        """
+        if isinstance(error, StopIteration):
+            walk.has_ended = True
+            raise ShardEndedError from None
+        if isinstance(error, CheckpointError):  # of an input that opens with its first element
+            raise _with_shard(shard, error) from None
+        if isinstance(error, Exception):
+            walk.taken += 1  # the exception is the output at this position
+        else:  # an interrupt: the walk may be anywhere between two outputs
+            del self._walks[epoch, shard]
 
     def rows(self, positions: NDArray[np.int64]) -> list[SourceRows]:
         """Return where elements are, as rows of arrays; see `RandomAccess.rows`. Positions run on over epochs."""

@@ -15,11 +15,21 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from dali_like.errors import ArgumentError
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.bucketing import Bucket, BudgetBatches
 from dali_like.sources.composed.cache_stage import Cache
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
 from dali_like.sources.composed.chunked_files import ChunkedSource
+from dali_like.sources.composed.columnar import (
+    ColumnFilter,
+    ColumnShuffle,
+    ColumnSlice,
+    Gathered,
+    RecordBatchParts,
+    RowGroupShuffle,
+    Rows,
+)
 from dali_like.sources.composed.costs import Budget, Cost
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function
@@ -438,6 +448,12 @@ def _cache(stage: Cache, trace: Callable[..., Stage], values: bool, name: str) -
     return _TracedCache(stage, origins) if values else origins
 
 
+def _columnar(stage: Stage, trace: Callable[..., Stage], values: bool, name: str) -> Stage:
+    raise ArgumentError(
+        f"{stage.text}: the origins of rows are unknown in streams that are read in columns. Read single rows"
+    )
+
+
 #: How to trace each stage of descriptions.
 RULES: dict[type[Stage], _Rule] = {
     Admission: _admission,
@@ -446,18 +462,25 @@ RULES: dict[type[Stage], _Rule] = {
     BudgetBatches: _budget,
     Cache: _cache,
     ChunkShuffle: _with_input,
+    ColumnFilter: _columnar,
+    ColumnShuffle: _columnar,
+    ColumnSlice: _columnar,
     Concat: _concat,
     ConcatPack: _pack,
     Enumerate: _enumerate,
     Filter: _filter,
     FitPack: _pack,
     FlatMap: _flat_map,
+    Gathered: _columnar,
     GroupPack: _groups,
     Indexed: _indexed,
     Map: _map,
     Mix: _mix,
     Parts: _parts,
+    RecordBatchParts: _columnar,
     Repeat: _with_input,
+    RowGroupShuffle: _columnar,
+    Rows: _columnar,
     ShardOut: _with_input,
     Shuffle: _with_input,
     Slice: _with_input,

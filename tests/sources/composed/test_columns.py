@@ -1,0 +1,220 @@
+"""Parquet files in columns: rows and positions are the same on any ranks and workers, and wherever a run resumes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import strategies as st
+
+from dali_like.data import ComposedDataset, DataLoader
+from dali_like.errors import ArgumentError, SampleTypeError
+from dali_like.sources.composed import record_batches
+from dali_like.sources.sharding import Shard
+from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_mismatch
+from tests.sources.composed.resuming import assert_resumes
+from tests.sources.composed.test_any_ranks import parts_of
+
+NUM_FILES, NUM_ROWS, NUM_SHARDS = 4, 150, 12
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder: Path = tmp_path_factory.mktemp("columns")
+    for number in range(NUM_FILES):
+        x = np.arange(NUM_ROWS) + NUM_ROWS * number
+        lists = [list(range(i % 4 + 1)) for i in range(NUM_ROWS)]
+        table = pa.table(
+            {"x": x, "y": (x / 2).astype(np.float32), "flag": x % 2 == 0, "tokens": lists, "name": x.astype(str)}
+        )
+        pq.write_table(table, folder / f"{number}.parquet", row_group_size=40)
+    return f"{folder}/*.parquet"
+
+
+@pytest.fixture(autouse=True)
+def small_record_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("record_batches", "columnar"):
+        monkeypatch.setattr(f"dali_like.sources.composed.{module}.MOST_ROWS", 16)
+
+
+def columns_from(files: str, columns: list[str] | None = None) -> ComposedDataset:
+    wanted = ["x", "y", "flag"] if columns is None else columns
+    return ComposedDataset.from_parquet(files, columns=wanted, as_batches=True).with_options(shards=NUM_SHARDS)
+
+
+def doubled(columns: dict[str, Any]) -> dict[str, Any]:
+    return {**columns, "double": 2 * columns["x"]}
+
+
+def sums(columns: dict[str, Any]) -> dict[str, Any]:
+    """A function that is not one of single rows: it shows the bounds of the record batches."""
+    return {**columns, "sum": np.full(len(columns["x"]), columns["x"].sum())}
+
+
+def noisy(columns: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
+    return {**columns, "noise": generator.random(len(columns["x"]))}
+
+
+def not_third(columns: dict[str, Any]) -> Any:
+    return columns["x"] % 3 != 0
+
+
+STAGES: dict[str, Callable[[ComposedDataset, Any], ComposedDataset]] = {
+    "map": lambda dataset, draw: dataset.map(draw(st.sampled_from([doubled, sums]))),
+    "map_rng": lambda dataset, draw: dataset.map(noisy, rng=True),
+    "filter": lambda dataset, draw: dataset.filter(not_third),
+    "shuffle": lambda dataset, draw: dataset.shuffle(block=draw(st.integers(1, 40))),
+    "repeat": lambda dataset, draw: dataset.repeat(draw(st.sampled_from([1, 2, None]))),
+    "slice": lambda dataset, draw: dataset.slice(draw(st.integers(0, 30)), draw(st.none() | st.integers(40, 300))),
+    "shard": lambda dataset, draw: dataset.slice(0, 200),
+    "mix": lambda dataset, draw: ComposedDataset.mix(
+        [dataset, dataset.filter(not_third)],
+        [2, 1],
+        block=draw(st.integers(9, 16)),
+        stop=draw(st.sampled_from(["first", "never"])),
+    ),
+    "concat": lambda dataset, draw: ComposedDataset.concat([dataset.take(100), dataset]),
+}
+
+
+@st.composite
+def columnar_datasets(draw: st.DrawFn, files: str) -> ComposedDataset:
+    dataset = columns_from(files)
+    if draw(st.booleans()):
+        dataset = dataset.shuffle(together=draw(st.integers(1, 3)))
+    for name in draw(st.lists(st.sampled_from(sorted(STAGES)), max_size=4)):
+        dataset = STAGES[name](dataset, draw)
+    return dataset.with_options(seed=draw(st.integers(0, 2)))
+
+
+class ColumnRank(LoaderRank):
+    """A rank whose loader makes batches of columns."""
+
+    def __init__(self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any]) -> None:
+        self._loader = DataLoader(
+            dataset,
+            batch_size=part.batch_size,
+            num_workers=part.num_workers,
+            worker_restarts=100,
+            shard_id=rank.id,
+            num_shards=rank.count,
+            shard_rest="uneven",
+            multiprocessing_context="fork" if part.num_workers else None,
+        )
+        if states:
+            self._loader.load_state_dict(states)
+        self._iterator = iter(self._loader)
+
+    def next_batch(self) -> list[Any]:
+        batch = next(self._iterator, None)
+        if batch is None:
+            return []
+        return [{name: column[i] for name, column in batch.items()} for i in range(len(batch["x"]))]
+
+
+@hypothesis.settings(max_examples=40, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_simulated_ranks_deliver_the_rows_of_a_plain_iteration(files: str, data: Any) -> None:
+    dataset: ComposedDataset = data.draw(columnar_datasets(files))
+    parts = data.draw(parts_of(NUM_SHARDS))
+
+    assert first_mismatch(dataset, parts, Reference(dataset.as_rows())) is None
+
+
+@pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
+@hypothesis.settings(max_examples=3, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_loaders_deliver_the_rows_of_a_plain_iteration(files: str, data: Any) -> None:
+    dataset: ComposedDataset = data.draw(columnar_datasets(files))
+    parts = data.draw(parts_of(NUM_SHARDS, most_steps=3, most_ranks=3, most_workers=2))
+
+    assert first_mismatch(dataset, parts, Reference(dataset.as_rows()), ColumnRank) is None
+
+
+def test_an_iterator_yields_record_batches_and_resumes_within_one(files: str) -> None:
+    dataset = columns_from(files).map(sums).filter(not_third)
+    rows = [row["x"] for row in dataset.as_rows()]
+    whole = np.concatenate([columns["x"] for columns in dataset])
+    assert whole.tolist() == rows
+
+    loader = DataLoader(dataset, batch_size=7)
+    first = next(iter(loader))
+    resumed = iter(dataset)
+    resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+
+    assert first["x"].tolist() == rows[:7]
+    assert np.concatenate([columns["x"] for columns in resumed]).tolist() == rows[7:]
+
+
+def test_single_rows_resume_at_each_position(files: str) -> None:
+    assert_resumes(columns_from(files, ["x", "name"]).shuffle(together=2).filter(not_third).take(60).as_rows())
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_of_numbers_makes_no_object_for_a_row(files: str, num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(columns_from(files).repeat(), batch_size=24, num_workers=num_workers)
+    batches = iter(loader)
+    for _ in range(4):  # the first batches teach the schema
+        next(batches)
+    monkeypatch.setattr(record_batches, "row_getter", None)
+
+    batch = next(batches)
+
+    assert {name: column.dtype for name, column in batch.items()} == {"x": np.int64, "y": np.float32, "flag": np.bool_}
+    assert (batch["y"] == batch["x"] / 2).all()
+
+
+def test_functions_get_the_record_batches_of_row_groups_on_any_batch_size(files: str) -> None:
+    sizes = {}
+    for batch_size in (3, 50):
+        batches = list(DataLoader(columns_from(files).map(sums), batch_size=batch_size))
+        sizes[batch_size] = np.concatenate([batch["sum"] for batch in batches]).tolist()
+
+    assert sizes[3] == sizes[50]
+
+
+def test_packs_are_made_of_lists_in_columns(files: str) -> None:
+    packs = list(columns_from(files, ["tokens"]).pack({"tokens": 8}, block=32))
+
+    assert sum(int((pack["tokens_segment_ids"] > 0).sum()) for pack in packs) == sum(i % 4 + 1 for i in range(150)) * 4
+
+
+def test_text_and_numbers_make_batches_as_single_rows_do(files: str) -> None:
+    batch = next(iter(DataLoader(columns_from(files, ["x", "name"]), batch_size=5)))
+
+    assert batch["name"] == [str(x) for x in batch["x"]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda dataset: dataset.map(lambda columns: columns["x"]), "a function has returned|has returned a ndarray"),
+        (lambda dataset: dataset.map(lambda columns: {"x": columns["x"], "y": columns["y"][:1]}), "equally many rows"),
+        (lambda dataset: dataset.map(lambda columns: {"x": np.sum(columns["x"])}), "should be an array|single number"),
+        (lambda dataset: dataset.filter(lambda columns: True), "a boolean for each"),
+    ],
+)
+def test_wrong_results_of_functions_are_errors(files: str, make: Any, message: str) -> None:
+    with pytest.raises(SampleTypeError, match=message):
+        next(iter(make(columns_from(files))))
+
+
+def test_integers_with_nulls_are_an_error_and_floats_become_nan(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"i": [1, None], "f": [1.5, None]}), tmp_path / "a.parquet")
+    source = {name: ComposedDataset.from_parquet(tmp_path / "a.parquet", columns=[name], as_batches=True) for name in "if"}
+
+    assert np.isnan(next(iter(source["f"].with_options(shards=1)))["f"][1])
+    with pytest.raises(SampleTypeError, match="column 'i' of int64 has nulls"):
+        next(iter(source["i"].with_options(shards=1)))
+
+
+def test_fewer_row_groups_than_shards_are_an_error_that_names_the_fitting_number(files: str) -> None:
+    with pytest.raises(ArgumentError, match="Pass shards=16"):
+        next(iter(ComposedDataset.from_parquet(files, as_batches=True)))
