@@ -152,6 +152,7 @@ class SlotView:
         self.offsets = [expected[Word.OFFSET] for expected in self.expected]
         self.has_rows = UNKNOWN not in self.offsets
         self._keys: dict[int, list[Sequence[Any]]] = {}
+        self._begun: set[int] = set()
         self._capacity = capacity
         self.rows: list[Any] = [self._rows_of(space, expected) for expected in self.expected]
         self._map = space.map
@@ -172,10 +173,18 @@ class SlotView:
         """Return, for each output, the keys of a task's samples in its target."""
         keys = self._keys.get(task)
         if keys is None:
-            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
-            self._map_pages(samples)
+            samples = self._samples_of(task)
             keys = self._keys[task] = [self._output_keys(output, samples) for output in range(len(self.targets))]
         return keys
+
+    def begin(self, task: int) -> None:
+        """Prepare the memory of a task."""
+        if task not in self._begun:
+            self._begun.add(task)
+            self._map_pages(self._samples_of(task))
+
+    def _samples_of(self, task: int) -> range:
+        return range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
 
     def expect_gaps(self) -> None:
         """From the next task on, let NumPy copy all samples, since some are not contiguous."""
@@ -251,9 +260,14 @@ class Task:
         self.size = words[_BATCH_SIZE]
         self.stop = max(min(start + view.task_size, self.size), start)  # see `BatchKey.owners`
         self.targets = view.targets
-        self.keys = view.keys_of(number)
+        view.begin(number)
         self.has_rows = view.has_rows
         self.words = words
+
+    @property
+    def keys(self) -> list[Sequence[Any]]:
+        """The keys of its samples in the targets. Request sources write whole arrays, and need none."""
+        return self.view.keys_of(self.number)
 
     @property
     def request(self) -> memoryview:

@@ -71,14 +71,13 @@ STAGES: dict[str, Callable[[ComposedDataset, Any], ComposedDataset]] = {
     "map_rng": lambda dataset, draw: dataset.map(noisy, rng=True),
     "filter": lambda dataset, draw: dataset.filter(not_third),
     "shuffle": lambda dataset, draw: dataset.shuffle(block=draw(st.integers(1, 40))),
-    "repeat": lambda dataset, draw: dataset.repeat(draw(st.sampled_from([1, 2, None]))),
+    "repeat": lambda dataset, draw: dataset.repeat(draw(st.integers(1, 2))),
     "slice": lambda dataset, draw: dataset.slice(draw(st.integers(0, 30)), draw(st.none() | st.integers(40, 300))),
     "shard": lambda dataset, draw: dataset.slice(0, 200),
     "mix": lambda dataset, draw: ComposedDataset.mix(
         [dataset, dataset.filter(not_third)],
         [2, 1],
         block=draw(st.integers(9, 16)),
-        stop=draw(st.sampled_from(["first", "never"])),
     ),
     "concat": lambda dataset, draw: ComposedDataset.concat([dataset.take(100), dataset]),
 }
@@ -91,6 +90,8 @@ def columnar_datasets(draw: st.DrawFn, files: str) -> ComposedDataset:
         dataset = dataset.shuffle(together=draw(st.integers(1, 3)))
     for name in draw(st.lists(st.sampled_from(sorted(STAGES)), max_size=4)):
         dataset = STAGES[name](dataset, draw)
+    if draw(st.booleans()):  # last: a filter behind it may reject the rows of a shard again and again
+        dataset = dataset.repeat()
     return dataset.with_options(seed=draw(st.integers(0, 2)))
 
 
@@ -106,7 +107,7 @@ class ColumnRank(LoaderRank):
             shard_id=rank.id,
             num_shards=rank.count,
             shard_rest="uneven",
-            multiprocessing_context="fork" if part.num_workers else None,
+            multiprocessing_context="thread" if part.num_workers else None,
         )
         if states:
             self._loader.load_state_dict(states)
@@ -129,7 +130,7 @@ def test_simulated_ranks_deliver_the_rows_of_a_plain_iteration(files: str, data:
 
 
 @pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
-@hypothesis.settings(max_examples=3, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(max_examples=5, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(data=st.data())
 def test_loaders_deliver_the_rows_of_a_plain_iteration(files: str, data: Any) -> None:
     dataset: ComposedDataset = data.draw(columnar_datasets(files))
