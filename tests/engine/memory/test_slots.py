@@ -221,7 +221,7 @@ def test_pages_of_rows_that_other_processes_have_written_are_mapped_together(
     os.pwrite(slot.space.fd.fileno(), content, slot.offset + slot.slot_layout.rows[0])  # as if by another process
     view = SlotView(slot.space, slot.offset, slot.header.tolist())
 
-    view.keys_of(0)
+    view.begin(0)
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
     view.rows[0][...] = 2
     faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before

@@ -110,7 +110,7 @@ class ColumnRank(LoaderRank):
             multiprocessing_context="thread" if part.num_workers else None,
         )
         if states:
-            self._loader.load_state_dict(states)
+            self._loader.load_state_dict(states, allow_change=["batch_size"])
         self._iterator = iter(self._loader)
 
     def next_batch(self) -> list[Any]:
