@@ -57,6 +57,10 @@ def _why_no_epoch(loader: Any) -> str | None:
     return "it is for composed datasets; call that of the sampler, or of the dataset"
 
 
+def _why_no_change(loader: Any) -> str | None:
+    return None if is_composed(loader.dataset) else "it is for composed datasets, such as ComposedDataset.source(dataset)"
+
+
 def _why_no_state(loader: Any) -> str | None:
     reason: str | None = loader._dali_like_why_foreign
     return None if reason is None else f"the position is not known, because {reason}"
@@ -437,7 +441,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         if self.peers is not None:
             self._dali_like_link.note("epoch", epoch)
 
-    @unavailable_if(_why_no_epoch)
+    @unavailable_if(_why_no_change)
     @user_frames_first
     def set_batch_size(self, batch_size: int) -> int:
         """Change the batch size of a `ComposedDataset`, between two batches or before a loop.
@@ -476,7 +480,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         self._dali_like_note_batch_size(positions)
         return epoch * (positions.length or 0) + position
 
-    @unavailable_if(_why_no_epoch)
+    @unavailable_if(_why_no_change)
     @user_frames_first
     def set_weights(self, weights: Mapping[str, float], *, mix: str | None = None, at: int | None = None) -> int:
         """Change the weights of a mixture in a `ComposedDataset`, between two batches or before a loop.

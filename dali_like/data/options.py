@@ -326,9 +326,10 @@ def context_of(context: Any, num_workers: int) -> BaseContext:
     if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()
         if context not in methods:
+            others = [each.name for each in BACKENDS.values() if each.serves_loaders and each.name not in methods]
             raise ArgumentError(
                 f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-                f"multiprocessing_context={context!r}"
+                f"multiprocessing_context={context!r}. Those of this library alone are {', '.join(map(repr, others))}"
             )
         return multiprocessing.get_context(context)
     if not isinstance(context, BaseContext):

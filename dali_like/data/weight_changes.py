@@ -46,12 +46,14 @@ def mixture_of(dataset: ComposedDataset, weights: Any, mix: str | None) -> Drawn
             f"{weights!r:.200}"
         )
     found = mixtures = dataset.mixtures
+    if not mixtures:
+        raise ArgumentError("this dataset has no mixture: set_weights changes the weights of ComposedDataset.mix")
     if mix is not None:
         found = [each for each in mixtures if mix in (each.stage.title, each.stage.name)]
     elif len(mixtures) > 1:
         found = [each for each in mixtures if weights.keys() == set(each.stage.names)]
     if len(found) != 1:
-        known = "; ".join(each.stage.title or each.stage.name for each in mixtures) or "none"
+        known = "; ".join(each.stage.title or each.stage.name for each in mixtures)
         problem = "several mixtures fit" if found else "there is no such mixture"
         raise ArgumentError(f"{problem}: pass mix=, the name of one. Those of this dataset: {known}")
     (mixture,) = found
@@ -70,7 +72,9 @@ def checked_weights(mixture: DrawnMixture, weights: Mapping[str, Any]) -> tuple[
     stage = mixture.stage
     for name in weights:
         if name not in stage.names:
-            raise ArgumentError(f"{stage.name} has no dataset {name!r}")
+            raise ArgumentError(
+                f"{stage.name} has no dataset {name!r}. It has {', '.join(stage.names)}; names= of mix names them"
+            )
     if missing := [name for name in stage.names if name not in weights]:
         raise ArgumentError(f"the weight of {missing[0]!r} in {stage.name} is missing: pass those of all its datasets")
     ((_, numbers),) = checked_schedule(len(stage.names), [weights[name] for name in stage.names], None)

@@ -223,7 +223,8 @@ def _collate_arrays(batch: Sequence[Any], *, collate_fn_map: CollateMap | None =
         if item.shape != shape:
             raise CollateError(
                 f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(item.shape)} "
-                f"at entry {number}. Make the samples alike, for example by padding, or pass a collate_fn"
+                f"at entry {number}. Make the samples alike, for example by padding, or pass a collate_fn, such as "
+                "pad_collate"
             )
     return np.stack(arrays)
 

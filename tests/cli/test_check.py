@@ -245,7 +245,7 @@ def test_a_check_continues_with_its_state(program: Path, damage: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["number"], "is a int; a dataset, loader, pipeline, source"),
+        (["number"], "is of type int; a dataset, loader, pipeline, source"),
         (["sample"], "the number of samples is unknown: pass --samples"),
         (["same", "--state", "state"], "--state needs samples with an index"),
         (["imagse"], "has no dataset imagse (did you mean images?)"),

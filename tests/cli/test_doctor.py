@@ -593,6 +593,7 @@ def test_a_missing_dataset_is_an_error(capsys: pytest.CaptureFixture[str]) -> No
 OBJECTS = """
 import itertools
 import numpy as np
+from dali_like import fn, pipeline_def
 
 class Dataset:
     def __init__(self, sample, file=None):
@@ -612,6 +613,14 @@ own_generator = Dataset(np.random.default_rng(0))
 opened = Dataset(None, open(__file__))
 def source(info):
     return np.random.rand(3)
+def made():
+    return Dataset(np.random.default_rng(0))
+def made_drawn():
+    return drawn
+@pipeline_def(batch_size=1)
+def pipeline():
+    return fn.external_source(lambda info: np.array([info.idx_in_epoch]), batch=False, size=10)
+number = 5
 """
 OF_OBJECTS = ["dataset", "shared objects", "random numbers", "determinism", "imports"]
 
@@ -628,6 +637,10 @@ OF_OBJECTS = ["dataset", "shared objects", "random numbers", "determinism", "imp
         ("in_order_of_a_set", "determinism", Verdict.WARNING, "sample 0 differs between two processes"),
         ("source", "determinism", Verdict.WARNING, "sample 0 has random numbers of a global generator"),
         ("broken", "determinism", Verdict.NOTE, "not checked: ZeroDivisionError"),
+        ("made", "random numbers", Verdict.WARNING, "is a random generator"),
+        ("made_drawn", "determinism", Verdict.OK, "3 samples are random, from the global generators"),
+        ("pipeline", "determinism", Verdict.NOTE, "not checked: it is a pipeline; name its source"),
+        ("number", "determinism", Verdict.NOTE, "my_data.py:number is of type int; a dataset, loader"),
     ],
 )
 def test_an_object_is_examined(tmp_path: Path, name: str, subject: str, verdict: Verdict, found: str) -> None:

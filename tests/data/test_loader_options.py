@@ -65,6 +65,17 @@ def test_own_arguments_are_attributes() -> None:
     assert {name: vars(loader)[name] for name in OWN} == OWN
 
 
+def test_the_error_of_an_unknown_start_method_names_those_of_the_library() -> None:
+    with pytest.raises(ArgumentError, match=r"'spawn'.*got multiprocessing_context='threads'\. .*'thread', 'thread_copies'"):
+        DataLoader("abc", num_workers=1, multiprocessing_context="threads")
+
+
+@pytest.mark.parametrize("name", ["set_weights", "set_batch_size"])
+def test_a_change_in_the_loop_points_to_composed_datasets(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"it is for composed datasets, such as ComposedDataset\.source\(dataset\)"):
+        getattr(DataLoader("abc"), name)
+
+
 def test_own_arguments_have_defaults() -> None:
     loader = DataLoader("abc")
 

@@ -336,7 +336,7 @@ def test_failed_elements_do_not_move_the_position_too_far_or_too_little(on_error
     ("dataset", "weights", "options", "message"),
     [
         (mixture(), {"web": 1}, {}, "the weight of 'code' in mix.* is missing"),
-        (mixture(), {"web": 1, "code": 2, "books": 1}, {}, "has no dataset 'books'"),
+        (mixture(), {"web": 1, "code": 2, "books": 1}, {}, r"has no dataset 'books'\. It has web, code; names="),
         (mixture(), {"web": 0, "code": 0}, {}, "not all 0"),
         (mixture(), {"web": 100, "code": 1}, {}, "less than one position in a block of 8"),
         (mixture(), NEW, {"mix": "other"}, r"there is no such mixture: pass mix=.*mix\(web, code\)"),
@@ -344,7 +344,7 @@ def test_failed_elements_do_not_move_the_position_too_far_or_too_little(on_error
         (mixture(True, stop="all"), {"web": 1, "code": 0}, {}, "no weight may be 0"),
         (mixture(True).repeat(2), NEW, {}, r"stage repeat\(2\) behind it hides its position"),
         (mixture().take(90).shuffle(), NEW, {}, "draws whole epochs"),
-        (numbered("web"), NEW, {}, "Those of this dataset: none"),
+        (numbered("web"), NEW, {}, "this dataset has no mixture: set_weights"),
         (ComposedDataset.zip([mixture(), mixture()]), NEW, {}, "several mixtures fit"),
     ],
     ids=str,

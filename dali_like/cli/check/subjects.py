@@ -37,12 +37,14 @@ class Subject(NamedTuple):
         length: number of samples; None if it is unknown.
         has_random_access: whether samples are computed by index.
         origin: returns where a sample comes from, or "".
+        is_pipeline: whether the samples are outputs of a pipeline. Each call of `examine` then goes on with later ones.
     """
 
     examine: Callable[[Sequence[int]], Iterator[Examined]]
     length: int | None
     has_random_access: bool = True
     origin: Callable[[int], str] = lambda index: ""
+    is_pipeline: bool = False
 
 
 def subject_of(text: str, given: dict[str, Any], num_workers: int) -> Subject:
@@ -54,16 +56,29 @@ def subject_of(text: str, given: dict[str, Any], num_workers: int) -> Subject:
     Raises:
         ArgumentError: there is no such object, or it cannot be checked.
     """
-    found = object_of(text, "dataset", lambda value: value is not None)
-    if given or getattr(found, "_is_pipeline_def", False) or _needs_no_arguments(found):
-        found = found(**given)
+    found = object_to_check(text, given)
     if isinstance(found, Pipeline):
-        return Subject(lambda indices: _outputs_of(found), None, has_random_access=False)
+        return Subject(lambda indices: _outputs_of(found), None, has_random_access=False, is_pipeline=True)
     options: dict[str, Any] = {"num_workers": num_workers}
     if (dataset := getattr(found, "dataset", None)) is not None and hasattr(found, "batch_size"):
         options["worker_init_fn"] = getattr(found, "worker_init_fn", None)
         found = dataset
     return _dataset(found, text, options)
+
+
+def object_to_check(text: str, given: dict[str, Any]) -> Any:
+    """Return the object that ``module:name`` names, or that the function of this name makes.
+
+    Args:
+        given: arguments of that function.
+
+    Raises:
+        ArgumentError: there is no such object.
+    """
+    found = object_of(text, "dataset", lambda value: value is not None)
+    if given or getattr(found, "_is_pipeline_def", False) or _needs_no_arguments(found):
+        return found(**given)
+    return found
 
 
 def _needs_no_arguments(found: Any) -> bool:
@@ -88,8 +103,8 @@ def _dataset(found: Any, text: str, options: dict[str, Any]) -> Subject:
         length = len(found) if hasattr(type(found), "__len__") else None
         return Subject(_IndexedSubject(_CallableSubject(found), options), length)
     raise ArgumentError(
-        f"{text} is a {type(found).__qualname__}; a dataset, loader, pipeline, source, or a function without arguments that "
-        "returns one can be checked"
+        f"{text} is of type {type(found).__qualname__}; a dataset, loader, pipeline, source, or a function without "
+        "arguments that returns one can be checked"
     )
 
 

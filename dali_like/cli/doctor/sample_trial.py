@@ -19,7 +19,6 @@ from dali_like.cli.check.examining import Examined
 from dali_like.cli.check.subjects import Subject, subject_of
 from dali_like.cli.factories import object_of
 from dali_like.errors import ArgumentError
-from dali_like.pipeline.pipeline import Pipeline
 
 #: Printed to the log before the user's module is imported.
 BEGINS_IMPORT = "dali-like doctor: begins the import\n"
@@ -44,9 +43,9 @@ def main(text: str) -> dict[str, Any]:
 
 def _samples(text: str) -> list[dict[str, Any]]:
     _seed(_SEEDS[0])
-    if isinstance(object_of(text, "dataset", lambda value: value is not None), Pipeline):
-        raise ArgumentError("it is a pipeline; name its source")
     subject = subject_of(text, {}, num_workers=0)
+    if subject.is_pipeline:
+        raise ArgumentError("it is a pipeline; name its source")
     rounds = [_examined(subject, seed) for seed in _SEEDS]
     return [
         {

@@ -14,9 +14,9 @@ import sys
 from functools import partial
 from typing import Any
 
+from dali_like.cli.check.subjects import object_to_check
 from dali_like.cli.doctor.findings import Check, Finding, note, ok, warning
 from dali_like.cli.doctor.sample_trial import BEGINS_IMPORT
-from dali_like.cli.factories import object_of
 from dali_like.data.options import is_iterable
 from dali_like.sources.travel.hazards import UseInWorkers, hazards_of
 from dali_like.sources.travel.introspection import large_containers
@@ -35,7 +35,7 @@ def checks_of(text: str) -> tuple[Check, ...]:
     Raises:
         ArgumentError: there is no such object.
     """
-    found = object_of(text, "dataset", lambda value: value is not None)
+    found = object_to_check(text, {})
     has_setup = getattr(found, "worker_init_fn", None) is not None
     dataset, name = getattr(found, "dataset", found), text.rpartition(":")[2]
     hazards = [

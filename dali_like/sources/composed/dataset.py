@@ -1115,13 +1115,15 @@ class ComposedDataset:
 
         Raises:
             TypeError: the stream runs in logical shards; or `position` is a slice.
-            IndexError: the position is negative.
+            IndexError: the position is negative, or the dataset has no elements.
         """
         if isinstance(position, slice):
             raise TypeError("a composed dataset has no [begin:end]. Use slice(begin, end), take(count) or skip(count)")
         position = operator.index(position)
         if position < 0:
             raise IndexError(f"position {position} is negative")
+        if self.length == 0:
+            raise IndexError(f"there is no position {position}: the dataset has no elements")
         if self._elements is None:
             if self.shards is not None:
                 raise TypeError(

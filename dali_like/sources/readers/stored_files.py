@@ -306,6 +306,9 @@ class FileNames(Sequence[str]):
     A fork shares them: reading a list of strings would write reference counts, and so copy the memory. Spawned workers map
     the arrays instead of unpickling strings.
 
+    Args:
+        names: names of files; a string is a single name.
+
     Attributes:
         have_urls: whether any name is a URL.
 
@@ -314,7 +317,8 @@ class FileNames(Sequence[str]):
     (2, 'b/2.jpg')
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: str | Iterable[str]) -> None:
+        names = [names] if isinstance(names, str) else names
         encoded = [os.fsencode(name) for name in names]
         text = b"".join(encoded)
         self._text = np.frombuffer(text, np.uint8)

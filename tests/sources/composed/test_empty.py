@@ -15,6 +15,24 @@ def test_an_empty_dataset_is_empty_however_often_it_is_repeated() -> None:
     assert list(empty.repeat()) == list(empty.repeat(3)) == []
 
 
+@pytest.mark.parametrize(
+    "empty",
+    [
+        ComposedDataset.source([]),
+        ComposedDataset.source([]).shuffle(),
+        ComposedDataset.source([]).repeat(),
+        ComposedDataset.source([1]).take(0).map(str),
+        ComposedDataset.source([1]).window(2),
+        ComposedDataset.concat([ComposedDataset.source([])]),
+        ComposedDataset.mix([ComposedDataset.source([]), ComposedDataset.source([1])], [1, 1]),
+    ],
+    ids=str,
+)
+def test_a_position_of_an_empty_dataset_is_an_index_error(empty: ComposedDataset[Any]) -> None:
+    with pytest.raises(IndexError, match="no elements"):
+        empty[0]
+
+
 def nothing(element: Any) -> list[Any]:
     return []
 

@@ -97,6 +97,7 @@ def test_names_in_two_arrays() -> None:
     assert names[1:3] == given[1:3]
     assert not names.have_urls
     assert FileNames(["a", "s3://b"]).have_urls
+    assert list(FileNames("a.bin")) == ["a.bin"]
     with pytest.raises(IndexError):
         names[4]
     buffers: list[pickle.PickleBuffer] = []
