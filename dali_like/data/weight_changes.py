@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dali_like.data.plans import PositionsPlan
-from dali_like.errors import ArgumentError, ArgumentTypeError
+from dali_like.errors import ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.sources.composed.draws import DrawnMixture, Reach
 from dali_like.sources.composed.mixing import checked_schedule, quotas
 from dali_like.sources.composed.stage import WeightChange
@@ -91,8 +91,18 @@ def with_change(changes: Collection[WeightChange], change: WeightChange) -> list
 
 
 def first_position(factory: IteratorFactory, sampler: PositionSampler, mixture: DrawnMixture) -> Reach:
-    """Return the first position of a mixture that this rank has not drawn."""
-    reach = _first_position(factory, sampler, mixture)
+    """Return the first position of a mixture that this rank has not drawn.
+
+    Raises:
+        ArgumentError: it is unknown.
+    """
+    try:
+        reach = _first_position(factory, sampler, mixture)
+    except CheckpointError as error:
+        raise ArgumentError(
+            f"the weights of {mixture.stage.name} cannot change here: a stage behind it hides its position, such as repeat "
+            "with a count, behind the first round"
+        ) from error
     # Positions of an endless mixture with random access go on from epoch to epoch.
     return reach if mixture.stage.is_sharded else Reach(0, reach.position)
 
@@ -105,14 +115,15 @@ def _first_position(factory: IteratorFactory, sampler: PositionSampler, mixture:
         return dataset.drawn(mixture.path, epoch, [position], items)
     if begun is None:
         if (start := sampler.start) is None:
-            return Reach(epoch, 0)
+            return dataset.drawn(mixture.path, epoch, replayed_ends(dataset, items, epoch, 0, {}, ()), items)
         states = shard_states(start, sampler.owned)
         ends = start.get("drawn") or replayed_ends(
             dataset, items, epoch, position, states, () if "drawn" in start else states
         )
         return dataset.drawn(mixture.path, epoch, ends, items)
     if epoch != begun.epoch or latest is None or not isinstance(latest.plan, PositionsPlan):
-        return Reach(begun.epoch + 1, 0)  # the program has left the epoch, or all of it has been requested
+        epoch = begun.epoch + 1  # the program has left the epoch, or all of it has been requested
+        return dataset.drawn(mixture.path, epoch, replayed_ends(dataset, items, epoch, 0, {}, ()), items)
     return dataset.drawn(mixture.path, epoch, _ends(latest, latest.plan, sampler, epoch, position), items)
 
 

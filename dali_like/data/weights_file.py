@@ -57,7 +57,7 @@ class WeightsFile:
         try:
             with open(self.path, encoding="utf-8") as file:
                 return json.load(file)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             self.warn(f"is not JSON, and the weights stay as they are until it changes: {error}")
             return None
 
@@ -101,13 +101,11 @@ class WeightsWatcher:
 
     def _apply(self, loader: BaseDataLoader[Any], positions: PositionSampler, content: Any) -> None:
         try:
-            wanted = _wanted(positions.dataset, content)
+            for mixture, weights in _wanted(positions.dataset, content):
+                if quotas(weights, mixture.stage.block, mixture.stage.names) != _latest_quotas(positions, mixture):
+                    loader._dali_like_change(positions, mixture, weights)
         except (ArgumentError, ArgumentTypeError) as error:
             self._file.warn(f"does not fit, and the weights stay as they are until it changes: {error}")
-            return
-        for mixture, weights in wanted:
-            if quotas(weights, mixture.stage.block, mixture.stage.names) != _latest_quotas(positions, mixture):
-                loader._dali_like_change(positions, mixture, weights)
 
 
 def _wanted(dataset: ComposedDataset, content: Any) -> list[tuple[DrawnMixture, tuple[float, ...]]]:

@@ -244,6 +244,69 @@ def test_the_next_epoch_begins_with_the_weights() -> None:
     assert names == {"web": 24, "code": 72}
 
 
+#: Streams with epochs that take turns in an endless mixture.
+ENDED = {
+    "taken": mixture().take(100),
+    "shuffled in blocks": mixture().take(100).shuffle(block=16),
+    "concatenated": ComposedDataset.concat([numbered("other", 7), mixture().take(93)]),
+    "zipped": ComposedDataset.zip([numbered("other", 100), mixture()]),
+    "first ends": mix([mixture(name="inner"), numbered("other", 50)], [1, 1], block=4, names=["in", "other"]),
+    "filtered": mixture().take(100).filter(not_fifth).with_options(shards=SHARDS),
+}
+
+
+def names_in(batches: Any) -> set[str]:
+    return set(str(batches).replace("'", " ").split())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("batches", [1, 8, 30], ids=["at the beginning", "near the end", "at the end"])
+@pytest.mark.parametrize("epochs", [0, 2])
+@pytest.mark.parametrize("name", ENDED)
+def test_weights_that_are_set_in_any_epoch_leave_earlier_batches_as_they_are(
+    name: str, epochs: int, batches: int, workers: int
+) -> None:
+    each = loader(ENDED[name], 10, workers)
+    for _ in range(epochs):
+        assert names_in(list(each)) >= {"web", "code"}
+    iterator = iter(each)
+    taken(iterator, batches)
+    each.set_weights({"web": 0, "code": 1}, mix="inner" if name == "first ends" else None)
+    resumed = loader(ENDED[name], 10)
+    resumed.load_state_dict(through_json(each.state_dict()))
+    rest = list(iterator)
+    if rest:
+        assert list(resumed) == rest
+    later = list(each)
+
+    assert list(resumed) == later
+    assert "code" in names_in(later)
+    assert "web" not in names_in(later)
+
+
+def test_weights_in_a_description_do_not_change_behind_an_epoch_of_an_endless_mixture() -> None:
+    each = loader(mixture().take(100))
+    list(each)
+    changed = loader(
+        mix([numbered("web").shuffle(), numbered("code")], [1, 3], block=8, names=list(OLD), stop="never").take(100)
+    )
+
+    with pytest.raises(CheckpointError, match="have been drawn with the old ones"):
+        changed.load_state_dict(each.state_dict(), allow_change=["weights"])
+
+
+def test_weights_behind_a_round_of_repeat_are_refused() -> None:
+    each = loader(mixture().take(20).repeat(3), 10)
+    each.set_weights(NEW)
+    iterator = iter(each)
+    taken(iterator, 3)
+    with pytest.raises(ArgumentError, match="hides its position, such as repeat"):
+        each.set_weights(OLD)
+    taken(iterator, 4)
+    with pytest.raises(ArgumentError, match="hides its position, such as repeat"):
+        each.set_weights(OLD)
+
+
 def test_a_report_has_the_weights_that_were_set() -> None:
     each = loader(STREAMS["in shards"], SHARDS)
     batches = iter(each)

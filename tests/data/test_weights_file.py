@@ -101,6 +101,7 @@ def test_several_mixtures_have_names_in_the_file(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"web": 1,', "is not JSON, and the weights stay as they are until it changes"),
+        pytest.param("[" * 100_000, "is not JSON", id="nested too deeply"),
         ([1, 3], "it should have a mapping"),
         ({"web": 1}, "the weight of 'code' in mix.* is missing"),
         ({"web": 1, "code": 1, "books": 1}, "has no dataset 'books'"),

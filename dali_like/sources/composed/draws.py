@@ -74,10 +74,12 @@ def check_weights(
         CheckpointError: some positions with other weights have been drawn already.
     """
     old_weights = _old_weights(stage, state["description"])
-    if not old_weights or not state["position"]:
+    if not old_weights or not (state["position"] or state["epoch"]):
         return
     for drawn in _drawn(stage, Place(seed, num_shards), state, owned, old_weights.__contains__, replays=True):
         mixture = drawn.mixture
+        if drawn.epoch and _goes_on(mixture):
+            raise no_reach(mixture)  # the weights say where the inputs go on in this epoch
         before = dataclasses.replace(mixture, weights=old_weights[drawn.line])
         if mixture.is_sharded:
             unit = drawn.place.num_shards
@@ -177,15 +179,13 @@ def _reach(
     if not any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages)):
         return
     if isinstance(stage, Mix) and is_wanted(line):
-        if epoch and end and stage.length is not None and any(each.length is None for each in stage.inputs):
-            raise no_reach(stage)
         found.append(Drawn(line, stage, place, epoch, end))
     line += stage.has_line
     is_above = any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages[stage.has_line :]))
     if not is_above:
         return
     needed = [(epoch, 0)] * len(stage.inputs)
-    if end:
+    if end or (epoch and _goes_on(stage)):
         if isinstance(stage, Mix):
             needed = stage.reach_by(stage.schedule_at(place, epoch), epoch, end)
         else:
@@ -193,6 +193,13 @@ def _reach(
     for number, (each, (input_epoch, input_end)) in enumerate(zip(stage.inputs, needed, strict=True)):
         _reach(each, line, place.input(number), input_epoch, input_end, is_wanted, found)
         line += len(_stages(each))
+
+
+def _goes_on(stage: Stage) -> bool:
+    """Return whether an epoch of a stage with random access begins where the last one has ended in an input."""
+    if stage.is_sharded or stage.length is None:
+        return False
+    return isinstance(stage, Repeat) or any(each.length is None for each in stage.inputs)
 
 
 class _Opened(NamedTuple):

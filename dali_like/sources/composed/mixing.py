@@ -164,9 +164,11 @@ class Mix(Stage):
     def reach_by(self, schedule: MixSchedule, epoch: int, end: int) -> list[tuple[int, int]]:
         """Return the result of `reach` by a schedule. Whole blocks, so that the order inside them does not matter."""
         needed = []
-        for stage, drawn in zip(self.inputs, schedule.drawn_until(end, None), strict=True):
-            if stage.length is None and epoch and self.length is not None:
-                raise no_reach(self)
+        totals = schedule.drawn_until(self.length, None) if epoch and self.length is not None else None
+        for number, (stage, drawn) in enumerate(zip(self.inputs, schedule.drawn_until(end, None), strict=True)):
+            if stage.length is None and totals is not None:  # an endless input has one epoch
+                needed.append((0, epoch * totals[number] + drawn))
+                continue
             if stage.length is not None and drawn > stage.length:
                 raise no_reach(self)
             needed.append((_epoch(epoch, 0, self.stop), drawn))

@@ -63,7 +63,7 @@ class Slice(SingleInputStage):
         return _SliceAccess(self, source) if isinstance(source, RandomAccess) else _SliceSharded(self, place, source)
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
-        needed = self.start + (end - 1) * self.step + 1
+        needed = self.start + (end - 1) * self.step + 1 if end else 0
         if self.input.length is None:
             return [(0, epoch * (self.stop or 0) + needed)]
         return [(epoch, needed)]
@@ -421,9 +421,8 @@ class Zip(Stage):
         return _ZipAccess(self, [source for source in sources if isinstance(source, RandomAccess)])
 
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
-        if epoch and any(stage.length is None for stage in self.inputs):
-            raise no_reach(self)
-        return [(epoch, end)] * len(self.inputs)
+        whole = (0, epoch * (self.length or 0) + end)  # an endless input has one epoch
+        return [whole if stage.length is None else (epoch, end) for stage in self.inputs]
 
 
 class _ZipAccess(RandomAccess):

@@ -178,7 +178,7 @@ class Stage(abc.ABC):
         Resuming with other weights of a mixture is only possible if each stage behind it has this method.
 
         Args:
-            end: at least 1.
+            end: 0 only if earlier epochs have drawn from an input that goes on in this one.
 
         Returns:
             For each input its epoch, and the end of the positions there.
