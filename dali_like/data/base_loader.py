@@ -23,7 +23,7 @@ from dali_like.common.notices import warn
 from dali_like.common.stability import unstable
 from dali_like.common.tracebacks import collapse, user_frames_first
 from dali_like.data.loader_arguments import LoaderArguments
-from dali_like.data.options import LoaderOptions, check_before_iteration, samples_per_batch
+from dali_like.data.options import LoaderOptions, check_before_iteration, kind_of_workers, samples_per_batch
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import ArgumentClashError, CheckpointError
 from dali_like.sources.composed import is_composed
@@ -105,9 +105,10 @@ class BaseDataLoader(LoaderArguments[T_co]):
         self._dali_like_checked_num_workers = num_workers
         suggested = allowed_cpus()
         if num_workers and num_workers > suggested:
+            kind = kind_of_workers(getattr(self, "multiprocessing_context", None))
             warn(
-                f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {suggested}, which is smaller than what this DataLoader is going to create. "
+                f"This DataLoader will create {num_workers} worker {kind} in total. Our suggested max number of worker in "
+                f"current system is {suggested}, which is smaller than what this DataLoader is going to create. "
                 "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
                 "worker number to avoid potential slowness/freeze if necessary.",
                 UserWarning,

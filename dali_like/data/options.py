@@ -262,6 +262,12 @@ def _backend_of(method: str) -> BackendTraits:
     return backend if backend is not None and backend.serves_loaders else BACKENDS["spawn"]
 
 
+def kind_of_workers(context: BaseContext | None) -> str:
+    """Return the kind of the workers that a context starts, for messages."""
+    is_thread = context is not None and _backend_of(context.get_start_method()).are_threads
+    return "threads" if is_thread else "processes"
+
+
 def resolve_auto(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
     """Replace "auto" by first numbers.
 

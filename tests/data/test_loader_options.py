@@ -282,6 +282,16 @@ def test_nobody_looks_for_an_accelerator_if_nothing_is_pinned(monkeypatch: pytes
     check_before_iteration(DataLoader("abc"))
 
 
+@pytest.mark.parametrize(("context", "kind"), [(None, "processes"), ("spawn", "processes"), ("thread_copies", "threads")])
+def test_the_warning_of_too_many_workers_names_their_kind(
+    context: str | None, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+
+    with pytest.warns(UserWarning, match=f"will create 2 worker {kind} in total"):
+        DataLoader("abc", num_workers=2, multiprocessing_context=context)
+
+
 def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
 
