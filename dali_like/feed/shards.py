@@ -319,8 +319,8 @@ class Conduct(NamedTuple):
         put: writes elements into the rows at ascending places, up to the first that does not fit. Returns how many it has
             written. None: no element goes to a row.
         together: the number of elements to `put` at once; None: all.
-        put_rows: writes rows of record batches, given as `dali_like.sources.composed.columnar.Taken.pieces`. Returns whether
-            they fit. None: elements come one by one.
+        put_rows: writes rows of record batches, given as `dali_like.sources.composed.columnar.TakenRows.pieces`. Returns
+            whether they fit. None: elements come one by one.
     """
 
     cell: Any

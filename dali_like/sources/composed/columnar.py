@@ -5,7 +5,7 @@ files and the stages alone, so functions get the same ones on any ranks and work
 state is that of the input before the open record batch, and the number of rows taken: a stream resumes at any row.
 
 `map`, `repeat`, `concat` and `shard` pass record batches on, as they do with other elements. The stages of this module
-divide or join them. Other stages get single rows, by `Rows`.
+divide or join them. Other stages get single rows, by `BatchRows`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ __all__ = [
     "RecordBatchParts",
     "RowGroupShuffle",
     "RowWalk",
-    "Rows",
+    "BatchRows",
     "RowsSharded",
 ]
 
@@ -205,7 +205,7 @@ class _RowGroupWalk(ShardWalk):
 
 
 class RowsSharded(Sharded):
-    """The rows of a stage in columns. `lazily`: see `Rows`."""
+    """The rows of a stage in columns. `lazily`: see `BatchRows`."""
 
     def __init__(self, source: Sharded, lazily: bool = False) -> None:
         self._source, self._lazily = source, lazily
@@ -283,7 +283,7 @@ class RowWalk(ShardWalk):
 
 
 @dataclass(frozen=True)
-class Rows(ShardedStage, SingleInputStage):
+class BatchRows(ShardedStage, SingleInputStage):
     """The rows of record batches: dicts, or `lazily` references, which `Gathered` joins."""
 
     lazily: bool = False
@@ -320,7 +320,7 @@ def sharded_input(stage: SingleInputStage, place: Place) -> Sharded:
 
 def row_stage(stage: Stage) -> Stage:
     """Return a stage whose elements are single rows, if its elements are record batches."""
-    return Rows(stage) if stage.is_columnar else stage
+    return BatchRows(stage) if stage.is_columnar else stage
 
 
 def alike(stages: Sequence[Stage]) -> tuple[Stage, ...]:
@@ -332,7 +332,7 @@ def mixed(stages: Sequence[Stage], mix: Callable[[tuple[Stage, ...]], Stage], co
     """Return a mixture of rows. If all inputs have record batches, so has the mixture: each with `count` rows."""
     if not all(stage.is_columnar for stage in stages):
         return mix(tuple(map(row_stage, stages)))
-    return Gathered(mix(tuple(Rows(stage, lazily=True) for stage in stages)), count)
+    return Gathered(mix(tuple(BatchRows(stage, lazily=True) for stage in stages)), count)
 
 
 def row_group_shuffle(stage: Stage, together: int, block: int | None, seed: int | None) -> Stage:
@@ -347,7 +347,7 @@ def row_group_shuffle(stage: Stage, together: int, block: int | None, seed: int 
     return RowGroupShuffle(stage, together, seed)
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """Rows at some places of a batch.
 
     Attributes:
@@ -378,11 +378,11 @@ def take_rows(
     positions: Sequence[int],
     places: Sequence[int],
     states: Mapping[int, ShardState],
-) -> Taken:
+) -> TakenRows:
     """Return the rows at some places among positions. Those of each shard follow each other."""
     where = np.asarray(places, np.int64)
     numbers, shards = np.divmod(np.asarray(positions, np.int64)[where], num_shards)
-    taken = Taken([], [], [])
+    taken = TakenRows([], [], [])
     order = np.argsort(shards, kind="stable")
     begins = np.flatnonzero(np.diff(shards[order], prepend=-1)).tolist()
     for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):

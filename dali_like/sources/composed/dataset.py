@@ -654,7 +654,7 @@ class ComposedDataset:
         Stages that combine single elements, such as `pack`, `zip` and `window`, do so by themselves.
 
         Raises:
-            ArgumentError: the elements are no record batches.
+            ArgumentError: the dataset is not one of record batches.
         """
         if not self._stage.is_columnar:
             raise ArgumentError("as_rows() is for streams of record batches: from_parquet(as_batches=True)")

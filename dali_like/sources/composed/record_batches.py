@@ -63,7 +63,7 @@ def checked(columns: Any) -> Columns:
     """Return a record batch that a function has made: a mapping of columns, or a RecordBatch or Table of pyarrow.
 
     Raises:
-        SampleTypeError: it is none.
+        SampleTypeError: it is not a record batch.
     """
     if not isinstance(columns, Mapping):
         if hasattr(columns, "column_names") and hasattr(columns, "column"):  # of pyarrow
@@ -77,7 +77,7 @@ def checked(columns: Any) -> Columns:
     if single := [name for name, column in found.items() if type(column) is np.ndarray and not column.ndim]:
         raise SampleTypeError(f"column {single[0]!r} of a record batch is a single number. Return an array with all rows")
     if len({len(column) for column in found.values()}) != 1:
-        counts = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items()) or "there are none"
+        counts = ", ".join(f"{name!r} has {len(column)}" for name, column in found.items()) or "it has no columns"
         raise SampleTypeError(f"the columns of a record batch should have equally many rows: {counts}")
     return found
 

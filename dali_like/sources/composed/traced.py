@@ -22,13 +22,13 @@ from dali_like.sources.composed.cache_stage import Cache
 from dali_like.sources.composed.chunk_shuffle import ChunkShuffle
 from dali_like.sources.composed.chunked_files import ChunkedSource
 from dali_like.sources.composed.columnar import (
+    BatchRows,
     ColumnFilter,
     ColumnShuffle,
     ColumnSlice,
     Gathered,
     RecordBatchParts,
     RowGroupShuffle,
-    Rows,
 )
 from dali_like.sources.composed.costs import Budget, Cost
 from dali_like.sources.composed.dataset import ComposedDataset
@@ -480,7 +480,7 @@ RULES: dict[type[Stage], _Rule] = {
     RecordBatchParts: _columnar,
     Repeat: _with_input,
     RowGroupShuffle: _columnar,
-    Rows: _columnar,
+    BatchRows: _columnar,
     ShardOut: _with_input,
     Shuffle: _with_input,
     Slice: _with_input,
