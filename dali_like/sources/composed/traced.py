@@ -458,6 +458,7 @@ def _columnar(stage: Stage, trace: Callable[..., Stage], values: bool, name: str
 RULES: dict[type[Stage], _Rule] = {
     Admission: _admission,
     BlockShuffle: _with_input,
+    BatchRows: _columnar,
     Bucket: _bucket,
     BudgetBatches: _budget,
     Cache: _cache,
@@ -480,7 +481,6 @@ RULES: dict[type[Stage], _Rule] = {
     RecordBatchParts: _columnar,
     Repeat: _with_input,
     RowGroupShuffle: _columnar,
-    BatchRows: _columnar,
     ShardOut: _with_input,
     Shuffle: _with_input,
     Slice: _with_input,
