@@ -138,7 +138,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
         Call it behind `load_state_dict` and ``set_epoch``, and before the program restores the model: both then happen at
         the same time. Another state or epoch that is set afterwards begins anew. Other changes of the loader, its dataset or
-        its sampler count from the following loop on.
+        its sampler count from the following loop on. Copy or pickle the loader before the call, not behind it: a copy begins
+        with the loop after this one.
 
         Without workers it has no effect, and with ``peers="serve"`` neither: ranks find out in the loop which of them loads.
         """
