@@ -333,10 +333,12 @@ def context_of(context: Any, num_workers: int) -> BaseContext:
         methods = multiprocessing.get_all_start_methods()
         if context not in methods:
             others = [each.name for each in BACKENDS.values() if each.serves_loaders and each.name not in methods]
-            raise ArgumentError(
+            error = ArgumentError(
                 f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-                f"multiprocessing_context={context!r}. Those of this library alone are {', '.join(map(repr, others))}"
+                f"multiprocessing_context={context!r}"
             )
+            error.add_note(f"Those of this library alone are {', '.join(map(repr, others))}")  # the message is PyTorch's
+            raise error
         return multiprocessing.get_context(context)
     if not isinstance(context, BaseContext):
         raise ArgumentTypeError(

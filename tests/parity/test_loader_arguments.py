@@ -410,4 +410,4 @@ def test_too_many_workers_are_warned_about_once(monkeypatch: pytest.MonkeyPatch)
 
     assert batches == [[[0], [1], [2], [3]]] * 2
     assert [warning.filename for warning in caught] == [__file__]
-    assert "will create 2 worker processes" in str(caught[0].message)
+    assert "will create 2 worker threads" in str(caught[0].message)

@@ -16,8 +16,6 @@ from dali_like.data import ComposedDataset, DataLoader  # noqa: E402
 from dali_like.errors import CheckpointError  # noqa: E402
 from dali_like.plugin.jax.orbax import LoaderHandler, LoaderRestore, LoaderSave  # noqa: E402
 
-pytestmark = pytest.mark.peers
-
 
 def loader_of(batch_size: int, rank: int = 0, num_ranks: int = 1) -> Any:
     dataset = ComposedDataset.source(range(1000)).shuffle().filter(bool).repeat().with_options(shards=12)
