@@ -135,11 +135,14 @@ def test_workers_have_no_ends_of_the_pipes_of_others(start_method: str, make_pip
     first = started(make_pipeline(numbers, start_method))
     second = started(make_pipeline(numbers, start_method))
     for pipe in (first, second):
-        wait_for_processes(pipe)  # until the reserve is forked, the process that starts workers has its socket
-    of_first, of_second = (ends(*processes_of(pipe)[1:]) - inherited for pipe in (first, second))
+        wait_for_processes(pipe)
 
-    assert len(of_first) == len(of_second) == 3  # tasks, reports, and the socket of the process that starts workers
-    assert not of_first & of_second
+    def of(pipe: Any) -> set[str]:
+        return ends(*processes_of(pipe)[1:]) - inherited
+
+    # Tasks, reports, and the socket of the process that starts workers. It has another one while the reserve is forked.
+    wait_until(lambda: len(of(first)) == len(of(second)) == 3, "three ends of each pipeline")
+    assert not of(first) & of(second)
 
 
 def test_workers_have_nothing_that_tells_of_the_others(start_method: str, make_pipeline: MakePipeline) -> None:
