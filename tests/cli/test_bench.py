@@ -57,8 +57,10 @@ made = serial()
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Create the module ``a_program`` in the current folder."""
+    """Create the module ``a_program`` in the current folder. Other programs on the CPUs are not mentioned."""
     monkeypatch.chdir(tmp_path)
+    for command in (bench, tune):
+        monkeypatch.setattr(command, "load_text", lambda busy, shares: "")
     monkeypatch.setattr(sys, "path", [*sys.path])
     path = tmp_path / "a_program.py"
     path.write_text(PROGRAM)

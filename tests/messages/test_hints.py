@@ -108,4 +108,4 @@ class TestTooManyWorkers:
             for _ in range(2):
                 list(loader)
 
-        assert ["will create 3 worker processes" in str(warning.message) for warning in caught] == [True]
+        assert ["will create 3 worker threads" in str(warning.message) for warning in caught] == [True]

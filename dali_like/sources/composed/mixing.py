@@ -52,7 +52,6 @@ from dali_like.sources.composed.stage import (
     rows_of_inputs,
 )
 from dali_like.sources.permutation import Permutation
-from dali_like.sources.readers.stored_files import shown
 
 __all__ = [
     "MOST_IN_BLOCK",
@@ -305,6 +304,8 @@ def _name_of(stage: Stage | None, shorten: Callable[[str], str]) -> str | None:
     paths = stage.paths if isinstance(stage, (Indexed, Parts)) else ()
     if not paths:
         return None
+    from dali_like.sources.readers.stored_files import shown  # it imports asyncio, which mixtures in memory do not need
+
     return shorten(shown(paths[0])) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 

@@ -20,7 +20,7 @@ CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "crop": (lambda: ndd.crop(IMAGE, crop=(4, 4)), 35),
     "brightness": (lambda: ndd.brightness(IMAGE, brightness=1.5), 45),
     "crop_mirror_normalize": (lambda: ndd.crop_mirror_normalize(IMAGE, crop=(4, 4), mean=[1.0, 2.0, 3.0]), 52),
-    "resize": (lambda: ndd.resize(IMAGE, size=(4, 4)), 88),
+    "resize": (lambda: ndd.resize(IMAGE, size=(4, 4)), 130),
     "cast": (lambda: ndd.cast(IMAGE, dtype=ndd.float32), 30),
     "transpose": (lambda: ndd.transpose(IMAGE, perm=[2, 0, 1]), 33),
     "cat": (lambda: ndd.cat(IMAGE, IMAGE, axis=0), 41),
