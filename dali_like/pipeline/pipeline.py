@@ -1093,7 +1093,7 @@ class Pipeline:
         return PipelineTrace(self, path, nvtx=nvtx)
 
     def profile(self, path: str | os.PathLike[str] | None = None) -> Profiling:
-        """Sample the stacks of the workers for the duration of a context, fifty times a second.
+        """Sample the stacks of the workers for the duration of a context, 25 times a second.
 
         >>> with pipe.profile("profile.json") as profile:  # doctest: +SKIP
         ...     for images, labels in pipe:

@@ -1,4 +1,4 @@
-"""Samples of Python stacks: a thread looks at another one fifty times a second, and counts where it finds it.
+"""Samples of Python stacks: a thread looks at another one 25 times a second, and counts where it finds it.
 
 Runs in a worker, or in the main process for sources that are called there, and only while the program asks for a profile
 (`dali_like.monitor.profile`). The thread needs the GIL for each look. Code that computes without the GIL is not stopped.
@@ -29,7 +29,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Self
 
 #: Mean time between two looks.
-PERIOD_S = 0.02
+PERIOD_S = 0.04
 #: The switch interval meanwhile. A look that comes later than the second time has waited for the GIL; the kernel wakes a
 #: thread within 0.1 ms.
 _SWITCH_S, _LATE_NS = 0.0005, 300_000
