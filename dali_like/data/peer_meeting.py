@@ -129,7 +129,7 @@ def meet(board: Board, name: str, rank: int, ranks: Collection[int], timeout_s: 
     return Peers(rank, here[0], tuple(here[1:]))
 
 
-#: What the peers of a mesh have not done.
+#: The error when a peer of a mesh begins no loop.
 _NO_LOOP = (
     'peers="serve": {} did not begin a loop over this loader within {:.0f} s. All ranks with the same samples must iterate '
     "over their loaders, in one order"

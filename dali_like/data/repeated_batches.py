@@ -121,7 +121,7 @@ def _of_composed(loader: BaseDataLoader[Any], positions: PositionSampler, step: 
     state = dataset.checked_state(saved, (), positions.owned)
     sampler = copy.copy(positions)
     sampler.start_from(state)
-    # What has been set since, and counts for the batch.
+    # The weights and batch sizes of the batch: the loader's may have changed after this state.
     changes = sampler.changes if positions.changes.version == 0 else positions.changes
     sizes = positions.sizes if positions.sizes.changes else sampler.sizes
     steps = sizes.steps(state["epoch"], sampler.rank.count)

@@ -23,7 +23,7 @@ __all__ = ["OperatorStep", "sources_of", "steps_of"]
 
 
 class OperatorStep(NamedTuple):
-    """A source or an operator, and what it makes of one sample.
+    """One sample as it leaves a source or an operator.
 
     Attributes:
         name: of the source or operator, as in `Pipeline.operator_places`.

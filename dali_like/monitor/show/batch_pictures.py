@@ -1,9 +1,10 @@
 """Pictures of the next batch, for ``dali-like view``: on request, and only of programs that have agreed.
 
 ``publish(pictures=True)`` makes the published file larger (`dali_like.monitor.show.live`): behind the statistics, it has a
-request and an area for the answer. A reader of the same user writes what it wants, and then another number into the
-request. The loop sees the number where it publishes its statistics, and draws the batch that it takes next; or it computes a
-sample of that batch again, operator by operator, and draws each step. So nothing is drawn without a request.
+request and an area for the answer. A reader of the same user writes its wish into the request, a batch or the steps of one
+sample, and then a new number. The loop sees the number where it publishes its statistics. For a batch, it draws the one that
+it takes next. For steps, it computes the sample again, operator by operator, and draws each result. Without a request,
+nothing is drawn.
 """
 
 from __future__ import annotations

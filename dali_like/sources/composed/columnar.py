@@ -487,7 +487,7 @@ class _GatheringWalk(_BatchWalk):
 
 @dataclass(frozen=True)
 class ColumnShuffle(ShardedStage, SingleInputStage):
-    """Shuffles blocks of consecutive rows of a shard, each by itself. A block is a record batch."""
+    """Shuffles the rows of each block of a shard. Each block becomes one record batch."""
 
     block: int
     seed: int | None

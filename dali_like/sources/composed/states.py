@@ -90,12 +90,12 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**whole, **_merged_changes(checked), "rank": 0, "num_ranks": 1, "states": merged}
 
 
-#: What has been set while the job was running, by the name of its part of a state, and the method that sets it.
+#: Methods that change settings of a running job, by the part of the state that holds the changes.
 _SET_BY = {"batch_sizes": "set_batch_size", "changes": "set_weights"}
 
 
 def _merged_changes(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what has been set while the job was running. A rank in a later epoch may have forgotten the first changes.
+    """Return the changes of a running job, as all ranks have them. A rank in a later epoch may have forgotten the first.
 
     Raises:
         CheckpointError: the ranks differ.
