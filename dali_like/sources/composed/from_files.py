@@ -164,7 +164,10 @@ def tokens(
 ) -> Stage:
     """Return the stage of `ComposedDataset.from_tokens`."""
     files, found = _listed(paths, remote_options)
-    wanted = np.dtype(dtype)
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        raise ArgumentError(f'dtype must be a dtype of NumPy, such as "uint16", not {dtype!r}') from None
     if wanted.kind not in "iuf":
         raise ArgumentError(f"the dtype of tokens is that of numbers, not {wanted}")
     layout = TokenLayout(

@@ -195,6 +195,8 @@ def test_wrong_arguments_and_files(tmp_path: Path) -> None:
         ComposedDataset.from_tokens(path, 0)
     with pytest.raises(ArgumentError, match="is that of numbers"):
         ComposedDataset.from_tokens(path, 5, dtype="U3")
+    with pytest.raises(ArgumentError, match=r"dtype must be a dtype of NumPy, such as .*, not 'tokens'"):
+        ComposedDataset.from_tokens(path, 5, dtype="tokens")
     with pytest.raises(ArgumentError, match=r"different dtypes: .*t.bin has uint16.*other.npy has int32"):
         ComposedDataset.from_tokens([path, tmp_path / "other.npy"], 5)
     with pytest.raises(BrokenFileError, match="whole number of tokens of dtype uint32"):
