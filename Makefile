@@ -69,7 +69,7 @@ endif
 
 # Said before the first part: sizes of environments in GB, and times on two idle cores.
 WILL_INSTALL = Installs $(if $(findstring peers,$(TEST_ENV)),4,1.5) GB into $(TEST_ENV), once.
-WILL_TAKE = Takes $(if $(findstring peers,$(TEST_ENV)),less than an hour,10 minutes) on two idle cores, up to three times as long on busy ones; \
+WILL_TAKE = Takes $(if $(findstring peers,$(TEST_ENV)),less than an hour,12 minutes) on two idle cores, up to three times as long on busy ones; \
     make smoke takes one.
 
 # All parts are made although some fail. Then a summary follows.
