@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="ther
 PAGES = (
     *("index", "tutorial", "gallery", "programs/replay_batch", "cookbook/index", "comparison", "benchmarks"),
     *("composed-tutorial", "composed-datasets", "composed-resume", "scaling", "migrating-from-dali", "dali-in-detail"),
+    *("beyond-dali", "dali-errors"),
     *("operators/index", "operators/geometry", "readers/index", "reference/index", "reference/pipeline"),
     *("how-to/look-at-batches", "how-to/profile-the-workers", "how-to/check-the-data", "how-to/repeat-a-batch"),
 )

@@ -23,7 +23,7 @@ from tools.svg import Picture
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 MIGRATING = DOCS / "migrating-from-dali.md"
-IN_DETAIL = DOCS / "dali-in-detail.md"
+DALI_ERRORS = DOCS / "dali-errors.md"
 #: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
     *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
@@ -44,11 +44,11 @@ OPTIONAL = {"weather-and-cells": ("h5py", "zarr"), "robots": ("av",)}
 
 
 def rows_of_errors() -> list[list[str]]:
-    """Return the rows of the table of errors in docs/dali-in-detail.md: situation, DALI's error, this library's error.
+    """Return the rows of the table of errors in docs/dali-errors.md: situation, DALI's error, this library's error.
 
     Rows with a star are left out.
     """
-    _, _, text = IN_DETAIL.read_text("utf-8").partition("## Errors")
+    text = DALI_ERRORS.read_text("utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[-1].endswith("*")]
 
