@@ -1,6 +1,6 @@
 """Benchmarks of dali_like against PyTorch's DataLoader and NVIDIA DALI: ``python -m benchmarks``.
 
-``docs/benchmarks.md`` has the method, its limitations and the results. The modules, in import order:
+``docs/benchmarks.md`` has the method and its limitations, ``docs/benchmarks/`` the results. The modules, in import order:
 
 - `workloads`: the samples, one function of the sample's index for each workload
 - `measurement`: the record of one run

@@ -38,7 +38,7 @@ WARM_UP_S = 0.5
 DEADLINE_S = 120
 EPOCH = 1 << 24
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-DOCUMENTATION, PICTURE = DOCS / "benchmarks.md", DOCS / "pictures" / "benchmark-features.svg"
+DOCUMENTATION, PICTURE = DOCS / "benchmarks" / "operators-and-features.md", DOCS / "pictures" / "benchmark-features.svg"
 _WIDTH, _RIGHT, _MOST_SHARE = 720, 60, 3.0
 
 _rng = np.random.default_rng(0)

@@ -2,7 +2,7 @@
 
 The benchmarks draw a picture beside each report. ``python -m benchmarks.plot report.md picture.svg`` draws that of an older
 report. ``python -m benchmarks.plot`` draws the pictures of the documentation, `PICTURES`, from the tables in
-docs/benchmarks.md, so that pictures and tables agree; a test compares them.
+docs/benchmarks/, so that pictures and tables agree; a test compares them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture of the documentation: part of the tables in docs/benchmarks.md.
+    """A picture of the documentation: part of the tables in docs/benchmarks/.
 
     Attributes:
         title: headline of the picture.
@@ -224,8 +224,8 @@ def section_of(report: str, heading: str) -> str:
 
 
 def draw_documentation() -> dict[str, str]:
-    """Return the pictures of the documentation by their names, drawn from the tables in docs/benchmarks.md."""
-    report = (DOCS / "benchmarks.md").read_text("utf-8")
+    """Return the pictures of the documentation by their names, drawn from the tables in docs/benchmarks/."""
+    report = "".join(page.read_text("utf-8") for page in sorted((DOCS / "benchmarks").glob("*.md")))
     pictures = {}
     for name, plot in PICTURES.items():
         by_workload = {chart.workload: chart for chart in charts_of(section_of(report, plot.section))}

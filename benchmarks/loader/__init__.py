@@ -1,6 +1,6 @@
 """Benchmarks of DataLoaders against PyTorch's: ``python -m benchmarks.loader``.
 
-``docs/benchmarks.md`` has the method, its limitations and the results. The modules, in import order:
+``docs/benchmarks.md`` has the method and its limitations, ``docs/benchmarks/`` the results. The modules, in import order:
 
 - `datasets`: the datasets
 - `workloads`: a dataset, the loader's arguments, and the measured part of a loader's life

@@ -154,7 +154,7 @@ def page() -> str:
         "Without a row:",
         "",
         *[f"- `{name}`: {reason}" for name, reason in LEFT_OUT.items()],
-        "- readers: see [training pipelines](../benchmarks.md#training-pipelines-from-readers).",
+        "- readers: see [training pipelines](../benchmarks/training.md#training-pipelines-from-readers).",
         "",
     ]
     return "\n".join(lines)

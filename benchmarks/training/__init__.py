@@ -1,6 +1,6 @@
 """Benchmarks of typical training inputs, from image files to normalized batches: ``python -m benchmarks.training``.
 
-``docs/benchmarks.md`` has the method, its limitations and the results. The modules, in import order:
+``docs/benchmarks.md`` has the method and its limitations, ``docs/benchmarks/`` the results. The modules, in import order:
 
 - `photographs`: the files
 - `sources`: the callbacks that read them

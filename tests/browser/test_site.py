@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="ther
 #: Pages of each kind, and the longest ones.
 PAGES = (
     *("index", "tutorial", "gallery", "programs/replay_batch", "cookbook/index", "comparison", "benchmarks"),
+    *(f"benchmarks/{name}" for name in ("hand-over", "loaders", "streams", "training", "operators-and-features")),
     *("composed-tutorial", "composed-datasets", "composed-resume", "scaling", "migrating-from-dali", "dali-in-detail"),
     *("beyond-dali", "dali-errors"),
     *("operators/index", "operators/geometry", "readers/index", "reference/index", "reference/pipeline"),
