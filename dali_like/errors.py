@@ -19,6 +19,8 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- SerializationError(RuntimeError)
     |-- TraceFileError(ValueError)
     |-- CheckpointError(ValueError, RuntimeError)
+    |   |-- CheckpointNameError(KeyError)
+    |   `-- CheckpointTypeError(TypeError)
     |-- NotRepeatableError(RuntimeError)
     |-- OriginError(LookupError)
     |-- PicklingError(TypeError)
@@ -90,6 +92,8 @@ __all__ = [
     "BuffersInUseError",
     "ChangedCallError",
     "CheckpointError",
+    "CheckpointNameError",
+    "CheckpointTypeError",
     "ClosedError",
     "ConsumerTimeoutError",
     "CollateError",
@@ -225,6 +229,16 @@ class CheckpointError(DaliLikeError, ValueError, RuntimeError):
     The message names the part that differs, such as the number of sources, the batch size or the number of ranks. An
     iterator that would have to go back also raises it; load the state into a new pipeline then.
     """
+
+
+class CheckpointNameError(CheckpointError, KeyError):
+    """A checkpoint of dynamic mode has no object or no state of that name."""
+
+    __str__ = Exception.__str__  # KeyError shows the repr of a message
+
+
+class CheckpointTypeError(CheckpointError, TypeError):
+    """A state in a checkpoint of dynamic mode is of another class than the object of its name."""
 
 
 class NotRepeatableError(DaliLikeError, RuntimeError):

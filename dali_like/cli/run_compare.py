@@ -37,6 +37,7 @@ class Figures(NamedTuple):
         waiting: the share of the time in which the loop waited.
         first_batch_s: seconds until the first batch, of the slowest rank.
         memory_bytes: of all processes together, at the end.
+        cpu_s: CPU time of all processes for each batch, from the first batch on.
         digests: hashes of the first batches, by rank; "" for batches that cannot be compared.
         batches: number of batches, of all loaders.
     """
@@ -46,6 +47,7 @@ class Figures(NamedTuple):
     waiting: float
     first_batch_s: float
     memory_bytes: float
+    cpu_s: float
     digests: dict[str, list[str]]
     batches: int
 
@@ -83,6 +85,7 @@ def figures_of(records: Sequence[dict[str, Any]]) -> Figures:
         waiting=sum(waiting for _, _, waiting in rates) / max(len(rates), 1),
         first_batch_s=max((loader["first_batch_s"] for loader in loaders), default=0.0),
         memory_bytes=sum(record["memory_bytes"] for record in records),
+        cpu_s=sum(record["cpu_s"] for record in records) / max(sum(record["steps"] for record in records), 1),
         digests={record["rank"]: record["digests"] for record in records if record["loaders"]},
         batches=sum(loader["batches"] for record in records for loader in record["loaders"]),
     )
@@ -117,6 +120,7 @@ _ROWS: tuple[tuple[str, Callable[[Figures], float], Callable[[float], str]], ...
     ("waiting", lambda run: run.waiting, lambda value: f"{value:.1%}"),
     ("first batch", lambda run: run.first_batch_s, seconds_text),
     ("memory", lambda run: run.memory_bytes, bytes_text),
+    ("CPU per batch", lambda run: run.cpu_s, seconds_text),
 )
 
 

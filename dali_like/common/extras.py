@@ -16,6 +16,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "images": ("simplejpeg>=1.8", "opencv-python-headless>=4.9.0.80"),
         "pytorch": ("torch>=2.6",),
+        "torchdata": ("torch>=2.6", "torchdata>=0.11"),
         "jax": ("jax>=0.5",),
         "orbax": ("jax>=0.5", "orbax-checkpoint>=0.11"),
         "tensorflow": ("tensorflow>=2.16",),

@@ -7,7 +7,7 @@ is to end after a number of batches.
 from __future__ import annotations
 
 import atexit
-import hashlib
+import contextlib
 import json
 import os
 import sys
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dali_like.common.collector import paused_collector
 from dali_like.running.run_settings import settings
 
 __all__ = ["note", "shortened", "watched", "write"]
@@ -27,6 +26,8 @@ _MOST_LOADERS = 64
 _RENEWAL_S = 5.0
 #: Number of batches whose content is compared between two runs.
 _COMPARED = 3
+#: Columns of /proc/PID/stat behind the name: user and system time of the process, and of its children that have ended.
+_CPU_COLUMNS = slice(11, 15)
 
 
 @dataclass
@@ -64,6 +65,8 @@ class _Process:
         self.written_s = time.monotonic()
         self.is_registered = False
         self.steps = 0
+        #: CPU time of the process and its descendants until the first batch.
+        self.begin_cpu_s = 0.0
         self.digests: list[str] = []
 
 
@@ -141,21 +144,28 @@ def write() -> None:
 
 def _write_at_end() -> None:
     _process.is_registered = True
-    # Import all that this needs now: Python forgets that Ctrl-C ends the process when it creates dataclasses afterwards, and
-    # would not return the status that shells expect.
-    with paused_collector():
-        _record()
+    atexit.register(_at_exit)
     if not settings().folder:
-        from dali_like.running.summary import print_summary
-
-        atexit.register(lambda: print_summary([_record()], settings()))
         return
-    atexit.register(_finish)
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
         from multiprocessing.util import Finalize  # these processes end without `atexit`
 
         Finalize(None, _finish, exitpriority=0)
+
+
+def _at_exit() -> None:
+    if settings().folder:
+        _finish()
+    else:
+        from dali_like.running.summary import print_summary
+
+        print_summary([_record()], settings())
+    # Python notes that Ctrl-C has ended the program, for its exit status, and forgets it when it executes a text, as classes
+    # of the modules imported above do when they are created. A text that raises the same error makes Python note it again.
+    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # a constant
 
 
 def _finish() -> None:
@@ -216,6 +226,8 @@ def _record() -> dict[str, Any]:
         "program": [shortened(sys.argv[0]) if sys.argv else "", *sys.argv[1:]],
         "dali": getattr(sys.modules.get("nvidia.dali"), "__name__", "") == "dali_like",
         "memory_bytes": _memory_bytes() if settings().steps else 0,
+        "steps": max(_process.steps - 1, 0),
+        "cpu_s": _cpu_s() - _process.begin_cpu_s if settings().steps else 0.0,
         "digests": _process.digests,
         "loaders": [_of_place(name, place) for name, place in _process.places.items()],
     }
@@ -249,6 +261,8 @@ def _count_step(batch: Any) -> None:
     if len(_process.digests) < _COMPARED:
         _process.digests.append(_digest(batch))
     _process.steps += 1
+    if _process.steps == 1:
+        _process.begin_cpu_s = _cpu_s()
     if _process.steps >= settings().steps:
         _finish()
         sys.stdout.flush()
@@ -258,6 +272,7 @@ def _count_step(batch: Any) -> None:
 
 def _digest(batch: Any) -> str:
     """Return a hash of the content of a batch; "" if it has content that cannot be pickled."""
+    import hashlib
     import pickle
 
     import torch
@@ -284,6 +299,17 @@ def _memory_bytes() -> int:
     from dali_like.monitor.measure.process_memory import descendants_of, pss_bytes
 
     return sum(map(pss_bytes, [os.getpid(), *descendants_of(os.getpid())]))
+
+
+def _cpu_s() -> float:
+    """Return the CPU time of this process and its descendants, also of those that have ended and been waited for."""
+    from dali_like.engine.memory.limits import read_file
+    from dali_like.monitor.measure.process_memory import descendants_of
+
+    pids = [os.getpid(), *descendants_of(os.getpid())]
+    # The name of a command, in parentheses, may contain anything: the columns are counted from behind it.
+    stats = filter(None, (read_file(f"/proc/{pid}/stat").rpartition(")")[2] for pid in pids))
+    return sum(int(ticks) for stat in stats for ticks in stat.split()[_CPU_COLUMNS]) / os.sysconf("SC_CLK_TCK")
 
 
 def _forget() -> None:

@@ -12,13 +12,18 @@ from dali_like.common.checks import auto_or_flag, error_policy, unchecked
 from dali_like.engine.worker.source import LastBatch
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 
-__all__ = ["SourceOptions", "checked_options", "default_options", "plain_types"]
+__all__ = ["SourceOptions", "checked_options", "cycle_of", "default_options", "plain_types"]
 
 #: The values of ``cycle``, with their normalized forms.
 _CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 
 
-def _cycle(name: str, value: Any) -> str | None:
+def cycle_of(name: str, value: Any) -> str | None:
+    """Return the normalized form of ``cycle``; None if it is not given.
+
+    Raises:
+        ArgumentError: the value is another one.
+    """
     try:
         return _CYCLES[value]
     except (KeyError, TypeError):
@@ -47,7 +52,7 @@ def _plain_function(name: str, value: Any) -> Any:
 class SourceOptions(TypedDict, total=False):
     """The keyword arguments of ``fn.external_source``, described there. Some are checked together with others."""
 
-    cycle: Annotated[bool | str | None, _cycle]
+    cycle: Annotated[bool | str | None, cycle_of]
     name: Annotated[str | None, _name]
     device: Annotated[str, _device]
     layout: Annotated[str | Sequence[str] | None, unchecked]

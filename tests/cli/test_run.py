@@ -284,7 +284,8 @@ def loader(**changes: Any) -> dict[str, Any]:
 
 
 def record(rank: str = "", **changes: Any) -> dict[str, Any]:
-    return {"pid": 1, "rank": rank, "dali": False, "memory_bytes": 5, "digests": ["a"], "loaders": [loader()], **changes}
+    figures = {"memory_bytes": 5, "cpu_s": 3.0, "steps": 6, "digests": ["a"]}
+    return {"pid": 1, "rank": rank, "dali": False, **figures, "loaders": [loader()], **changes}
 
 
 def test_summary_has_a_row_for_each_rank_and_loader() -> None:
@@ -336,6 +337,7 @@ def test_comparison_adds_ranks_and_shows_the_spread() -> None:
     lines = list(comparison_lines({PYTORCH: runs, OURS: runs}, 500, fast=False))
 
     assert lines[1].split() == ["samples/s", *2 * ["190", "(180", "to", "200)"], "1.00"]
+    assert lines[6].split()[:4] == ["CPU", "per", "batch", "500"]
     assert lines[-1] == "The program ended by itself before 500 batches."
 
 

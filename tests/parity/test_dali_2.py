@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -237,3 +239,126 @@ def test_each_seed_of_the_order_after_an_epoch_gives_each_sample_once(tmp_path: 
         found = orders(library)
         assert all(sorted(order) == [*range(9)] for order in found)
         assert len({tuple(order) for order in found}) == len(found) == 3
+
+
+# Dynamic mode
+
+DYNAMIC = [
+    *("", "capture", "checkpoint", "decoders", "io", "io.file", "math", "noise", "random", "readers", "reductions"),
+    *("segmentation", "transforms", "experimental"),
+]
+#: Imports of DALI's modules, and implementations of Python's operators.
+INTERNAL = {
+    *("Any", "DeviceLike", "NamedTuple", "NoReturn", "Optional", "TypeAlias", "Union", "annotations", "local"),
+    *("arithmetic_generic_op", "tensor_subscript", "subscript_dim_check"),
+}
+#: Methods and arguments that pass data between DALI's parts.
+OF_PARTS = {"batch", "cached_results", "cache_results", "docs", "index_in_batch", "invocation_result", "num_inputs"}
+
+
+def dynamic(library: Any, path: str) -> Any:
+    importlib.import_module(f"{library.__name__}.experimental.dynamic")
+    return functools.reduce(getattr, filter(None, path.split(".")), library.experimental.dynamic)
+
+
+def public(member: Any) -> set[str]:
+    return {name for name in vars(member) if not name.startswith("_")} - INTERNAL
+
+
+@pytest.mark.parametrize("path", DYNAMIC)
+def test_names_of_dynamic_mode_exist_or_are_listed(path: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "dynamic-mode.md").read_text("utf-8")
+    missing = public(dynamic(nvidia_dali, path)) - public(dynamic(dali_like, path))
+    prefix = f"{path}." if path else ""
+    assert sorted(name for name in missing if f"`{prefix}{name}`" not in page) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("Batch", "Device", "DType", "EvalContext", "EvalMode", "ExternalSource", "Stream", "Tensor", "ThreadPool"),
+        *("as_batch", "as_tensor", "batch", "checkpoint.Checkpoint", "checkpoint.current", "device", "dtype", "tensor"),
+        *("get_current_stream", "get_default_stream", "get_num_threads", "random.RNG", "random.get_default_rng"),
+        *("random.set_seed", "readers.File", "set_current_stream", "set_default_stream", "set_num_threads", "stream"),
+        *("type_id", "capture.invariant"),
+    ],
+)
+def test_methods_and_arguments_of_dynamic_mode(path: str) -> None:
+    theirs, ours = dynamic(nvidia_dali, path), dynamic(dali_like, path)
+    names = [""]
+    if isinstance(theirs, type):
+        inherited = {name for kind in theirs.__mro__ if kind.__module__.startswith("nvidia.") for name in public(kind)}
+        names += sorted(inherited - OF_PARTS)
+    missing = []
+    for name in names:
+        pair = [getattr(each, name, None) if name else each for each in (theirs, ours)]
+        if pair[1] is None:
+            missing.append(name)
+        elif all(callable(each) for each in pair) and not _takes_any(pair[1]):
+            arguments = [_arguments_of(each) for each in pair]
+            missing += [f"{name}({argument}=)" for argument in sorted(arguments[0] - arguments[1] - OF_PARTS)]
+    assert missing == []
+
+
+def _takes_any(function: Any) -> bool:
+    """Return whether a function takes arguments that its signature does not name. Members of enumerations do."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in found)
+
+
+def _arguments_of(function: Any) -> set[str]:
+    """Return the names of the arguments. Classes of enumerations and of C++ have none to compare."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return set()
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {each.name for each in found if each.kind in kinds and not each.name.startswith("_")}
+
+
+def both_dynamic() -> Iterator[Any]:
+    yield dynamic(nvidia_dali, "")
+    yield dynamic(dali_like, "")
+
+
+@pytest.mark.parametrize("cycle", [None, "raise", "quiet"])
+def test_items_of_external_sources(cycle: str | None) -> None:
+    items = [np.full((2, 3), number, np.int32) for number in range(3)]
+    found = []
+    for ndd in both_dynamic():
+        source = ndd.ExternalSource(items, cycle=cycle, layout="HW", dtype=ndd.float32)
+        seen: list[Any] = []
+        for step in range(6):
+            try:
+                item = source(batch_size=2 if step % 2 else None)
+            except StopIteration:
+                seen.append(None)
+                continue
+            array = np.asarray(item.tensors[1] if step % 2 else item)
+            seen.append((type(item).__name__, item.layout, array.dtype.str, array.tolist()))
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+def test_reader_continues_within_an_epoch_from_its_state(tmp_path: Path) -> None:
+    for number in range(7):
+        np.save(tmp_path / f"{number}.npy", np.int32([number]))
+    found = []
+    for ndd in both_dynamic():
+        files = [str(tmp_path / f"{number}.npy") for number in range(7)]
+        checkpoint = ndd.checkpoint.Checkpoint()
+        reader = ndd.readers.Numpy(max_batch_size=2, files=files)
+        checkpoint.register(reader, "reader")
+        epoch = reader.next_epoch()
+        next(epoch)
+        next(epoch)
+        checkpoint.collect()
+        loaded, again = ndd.checkpoint.Checkpoint(), ndd.readers.Numpy(max_batch_size=2, files=files)
+        loaded.deserialize(checkpoint.serialize())
+        loaded.register(again, "reader")
+        rest = [[int(np.asarray(sample)[0]) for sample in batch] for (batch,) in again.next_epoch()]
+        found.append((checkpoint.names, loaded.is_loaded, rest))
+    assert found[0] == found[1]

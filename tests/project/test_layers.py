@@ -26,7 +26,17 @@ UPWARDS = {
     ("sources", "remote"),
 }
 #: Names that DALI gives to several modules: of `fn` and `ops`, and of plugins. `inputs` are of `fn`, and of datasets.
-SHARED_NAMES = {"__init__", "__main__", "_external_source", "_video_input", "fn", "experimental", "inputs"}
+SHARED_NAMES = {
+    "__init__",
+    "__main__",
+    "_external_source",
+    "_video_input",
+    "fn",
+    "experimental",
+    "inputs",
+    "nodes",
+    "pytorch",
+}
 
 
 def layers() -> dict[str, int]:

@@ -40,6 +40,8 @@ FOR_PYTORCH = (
 )
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if not name.startswith(FOR_PYTORCH)]
+if importlib.util.find_spec("torchdata") is None:
+    MODULES = [name for name in MODULES if not name.startswith("dali_like.experimental.dynamic.pytorch")]
 
 
 def parts_of_fn(name: str, module: str = "") -> set[str]:

@@ -14,6 +14,7 @@ from tools import shape
 #: Classes of one meaning, for several frameworks, or as DALI and as PyTorch name them.
 ALIKE = {
     "BatchSampler",
+    "Checkpoint",
     "Compose",
     "DALIClassificationIterator",
     "DALIGenericIterator",
@@ -22,6 +23,8 @@ ALIKE = {
     "DistributedSampler",
     "ExternalSource",
     "RandomSampler",
+    "Reader",
+    "Stream",
 }
 #: Public names of DALI or of this library that another class has, too. No further ones, please.
 KNOWN = {

@@ -242,6 +242,18 @@ def pipeline():
 
 assert [batch.numpy().tolist() for (batch,) in DALIDataset(pipeline(), "float32").take(2)] == [[0, 1], [2, 3]]
 """,
+    "torchdata": """
+import tempfile
+import numpy as np
+import dali_like.experimental.dynamic as ndd
+from dali_like.experimental.dynamic.pytorch import nodes
+
+with tempfile.TemporaryDirectory() as folder:
+    np.save(folder + "/0.npy", np.float32([3]))
+    node = nodes.ToTorch(nodes.Reader(ndd.readers.Numpy, batch_size=1, output_names=["x"], file_root=folder))
+    node.reset()
+    assert [float(x) for (x,) in node] == [3]
+""",
     "paddle": """
 import numpy as np
 from dali_like import fn, pipeline_def

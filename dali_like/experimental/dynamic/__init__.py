@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dali_like.common.stability import warn_unstable
-from dali_like.experimental.dynamic import _modules
+from dali_like.experimental.dynamic import _modules, capture, checkpoint, pytorch
 from dali_like.experimental.dynamic.data_types import (
     DataType,
     DType,
@@ -39,7 +39,17 @@ from dali_like.experimental.dynamic.data_types import (
 )
 from dali_like.experimental.dynamic.data_types import bool_ as bool
 from dali_like.experimental.dynamic.evaluation import EvalContext, EvalMode
+from dali_like.experimental.dynamic.item_source import ExternalSource
 from dali_like.experimental.dynamic.placing import Device, device
+from dali_like.experimental.dynamic.stream_handles import (
+    Stream,
+    get_current_stream,
+    get_default_stream,
+    set_current_stream,
+    set_default_stream,
+    stream,
+)
+from dali_like.experimental.dynamic.thread_pools import ThreadPool, get_num_threads, set_num_threads
 from dali_like.experimental.dynamic.values import Batch, Tensor, as_batch, as_tensor, batch, tensor
 
 # The functions made by `_modules` are not listed.
@@ -50,24 +60,37 @@ __all__ = [
     "Device",
     "EvalContext",
     "EvalMode",
+    "ExternalSource",
     "ImageType",
     "InterpType",
+    "Stream",
     "Tensor",
+    "ThreadPool",
     "as_batch",
     "as_tensor",
     "batch",
     "bfloat16",
     "bool",
+    "capture",
+    "checkpoint",
     "device",
     "dtype",
     "float16",
     "float32",
     "float64",
+    "get_current_stream",
+    "get_default_stream",
+    "get_num_threads",
     "imread",
     "int8",
     "int16",
     "int32",
     "int64",
+    "pytorch",
+    "set_current_stream",
+    "set_default_stream",
+    "set_num_threads",
+    "stream",
     "tensor",
     "type_id",
     "uint8",

@@ -98,6 +98,11 @@ class DType:
         """Return the type of a member of `dali_like.types.DALIDataType`."""
         return _by_id[type_id]
 
+    @staticmethod
+    def from_fw_type(numpy_type: Any) -> DType:
+        """Return the type of a dtype of NumPy, or of another library that NumPy knows."""
+        return dtype(numpy_type)
+
     def __call__(self, data: Any, **options: Any) -> Any:
         """Make a tensor of this type; see `tensor`."""
         from dali_like.experimental.dynamic.values import tensor  # it imports this module

@@ -8,22 +8,21 @@ import operator
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.work_sharing import for_each, one_by_one
-from dali_like.engine.memory.limits import allowed_cpus
-from dali_like.engine.worker.info import get_worker_info
-from dali_like.errors import ArgumentError
+from dali_like.errors import ArgumentClashError
+from dali_like.experimental.dynamic import stream_handles
 from dali_like.experimental.dynamic.placing import Device
+from dali_like.experimental.dynamic.thread_pools import ThreadPool
 from dali_like.graph.execution.buffers import BufferPool, PrivateSpace
 from dali_like.graph.language.operator_interface import SampleShape
 
-#: As DALI's default.
-_MOST_THREADS = 4
+if TYPE_CHECKING:
+    from dali_like.experimental.dynamic.checkpoint import Checkpoint
+
 #: From this size on, fresh memory takes longer than memory that is used again: a page fault for each 4 KiB.
 _LARGE_BYTES = 1 << 16
 
@@ -59,28 +58,41 @@ class EvalMode(enum.Enum):
 class EvalContext:
     """The threads that compute batches, and the device of results without inputs.
 
-    The threads start with the first batch, and end with the outermost ``with context:``.
+    Its own threads start with the first batch, and end with the outermost ``with context:``.
 
     Attributes:
         buffers: memory for large results and batches. It is used again when no array over it is alive.
 
     Args:
-        num_threads: the number of threads. Default: the usable CPUs, at most 4; in a worker 1.
+        num_threads: the number of threads. Default: that of `get_num_threads`, which `set_num_threads` changes later, too.
         device_id: the GPU of this context. Default: none.
-        cuda_stream: without effect.
+        cuda_stream: without effect. Default: the current stream of this thread; see `set_current_stream`.
+        thread_pool: threads to share with other contexts, instead of `num_threads`.
 
     Raises:
         ArgumentError: `num_threads` is less than 1.
+        ArgumentClashError: both `num_threads` and `thread_pool` are given, or the pool is for another GPU.
     """
 
-    def __init__(self, *, num_threads: int | None = None, device_id: int | None = None, cuda_stream: Any = None) -> None:
-        if num_threads is not None and num_threads < 1:
-            raise ArgumentError(f"num_threads must be at least 1, not {num_threads}")
-        self._num_threads = num_threads
+    def __init__(
+        self,
+        *,
+        num_threads: int | None = None,
+        device_id: int | None = None,
+        cuda_stream: Any = None,
+        thread_pool: ThreadPool | None = None,
+    ) -> None:
+        if thread_pool is not None and num_threads is not None:
+            raise ArgumentClashError("`thread_pool` and `num_threads` cannot be specified together")
+        if thread_pool is not None and thread_pool.device_id != device_id:
+            raise ArgumentClashError(f"thread_pool.device_id is {thread_pool.device_id}, device_id is {device_id}")
+        self._shared = thread_pool
+        self._own: ThreadPool | None = None if num_threads is None else ThreadPool(num_threads, device_id=device_id)
+        self._has_number = num_threads is not None
+        self._pid = os.getpid()
         self._device = None if device_id is None else Device("gpu", device_id)
         self._cuda_stream = cuda_stream
-        self._threads: ThreadPoolExecutor | None = None
-        self._pid = 0
+        self._checkpoint: Checkpoint | None = None
         self.buffers = BufferPool(PrivateSpace())
 
     @staticmethod
@@ -105,11 +117,10 @@ class EvalContext:
             self.close()
 
     def close(self) -> None:
-        """End the threads, and free unused memory. The next batch starts them again."""
+        """End its own threads, and free unused memory. The next batch starts them again."""
         self.buffers.drop_free()
-        threads, self._threads = self._threads, None
-        if threads is not None and self._pid == os.getpid():
-            threads.shutdown()
+        if self._own is not None:
+            self._own.close()
 
     def evaluate_all(self) -> None:
         """Do nothing: no operator is pending."""
@@ -126,15 +137,35 @@ class EvalContext:
 
     @property
     def cuda_stream(self) -> Any:
-        """The stream, as given."""
-        return self._cuda_stream
+        """The stream, as given, or else the current stream of this thread."""
+        return stream_handles.get_current_stream() if self._cuda_stream is None else self._cuda_stream
+
+    @property
+    def thread_pool(self) -> ThreadPool:
+        """The threads."""
+        if self._shared is not None:
+            return self._shared
+        own = self._own
+        # A worker that was forked meanwhile has another default number.
+        if own is None or (not self._has_number and (own.is_outdated or self._pid != os.getpid())):
+            if own is not None:
+                own.close()
+            self._own, self._pid = (own := ThreadPool(device_id=self.device_id)), os.getpid()
+        return own
 
     @property
     def num_threads(self) -> int:
         """The number of threads."""
-        if self._num_threads is None:
-            self._num_threads = 1 if get_worker_info() is not None else min(_MOST_THREADS, allowed_cpus())
-        return self._num_threads
+        return self.thread_pool.num_threads
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint of this context; see `dali_like.experimental.dynamic.checkpoint`."""
+        if self._checkpoint is None:
+            from dali_like.experimental.dynamic.checkpoint import Checkpoint  # few programs save states
+
+            self._checkpoint = Checkpoint()
+        return self._checkpoint
 
     def place(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """Return memory for a large result; see `dali_like.graph.language.operator_interface.Place`."""
@@ -146,14 +177,8 @@ class EvalContext:
     def for_each(
         self, count: int, function: Callable[[int], None], around: Callable[[Callable[[], None]], None] = operator.call
     ) -> None:
-        """Call `function` for each index, in this thread and in the others; see `for_each`."""
-        helpers = min(self.num_threads, count) - 1
-        if helpers < 1:
-            one_by_one(count, function, around)
-            return
-        if self._threads is None or self._pid != os.getpid():  # threads do not survive a fork
-            self._threads, self._pid = ThreadPoolExecutor(self.num_threads - 1, "dali_like"), os.getpid()
-        for_each(count, function, self._threads, helpers, around)
+        """Call `function` for each index, in this thread and in the others."""
+        self.thread_pool.for_each(count, function, around)
 
 
 _stacks = _Stacks()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dali_like.errors import ArgumentError, ArgumentTypeError
 
@@ -25,6 +25,9 @@ class Device:
     Raises:
         ArgumentError: the name or the index is not allowed.
     """
+
+    #: The CPU.
+    CPU: ClassVar[Device]
 
     def __init__(self, name: str, device_id: int | None = None) -> None:
         kind, _, number = name.partition(":")
@@ -58,6 +61,11 @@ class Device:
         return names[int(dev_type)]
 
     @staticmethod
+    def default_device_id(device_type: str) -> int | None:
+        """Return the index of the current GPU, which is 0; None for the CPU."""
+        return None if device_type == "cpu" else 0
+
+    @staticmethod
     def current() -> Device:
         """Return the innermost device of this thread; without one, the CPU. DALI returns the first GPU."""
         return _stack.devices[-1] if _stack.devices else Device("cpu")
@@ -87,6 +95,9 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device(device_type={self.device_type}, device_id={self.device_id})"
+
+
+Device.CPU = Device("cpu")
 
 
 def device(obj: Any, id: int | None = None) -> Device | None:

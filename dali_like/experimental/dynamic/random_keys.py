@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import operator
 import os
 import random
+import struct
 import threading
 from typing import Any
 
 import numpy as np
 
 from dali_like.engine.worker.info import get_worker_info
-from dali_like.errors import ArgumentTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.graph.language.operator_random import RandomKey
+
+#: The 624 words and the position of the Mersenne Twister.
+_WORDS = "<625I"
+#: Numbers that are drawn at once, and dropped.
+_MOST_SKIPPED = 4096
 
 
 class RNG:
@@ -19,13 +27,23 @@ class RNG:
 
     Args:
         seed: an integer. Default: a random one.
+        state: a result of `get_state`, or its text, instead of a seed.
+
+    Raises:
+        ArgumentClashError: both are given.
+        CheckpointError: `state` is something else.
 
     >>> RNG(seed=7)() == RNG(seed=7)()
     True
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        self.seed = random.SystemRandom().getrandbits(31) if seed is None else seed
+    def __init__(self, seed: int | None = None, state: Any = None) -> None:
+        if state is None:
+            self.seed = random.SystemRandom().getrandbits(31) if seed is None else seed
+        elif seed is None:
+            self.set_state(state)
+        else:
+            raise ArgumentClashError("Cannot specify both `seed` and `state`")
 
     def __call__(self) -> int:
         """Return the next number, from 0 to 2**32 - 1."""
@@ -44,6 +62,52 @@ class RNG:
     def clone(self) -> RNG:
         """Return a generator with the same seed, at the start of the sequence."""
         return RNG(self._seed)
+
+    def advance(self, n: int) -> None:
+        """Leave out the next `n` numbers.
+
+        Raises:
+            ArgumentError: `n` is negative.
+        """
+        count = operator.index(n)
+        if count < 0:
+            raise ArgumentError("Cannot advance by a negative number")
+        while count:
+            step = min(count, _MOST_SKIPPED)
+            self._rng.getrandbits(32 * step)
+            count -= step
+
+    @property
+    def state(self) -> str:
+        """The state; see `get_state`. Setting it continues from there."""
+        return self.get_state()
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self.set_state(value)
+
+    def get_state(self, *, cuda_stream: Any = None) -> str:
+        """Return the seed and the position in the sequence as text, for `set_state` and `Checkpoint`.
+
+        Args:
+            cuda_stream: without effect.
+        """
+        _, words, _ = self._rng.getstate()
+        return f"{self._seed}:{base64.b64encode(struct.pack(_WORDS, *words)).decode()}"
+
+    def set_state(self, value: Any) -> None:
+        """Continue from a result of `get_state`, or its text.
+
+        Raises:
+            CheckpointError: `value` is something else.
+        """
+        seed, _, words = str(value).partition(":")
+        try:
+            state = struct.unpack(_WORDS, base64.b64decode(words))
+            self.seed = int(seed)
+            self._rng.setstate((random.Random.VERSION, state, None))
+        except (ValueError, struct.error) as error:
+            raise CheckpointError(f"this is not the state of a random generator: {value!r}") from error
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seed and the position in the sequence, for a checkpoint."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ArgumentError, ArgumentTypeError, BatchSizeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, BatchSizeError
 from dali_like.experimental.dynamic.data_types import DType
 from dali_like.experimental.dynamic.data_types import dtype as to_dtype
 from dali_like.experimental.dynamic.evaluation import EvalContext
@@ -198,11 +198,12 @@ class Tensor(_Operand):
         """Return the tensor itself: it is always computed."""
         return self
 
-    def torch(self) -> Any:
-        """Return a torch tensor that shares the memory."""
+    def torch(self, copy: bool = False) -> Any:
+        """Return a torch tensor that shares the memory, unless `copy`."""
         import torch  # type: ignore[import-not-found, unused-ignore]  # not a dependency
 
-        return torch.from_dlpack(self)
+        made = torch.from_dlpack(self)
+        return made.clone() if copy else made
 
     def __getitem__(self, subscripts: Any) -> Tensor:
         subscripts = subscripts if type(subscripts) is tuple else (subscripts,)
@@ -423,9 +424,20 @@ class Batch(_Operand):
         made._remote = None if self._remote is None else self._remote.as_tensor()
         return made
 
-    def torch(self) -> Any:
-        """Return a dense batch as one torch tensor."""
-        return self.as_tensor().torch()
+    def torch(self, copy: bool | None = None, pad: bool = False) -> Any:
+        """Return a batch as one torch tensor.
+
+        Args:
+            copy: whether to copy; None: only samples that are not in one memory; False: never.
+            pad: see `as_tensor`.
+
+        Raises:
+            ArgumentClashError: the samples are not in one memory, with `copy=False`.
+            RaggedError: the samples have different shapes, without `pad`.
+        """
+        if copy is False and not self._list.is_dense_tensor():
+            raise ArgumentClashError("This batch cannot be converted to a tensor without a copy: leave copy=False out")
+        return as_tensor(self, pad=pad).torch(bool(copy))
 
     def __getitem__(self, subscripts: Any) -> Batch:
         parts = subscripts if isinstance(subscripts, tuple) else (subscripts,)
@@ -620,16 +632,33 @@ def _list_of(tensors: Any, dtype: Any, layout: str | None) -> TensorListCPU:
     return made
 
 
-def tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None) -> Tensor:
-    """Make a tensor that copies the data; see `Tensor`."""
-    return Tensor(data, dtype, device, layout, copy=True)
+def tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None, pad: bool = False) -> Tensor:
+    """Make a tensor that copies the data; see `Tensor`, and for `pad`, `as_tensor`."""
+    return Tensor(_padded(data) if pad else data, dtype, device, layout, copy=True)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None) -> Tensor:
-    """Make a tensor that shares the memory of the data if possible; see `Tensor`."""
+def as_tensor(data: Any, dtype: Any = None, device: Any = None, layout: str | None = None, pad: bool = False) -> Tensor:
+    """Make a tensor that shares the memory of the data if possible; see `Tensor`.
+
+    Args:
+        data, dtype, device, layout: see `Tensor`. A batch becomes a tensor with one dimension more.
+        pad: whether the samples of a batch are first padded with zeros to a common shape.
+    """
+    if pad:
+        data = _padded(data)
     if isinstance(data, Tensor) and dtype is None and device is None and layout is None:
         return data
     return Tensor(data.as_tensor() if isinstance(data, Batch) else data, dtype, device, layout)
+
+
+def _padded(data: Any) -> Any:
+    """Return a batch whose samples have the largest extents of all. Other data stays as it is."""
+    if not isinstance(data, Batch) or len(set(data.shape)) < 2:
+        return data
+    from dali_like.experimental import dynamic  # it imports this module
+
+    operators: Any = dynamic
+    return operators.pad(data)
 
 
 def batch(tensors: Any, dtype: Any = None, device: Any = None, layout: str | None = None) -> Batch:

@@ -79,7 +79,8 @@ def arguments_of_all(
         device: where the data is wanted: "cpu" or "gpu".
         random_shuffle: deliver the samples in a random order, another one in each epoch.
         shuffle_after_epoch: the same, but all readers with equally many samples have the same order, whatever the seeds
-            are, so readers of corresponding files deliver pairs. Each epoch reads the same shard of the new order.
+            are, so readers of corresponding files deliver pairs. Each epoch reads the same shard of the new order. Readers
+            of archives and records of MXNet shuffle the files, and keep the order within each.
         shuffle_after_epoch_seed: of the order of `shuffle_after_epoch`, the same in all ranks. Default: a fixed one.
         shard_id: the shard to read, from 0 on.
         num_shards: number of shards. Each begins at sample ``size * shard_id // num_shards``.
@@ -198,7 +199,7 @@ def apply_reader(
 
 def _stream_of(cls: Any, values: Mapping[str, Any], common: Mapping[str, Any], *, stores_indexes: bool) -> ReaderStream:
     order = {name: common[name] for name in ReaderOptions.__dataclass_fields__ if name in common}
-    options = ReaderOptions(**order)
+    options = ReaderOptions(**order, shuffles_files=cls.shuffles_files)
     own = parameters_of(cls.__init__)
     reader: Reader = cls(**{name: value for name, value in values.items() if name in own})
     reader.remote_options = common["remote_options"]

@@ -47,11 +47,16 @@ class MXNetReader(RecordReader):
     num_outputs = 2
     dtype = np.uint8, np.float32
     ndim = 1, 1
+    shuffles_files = True
 
     def __init__(self, *, path: SavedTexts, index_path: SavedTexts | None = None) -> None:
         super().__init__(path, index_path)
         if len(self._indexes) > 1:
             raise ArgumentError(f"RecordIOReader supports only a single index file; index_path has {len(self._indexes)}")
+
+    def file_sizes(self) -> list[int]:
+        sizes: list[int] = np.bincount(self._files, minlength=len(self._names)).tolist()
+        return sizes
 
     async def read(self, index: int, info: SampleInfo) -> Any:
         record = await self.record(index)

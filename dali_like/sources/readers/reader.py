@@ -81,6 +81,8 @@ class Reader(ABC):
     ndim: int | Sequence[int | None] | None = None
     layout: str | Sequence[str] | None = None
     behind: ClassVar[str] = ""
+    #: Whether `shuffle_after_epoch` shuffles files with many samples each; then `file_sizes` says how many.
+    shuffles_files: ClassVar[bool] = False
     # The name in ``fn``, such as "readers.file". Set by the decorator.
     path: ClassVar[str] = ""
     # Set behind ``__init__``: arguments of `RemoteFiles`, whether built indexes are stored, and whether there is an operator
@@ -111,6 +113,10 @@ class Reader(ABC):
         Raises:
             FileReadError: a file is missing or broken.
         """
+
+    def file_sizes(self) -> Sequence[int]:
+        """Return the number of samples in each file, for readers that shuffle files. Called after `prepare`."""
+        raise NotImplementedError
 
     def why_empty(self) -> str:
         """Return the message for the case that `prepare` has found no samples: the result of the search, and the remedy."""

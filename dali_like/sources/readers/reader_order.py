@@ -7,15 +7,19 @@ sample ``size * s // n``. Epoch e of a reader delivers the shard ``(s + e) % n``
 With shuffling, the order is random in each epoch. A generator shared by all ranks divides the samples of an epoch among the
 shards, so together the ranks deliver each sample once per epoch, whatever their seeds are. With `shuffle_after_epoch`, that
 is the order of the samples: it depends on the epoch, the number of samples and `shuffle_after_epoch_seed` only, so readers
-of corresponding files deliver pairs, also in several pipelines. With `random_shuffle`, each rank then shuffles its shard
-with its own seed. DALI shuffles within a buffer of `initial_fill` samples instead.
+of corresponding files deliver pairs, also in several pipelines. Readers of files with many samples shuffle the files, whose
+samples stay together. With `random_shuffle`, each rank then shuffles its shard with its own seed. DALI shuffles within a
+buffer of `initial_fill` samples instead.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.sources.caching.cached_callback import Key
@@ -41,6 +45,8 @@ class ReaderOptions:
         stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.
         pad_last_batch: repeat the last sample of the shard, so that epochs of all shards have equally many full batches.
         seed: of the order of `random_shuffle`; negative: the seed of the pipeline.
+        shuffles_files: whether `shuffle_after_epoch` is about files with many samples each, so that `random_shuffle` may be
+            given, too.
 
     Raises:
         ArgumentError: a value is out of range.
@@ -55,6 +61,7 @@ class ReaderOptions:
     stick_to_shard: bool = False
     pad_last_batch: bool = False
     seed: int = -1
+    shuffles_files: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.shard_id < self.num_shards:
@@ -62,7 +69,7 @@ class ReaderOptions:
                 f"num_shards needs to be greater than shard_id, which counts from 0: got num_shards={self.num_shards} and "
                 f"shard_id={self.shard_id}"
             )
-        for name in ("random_shuffle", "stick_to_shard"):
+        for name in ("random_shuffle", "stick_to_shard")[self.shuffles_files :]:
             if self.shuffle_after_epoch and getattr(self, name):
                 raise ArgumentClashError(f"shuffle_after_epoch and {name} cannot be both true: leave {name} out")
 
@@ -114,9 +121,12 @@ class ReaderOrder:
         batch_size: samples in a batch.
         options: of the reader.
         seed: of the order, not negative.
+        file_sizes: samples in each file, if `shuffle_after_epoch` shuffles files; else None.
     """
 
-    def __init__(self, size: int, batch_size: int, options: ReaderOptions, seed: int) -> None:
+    def __init__(
+        self, size: int, batch_size: int, options: ReaderOptions, seed: int, file_sizes: Sequence[int] | None = None
+    ) -> None:
         self._size = size
         self._options = options
         self._seed = seed
@@ -126,7 +136,8 @@ class ReaderOrder:
         self._begins = begins = part_begins(size, options.num_shards)
         self._first = begins[options.shard_id]
         self._stuck_size = begins[options.shard_id + 1] - self._first
-        self._permutations: dict[Any, Permutation] = {}
+        self._permutations: dict[Any, Permutation | _FileOrder] = {}
+        self._file_sizes = file_sizes if options.shuffle_after_epoch else None
 
     def index(self, position: int) -> int:
         """Return the number of the sample at a position of the stream."""
@@ -154,7 +165,7 @@ class ReaderOrder:
             if num_shards == 1:
                 return offset
         # All ranks read epoch e of their streams at the same time.
-        return self._permutation(self._size, self._common_seed, epoch)[begin + offset]
+        return self._common_permutation(epoch)[begin + offset]
 
     def key_of(self, info: Any) -> Key:
         """Return the number of a sample, and the epoch of its position, for a sample cache."""
@@ -165,11 +176,37 @@ class ReaderOrder:
         shard = place * self._options.num_shards // self._size
         return shard + (place >= self._begins[shard + 1])
 
-    def _permutation(self, length: int, seed: int, epoch: int) -> Permutation:
-        key = length, seed, epoch
+    def _permutation(self, length: int, seed: int, epoch: int) -> Permutation | _FileOrder:
+        return self._kept((length, seed, epoch), lambda: Permutation(length, seed, epoch))
+
+    def _common_permutation(self, epoch: int) -> Permutation | _FileOrder:
+        sizes, seed = self._file_sizes, self._common_seed
+        if sizes is None:
+            return self._permutation(self._size, seed, epoch)
+        return self._kept(("files", epoch), lambda: _FileOrder(sizes, Permutation(len(sizes), seed, epoch)))
+
+    def _kept(self, key: Any, make: Callable[[], Permutation | _FileOrder]) -> Permutation | _FileOrder:
         permutation = self._permutations.get(key)
         if permutation is None:
             for oldest in list(self._permutations)[: 1 - 2 * _MOST_EPOCHS]:
                 self._permutations.pop(oldest, None)
-            permutation = self._permutations[key] = Permutation(length, seed, epoch)
+            permutation = self._permutations[key] = make()
         return permutation
+
+
+class _FileOrder:
+    """The samples of files in another order of the files.
+
+    Args:
+        sizes: samples in each file.
+        order: of the files.
+    """
+
+    def __init__(self, sizes: Sequence[int], order: Permutation) -> None:
+        files = order[np.arange(len(sizes))]
+        own_begins = np.cumsum([0, *sizes])
+        self._begins = np.cumsum([0, *np.asarray(sizes, np.int64)[files]])  # of each file in this order
+        self._shifts = own_begins[files] - self._begins[:-1]
+
+    def __getitem__(self, place: int) -> int:
+        return place + int(self._shifts[np.searchsorted(self._begins, place, "right") - 1])

@@ -113,7 +113,9 @@ class ReaderStream:
         from dali_like.sources.readers.reader_order import ReaderOrder  # see this module
 
         seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
-        return ReaderOrder(self.size, batch_size, self.options, seed)
+        size = self.size
+        file_sizes = self.reader.file_sizes() if self.options.shuffles_files else None
+        return ReaderOrder(size, batch_size, self.options, seed, file_sizes)
 
 
 class _PlainCallback:

@@ -47,6 +47,7 @@ class WebdatasetReader(Reader):
     """
 
     ndim = 1
+    shuffles_files = True
 
     def __init__(
         self,
@@ -124,6 +125,10 @@ class WebdatasetReader(Reader):
 
     def __len__(self) -> int:
         return len(self._archives)
+
+    def file_sizes(self) -> list[int]:
+        sizes: list[int] = np.bincount(self._archives, minlength=len(self._names)).tolist()
+        return sizes
 
     def why_empty(self) -> str:
         archives = f"the archive {shown(self._names[0])}" if len(self._names) == 1 else f"the {len(self._names)} archives"

@@ -123,3 +123,27 @@ def test_errors(options: dict[str, Any], error: type[Exception]) -> None:
 def test_fewer_samples_than_shards() -> None:
     with pytest.raises(ArgumentError, match=r"number of input samples: 2, needs to be at least .* shards: 3"):
         ReaderOptions(num_shards=3).check_size(2)
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+@pytest.mark.parametrize("sizes", [[3, 1, 4, 2], [5, 0, 5], [10]], ids=str)
+def test_files_are_shuffled_and_their_samples_stay_in_order(sizes: list[int], num_shards: int) -> None:
+    size = sum(sizes)
+    files = [list(range(sum(sizes[:i]), sum(sizes[: i + 1]))) for i in range(len(sizes)) if sizes[i]]
+
+    def epoch(number: int, **given: Any) -> list[int]:
+        found: list[int] = []
+        for shard in range(num_shards):
+            place = {"num_shards": num_shards, "shard_id": shard}
+            options = ReaderOptions(shuffle_after_epoch=True, shuffles_files=True, **place, **given)
+            order = ReaderOrder(size, 2, options, seed=4, file_sizes=sizes)
+            count = size * (shard + 1) // num_shards - size * shard // num_shards
+            found += [order.index(number * count + offset) for offset in range(count)]
+        return found
+
+    epochs = [epoch(number) for number in range(8)]
+    for order in epochs:
+        files_in_order = [file for index in order for file in files if file[0] == index]
+        assert [index for file in files_in_order for index in file] == order
+    assert len({tuple(order) for order in epochs}) > (len(files) > 1)
+    assert sorted(epoch(0, random_shuffle=True)) == [*range(size)]

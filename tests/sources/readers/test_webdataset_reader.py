@@ -248,3 +248,20 @@ def test_missing_files(path: Path) -> None:
         Path(name).unlink()
         with pytest.raises(MissingFileError, match=r"a.tar\\xff does not exist"):
             pipe.run()
+
+
+def test_shuffle_after_epoch_shuffles_archives_and_goes_with_random_shuffle(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{archive}.tar" for archive in "abcd"]
+    for archive, path in zip("abcd", paths, strict=True):
+        write_tar(path, [(f"{number}.x", f"{archive}{number}".encode()) for number in range(3)])
+    options: dict[str, Any] = {"ext": "x", "count": 60, "shuffle_after_epoch": True}
+
+    samples = read(paths, **options)
+    epochs = [samples[begin : begin + 12] for begin in range(0, 60, 12)]
+    for epoch in epochs:
+        archives = [sample[:1] for sample in epoch[::3]]
+        assert epoch == [archive + number for archive in archives for number in (b"0", b"1", b"2")]
+        assert sorted(archives) == [b"a", b"b", b"c", b"d"]
+    assert len(set(map(tuple, epochs))) > 1
+    shuffled = read(paths, random_shuffle=True, **options)
+    assert all(sorted(shuffled[begin : begin + 12]) == sorted(epochs[0]) for begin in range(0, 60, 12))
