@@ -10,8 +10,8 @@
 #   make types                check annotated programs that use the package, with mypy and pyright
 #   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make kernels              build the wheel of dali-like-kernels in dist/, and test it; needs a C compiler
-#   make free_threaded        tests of threads with Python without a lock: FREE_THREADED=python3.14t, or one that is built from
-#                             Debian's source package
+#   make free_threaded        tests of threads with Python without a lock: FREE_THREADED=python3.14t (a name or a path), or one that
+#                             is built from Debian's source package
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/ray-cluster.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of `dali-like view` and of the site in Chromium (Debian: chromium); SCREENSHOTS=1 draws pictures
@@ -220,14 +220,19 @@ build/containers/debian:
 .venv/dali2/.ready: PARTS := --group test --group dali2
 .venv/containers/.ready: PARTS := --group containers
 
-# Few of the other packages of the tests can do without the lock, and importing one turns it on again.
-FREE_THREADED ?= $(or $(shell command -v python3.14t),build/python3.14t/bin/python3.14t)
-build/python3.14t/bin/python3.14t:
-	$(PYTHON) -m tools.free_threaded build/python3.14t
-.venv/free_threaded/.ready: pyproject.toml $(FREE_THREADED)
+# Few of the other packages of the tests can do without the lock, and importing one turns it on again. The newest hypothesis may
+# have no wheel for these versions, and its sources need a compiler: an older one will do.
+FREE_THREADED ?= $(or $(shell command -v python3.14t || command -v python3.13t),build/free_threaded/bin/python3)
+ifneq ($(shell cat .venv/free_threaded/.ready 2>/dev/null),$(FREE_THREADED))
+.PHONY: .venv/free_threaded/.ready
+endif
+build/free_threaded/bin/python3:
+	$(PYTHON) -m tools.free_threaded build/free_threaded
+.venv/free_threaded/.ready: pyproject.toml $(filter build/%,$(FREE_THREADED))
+	$(FREE_THREADED) -c "import sys; sys.exit(getattr(sys, '_is_gil_enabled', lambda: True)() and 'this Python has the lock')"
 	$(FREE_THREADED) -m venv --clear .venv/free_threaded
-	.venv/free_threaded/bin/python $(PIP) -e . pytest pytest-xdist hypothesis psutil
-	touch $@
+	.venv/free_threaded/bin/python $(PIP) --prefer-binary -e . pytest pytest-xdist hypothesis psutil
+	echo "$(FREE_THREADED)" > $@
 
 .venv/oldest/.ready: PYTHON := python3.11
 .venv/newest/.ready .venv/oldest/.ready: .venv/%/.ready: pyproject.toml tools/dependency_versions.py

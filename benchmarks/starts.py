@@ -9,6 +9,8 @@ the repeats. Ratios are computed within each repeat.
   interpreter that has imported NumPy and `numpy.random`. It is that of the importing thread: the threads that NumPy's
   OpenBLAS has started spin meanwhile. Bytecode is there: an uncounted run writes it. The loader of the plugin for PyTorch is
   imported behind PyTorch.
+- first: wall clock and CPU time of a program behind `import numpy`, imports included, up to its first batch of 256 tiny
+  images from two forked workers.
 - start: `build()` or `iter()`, and the first batch: of 64 samples of 10 ms each under fork, of 256 tiny ones under spawn.
 - warm-up: the rate of the first 200 batches of images behind the first one, as a share of the rate of the next 400. By CPU
   time, it depends less on other programs. Page faults are counted from the beginning of the start.
@@ -70,6 +72,44 @@ PLUGIN_IMPORTS = {
     f"with paused_collector(): {_POOLS}"
 }
 
+#: A program behind `import numpy`, up to its first batch of 256 images of 28 x 28 bytes.
+_BEFORE_FIRST = """
+import os, time, numpy
+sample = lambda index: numpy.full((28, 28), index % 251, numpy.uint8)
+began, began_cpu = time.perf_counter(), time.process_time()
+"""
+_AFTER_FIRST = """
+took, cpu = time.perf_counter() - began, time.process_time() - began_cpu
+assert len(batch) == 256
+print(took, cpu, flush=True)
+os._exit(0)
+"""
+_PIPELINE = """
+from {module} import fn, pipeline_def
+
+@pipeline_def(batch_size=256, num_threads=1, device_id=None, py_num_workers=2)
+def pipeline():
+    return fn.external_source(source=lambda info: sample(info.idx_in_epoch), parallel=True, batch=False)
+
+pipe = pipeline()
+pipe.build()
+(batch,) = pipe.run()
+"""
+_LOADER = """
+from {module} import DataLoader
+
+class Samples:
+    def __getitem__(self, index):
+        return sample(index)
+    def __len__(self):
+        return 1 << 20
+
+batches = iter(DataLoader(Samples(), batch_size=256, num_workers=2, multiprocessing_context="fork"))
+batch = next(batches)
+"""
+FIRST_PIPELINES = {OURS: _PIPELINE.format(module="dali_like"), "dali": _PIPELINE.format(module="nvidia.dali")}
+FIRST_LOADERS = {OURS: _LOADER.format(module="dali_like.data"), "torch": _LOADER.format(module="torch.utils.data")}
+
 Figures = Mapping[str, float]
 
 
@@ -94,6 +134,9 @@ ROWS = (
     Row("import of a pipeline, ms of CPU", goals={"": 40}),
     Row("import of a loader, ms of CPU", goals={"": 40}),
     Row("import of plugin.pytorch behind torch, ms of CPU", goals={"": 80}),
+    Row("NumPy to the first batch of a pipeline, ms", 0, {"": 150}),
+    Row("the same, ms of CPU of the main process", 0),
+    Row("NumPy to the first batch of a loader, ms", 0, {"": 150}),
     Row("start under fork, 10 ms samples, ms", 0, {"torch": 0.55, "dali": 0.6}),
     Row("start under spawn, tiny, ms", 0),
     Row("warm-up, share of the steady rate", 2, {"": 0.85}, is_rate=True),
@@ -127,8 +170,19 @@ def imports(system: str, _: float) -> Figures:
             program = (
                 f"import time, {before}; began = time.thread_time()\n{programs[system]}\nprint(time.thread_time() - began)"
             )
-            result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-            figures[figure] = 1e3 * float(result.stdout)
+            figures[figure] = 1e3 * float(_output_of(program))
+    return figures
+
+
+def first(system: str, _: float) -> Figures:
+    """Measure a program behind the import of NumPy, up to its first batch from forked workers."""
+    figures = {}
+    for kind, programs in (("pipeline", FIRST_PIPELINES), ("loader", FIRST_LOADERS)):
+        if system in programs:
+            wall_s, cpu_s = map(float, _output_of(_BEFORE_FIRST + programs[system] + _AFTER_FIRST).split())
+            figures[f"NumPy to the first batch of a {kind}, ms"] = 1e3 * wall_s
+            if kind == "pipeline":
+                figures["the same, ms of CPU of the main process"] = 1e3 * cpu_s
     return figures
 
 
@@ -213,6 +267,7 @@ def main_cpu(system: str, seconds: float) -> Figures:
 #: Each part, with the systems that it is for.
 PARTS: dict[str, tuple[Callable[[str, float], Figures], Sequence[str]]] = {
     "import": (imports, (OURS, *PEERS)),
+    "first": (first, (OURS, *PEERS)),
     "fork": (fork, (OURS, *PEERS)),
     "spawn": (spawn, (OURS, *PEERS)),
     "warm_up": (warm_up, (OURS, *PEERS)),
@@ -254,6 +309,10 @@ def _always(batch: Any) -> Callable[[Any], Any]:
 
 def _sample_of(samples: Sequence[Sample]) -> Callable[[Any], Sample]:
     return lambda info: samples[info.idx_in_batch]
+
+
+def _output_of(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
 def _opened(system: str, workload: Workload) -> Loader:
@@ -374,7 +433,7 @@ def _measure_all(parts: Sequence[str], systems: Sequence[str], *, repeats: int, 
             turn = repeat % len(taking_part)
             for system in taking_part[turn:] + taking_part[:turn]:
                 print(f"[{repeat + 1}/{repeats}] {part} {system}", file=sys.stderr, flush=True)
-                if part == "import" and not repeat:
+                if part in ("import", "first") and not repeat:
                     _run(part, system, seconds)  # writes missing bytecode
                 row[system].update(_run(part, system, seconds))
         for system in systems:

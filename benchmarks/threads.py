@@ -2,7 +2,7 @@
 
 Run it with free-threaded Python (``make free_threaded`` builds one), and with another one to compare:
 
-    build/python3.14t/bin/python3.14t -m benchmarks.threads --quick
+    .venv/free_threaded/bin/python -m benchmarks.threads --quick
 
 A pipeline with one and with two workers computes batches of 64 samples: by forks, by threads that share the source, by
 threads with copies of it, and by SPDL's threads, if SPDL is installed. Each run is a process of its own, and the systems
@@ -15,7 +15,8 @@ take turns.
 For each it prints medians and ranges over the repeats:
 
 - samples/s with one worker, and how many times as many with two;
-- cores: CPU time of all processes and threads with two workers, divided by the wall time;
+- us, two: wall clock and CPU time of all processes and threads per sample, with two workers;
+- cores: that CPU time, divided by the wall time;
 - CPU: of a sample with two workers, relative to one: above 1, workers hinder each other;
 - by CPU time: two, divided by that. It is the most that two workers can bring on idle cores. Other programs on the same
   cores hardly change it; waiting for a lock does not show in it.
@@ -159,13 +160,19 @@ def table(measured: Mapping[tuple[str, str, int], Sequence[Figures]]) -> str:
                 TITLES[system],
                 spread([figures.rate for figures in one]),
                 _spread(after.rate / before.rate for before, after in pairs),
+                _spread(1e6 / after.rate for after in two),
+                _spread(after.cpu_us for after in two),
                 _spread(after.cores for after in two),
                 _spread(after.cpu_us / before.cpu_us for before, after in pairs),
                 _spread(WORKERS * before.cpu_us / after.cpu_us for before, after in pairs),
             ]
         )
     return markdown(
-        ["callback", "workers", "samples/s, one", "two / one", "cores, two", "CPU, two / one", "by CPU time"], rows
+        [
+            *("callback", "workers", "samples/s, one", "two / one", "us, two", "CPU us, two", "cores, two"),
+            *("CPU, two / one", "by CPU time"),
+        ],
+        rows,
     )
 
 

@@ -81,20 +81,51 @@ def consume(pipe: Pipeline) -> Callable[[int], Any]:
 
 
 def throughput(workload: Workload, seconds: float) -> Figures:
-    """Measure samples per second, and those of bare loops: each with its own memory, or all through a ring's."""
+    """Measure samples per second, and those of bare loops: each with its own memory, or all through a ring's; and compute
+    what the cores allow beside the main process.
+    """
     own = measure_limit(workload, seconds=seconds, repeat=0).samples_per_s
-    ring = measure_limit(workload, seconds=seconds, repeat=0, ring_batches=RING_BATCHES).samples_per_s
+    loops = measure_limit(workload, seconds=seconds, repeat=0, ring_batches=RING_BATCHES)
     with opened(sample_source(workload), workload.batch_size) as pipe:
         timed = _steady(pipe, seconds)
     assert own is not None
-    assert ring is not None
+    assert loops.samples_per_s is not None
+    assert loops.all_cpu_us_per_batch is not None
     ours = timed.batches * workload.batch_size / timed.wall_s
-    return {workload.name: Figure(ours, own), in_ring(workload.name): Figure(ours, ring)}
+    main_s, all_s = timed.main_cpu_s / timed.batches, timed.all_cpu_s / timed.batches
+    cores = len(os.sched_getaffinity(0))
+    of_workers = workload.batch_size * most_batches_per_s(main_s, all_s - main_s, cores)
+    of_loops = workload.batch_size * most_batches_per_s(main_s, loops.all_cpu_us_per_batch / 1e6, cores)
+    return {
+        workload.name: Figure(ours, own),
+        in_ring(workload.name): Figure(ours, loops.samples_per_s),
+        on_cores(workload.name): Figure(ours, of_workers),
+        on_cores_by_loops(workload.name): Figure(ours, of_loops),
+    }
+
+
+def most_batches_per_s(main_s: float, workers_s: float, cores: int) -> float:
+    """Return the batches per second that the cores allow: they share the work, and each process uses one of them at a time.
+
+    Args:
+        main_s, workers_s: CPU time of the main process, and of all workers, for a batch.
+    """
+    return min(cores / (main_s + workers_s), 1 / main_s, WORKERS / workers_s)
 
 
 def in_ring(name: str) -> str:
     """Return the name of the row that compares with loops through a ring's memory."""
     return f"{name}, beside a ring's memory"
+
+
+def on_cores(name: str) -> str:
+    """Return the name of the row that compares with the most that the cores allow, by our own CPU times."""
+    return f"{name}, beside what the cores allow"
+
+
+def on_cores_by_loops(name: str) -> str:
+    """Return the name of the row that compares with the same, if workers took only the CPU time of the loops."""
+    return f"{name}, beside loops and the main process on the cores"
 
 
 def main_cpu(seconds: float) -> Figures:

@@ -28,9 +28,9 @@ def importer(package: str, places: Mapping[str, Sequence[str]]) -> Members:
 
     def get(name: str) -> Any:
         if name in where:
-            value = getattr(importlib.import_module(where[name]), name)
+            value = getattr(_imported(where[name]), name)
         elif name in submodules:
-            value = importlib.import_module(submodules[name])
+            value = _imported(submodules[name])
         else:
             from dali_like.common.suggestions import with_suggestion  # packages stay cheap to import
 
@@ -43,6 +43,13 @@ def importer(package: str, places: Mapping[str, Sequence[str]]) -> Members:
         return sorted({*vars(sys.modules[package]), *where})
 
     return get, names
+
+
+def _imported(module: str) -> ModuleType:
+    from dali_like.common.collector import paused_collector  # packages stay cheap to import
+
+    with paused_collector():
+        return importlib.import_module(module)
 
 
 def alias(module: str, source: str, names: Sequence[str]) -> Members:
@@ -60,7 +67,7 @@ def alias(module: str, source: str, names: Sequence[str]) -> Members:
             "__cuda_version__",
         ):  # many tools look for special names, in every module
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        defining = importlib.import_module(source)
+        defining = _imported(source)
         known = names or defining.__all__
         if name == "__all__":
             return list(known)

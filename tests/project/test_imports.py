@@ -94,7 +94,7 @@ NOT_FOR_LOADING = (
 #: Modules of the standard library, and NumPy's, that take long, and are there for few programs.
 HEAVY = {
     *("asyncio", "concurrent.futures", "ctypes.util", "email", "http", "json", "multiprocessing", "numpy.testing"),
-    *("pathlib", "sqlite3", "ssl", "subprocess", "unittest", "xml"),
+    *("pathlib", "selectors", "socket", "sqlite3", "ssl", "subprocess", "unittest", "xml"),
 }
 
 #: Needed for operators, objects, random numbers or messages, and not for batches of arrays from a source.
@@ -246,7 +246,8 @@ def test_a_loader_imports_neither_pipelines_nor_transforms(for_loading: set[str]
 
 
 def test_a_loader_imports_nothing_heavy_but_contexts_of_multiprocessing_and_random_numbers(for_loading: set[str]) -> None:
-    assert for_loading & (HEAVY | NOT_FOR_SOURCES) - of_numpy() <= {"multiprocessing", "numpy.random"}
+    of_contexts = {"multiprocessing", "selectors", "socket"}
+    assert for_loading & (HEAVY | NOT_FOR_SOURCES) - of_numpy() <= {*of_contexts, "numpy.random"}
 
 
 def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> None:

@@ -1,10 +1,11 @@
 """The forkserver: a small process with one thread, the parent of all workers of a pool. This module runs in it.
 
 The main process starts the forkserver once, and forks no worker itself. Under ``fork``, the forkserver is a fork of the main
-process at the start of the pool, with the sources at that time. Under ``spawn``, it is a fresh interpreter that has imported
-NumPy, this package and the modules of the sources; each worker unpickles the sources for itself. So replacements of dead
-workers equal the first workers, independent of later changes in the main process, and start within milliseconds. Only
-`Message.RENEW` changes the sources of workers that start after it.
+process at the start of the pool, with the sources at that time. Under ``spawn``, it is a fresh interpreter that imports
+NumPy and this package while the main process pickles the sources. They arrive by the first `Message.RENEW`; the forkserver
+imports their modules, and each worker unpickles them for itself. So replacements of dead workers equal the first workers,
+independent of later changes in the main process, and start within milliseconds. Only another `Message.RENEW` changes the
+sources of workers that start after it.
 
 ::
 
@@ -45,7 +46,6 @@ import math
 import os
 import select
 import signal
-import socket
 import struct
 import sys
 import time
@@ -54,12 +54,13 @@ import warnings
 # The functions under the same names in `signal` turn numbers into enums, by Python code that takes much longer.
 from _signal import getsignal as _handler_of
 from _signal import pthread_sigmask as _set_mask
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, NoReturn
 
 from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
+from dali_like.engine.memory.descriptor_messages import as_socket, receive, send
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.protocol import CELL_PEAK, FORKSERVER, WORD_BYTES, cell_offset
@@ -130,7 +131,6 @@ class Boot(NamedTuple):
     measures: bool
     threads: int | None
     logging: LoggingSetup
-    bundle_fds: tuple[int, ...]
 
 
 def prctl(option: int, value: Any) -> None:
@@ -144,10 +144,17 @@ def prctl(option: int, value: Any) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def spawned(boot: Boot) -> NoReturn:
-    """Run a forkserver in a fresh interpreter."""
+def spawned(boot: Boot, collects: bool) -> NoReturn:
+    """Run a forkserver in a fresh interpreter.
+
+    Args:
+        collects: whether to turn the garbage collector on, which has been off during the imports.
+    """
+    gc.freeze()
+    if collects:
+        gc.enable()
     _reset_signals()
-    for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
+    for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd):
         os.set_inheritable(fd, False)  # programs that callbacks start must not inherit them
     control = Descriptor(boot.control_fd)
     space = SharedSpace(SharedFile(Descriptor(boot.space_fd), boot.space_bytes), boot.limit_bytes)
@@ -162,11 +169,7 @@ def spawned(boot: Boot) -> NoReturn:
     _close_stdin()
     log_as_in(boot.logging)
     announce(control, FORKSERVER)
-    bundle = SourceBundle(*map(Descriptor, boot.bundle_fds))
-    bundle.import_modules()
-    if boot.num_workers > 1:
-        bundle.load_plain_parts()
-    serve(boot.main_pid, control, channels, bundle, boot.threads)
+    serve(boot.main_pid, control, channels, (), boot.threads)
 
 
 def forked(
@@ -184,10 +187,14 @@ def serve(
     main_pid: int,
     control: Descriptor,
     channels: Channels,
-    sources: Sequence[Source] | SourceBundle,
+    sources: Sequence[Source],
     threads: int | None,
 ) -> NoReturn:
-    """Start workers on request, report their ends, and end with the main process."""
+    """Start workers on request, report their ends, and end with the main process.
+
+    Args:
+        sources: of forked workers. Spawned workers get theirs by `Message.RENEW`, before the first of them is started.
+    """
     try:
         main = Descriptor(os.pidfd_open(main_pid))
     except ProcessLookupError:
@@ -198,7 +205,7 @@ def serve(
     limit_threads(threads)
     keep_freed_memory(channels.num_workers)
     gc.freeze()  # the collector of workers then leaves these objects alone, so their pages stay shared
-    forkserver = Forkserver(main_pid, main, control, channels, sources)
+    forkserver = Forkserver(main_pid, main, control, channels, sources, threads)
     status = 0
     try:
         while (reserve := forkserver.serve()) is not None:  # here: within `serve`, each reserve would add to the stack
@@ -231,12 +238,14 @@ class Forkserver:
         control: Descriptor,
         channels: Channels,
         sources: Sequence[Source] | SourceBundle,
+        threads: int | None,
     ) -> None:
         self._main_pid = main_pid
         self._main = main
         self._control = control
         self._channels = channels
         self._sources = sources
+        self._threads = threads
         self._children: dict[int, _Child] = {}  # by the number of the pidfd
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
@@ -274,7 +283,7 @@ class Forkserver:
     def _receive(self) -> tuple[bytes, list[Descriptor]]:
         """Return the next message and its descriptors, which a plain read would drop."""
         with as_socket(self._control) as control:
-            message, fds, _, _ = socket.recv_fds(control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+            message, fds = receive(control, MESSAGE.size, MOST_FDS)
         return message, list(map(Descriptor, fds))
 
     def _send(self, message: bytes) -> None:
@@ -305,7 +314,8 @@ class Forkserver:
                 bundle.import_modules()
                 if self._channels.num_workers > 1:
                     bundle.load_plain_parts()
-                gc.freeze()
+                limit_threads(self._threads)  # of libraries that came with the modules
+                gc.freeze()  # as in `serve`
                 if isinstance(self._sources, SourceBundle):
                     self._sources.close()
                 self._sources = bundle
@@ -339,7 +349,7 @@ class Forkserver:
             self._close_pidfds()
             _name_process(RESERVE_NAME)
             announce(control, FORKSERVER)
-            return Forkserver(self._main_pid, self._main, control, self._channels, self._sources)
+            return Forkserver(self._main_pid, self._main, control, self._channels, self._sources, self._threads)
         else:
             self._watch(FORKSERVER, pid)
         if control is not None:
@@ -408,20 +418,9 @@ def announce(control: Descriptor, worker: int) -> None:
     pidfd = os.pidfd_open(os.getpid())
     try:
         with as_socket(control) as channel:
-            socket.send_fds(channel, [MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0)], [pidfd])
+            send(channel, MESSAGE.pack(Message.STARTED, worker, os.getpid(), 0), [pidfd])
     finally:
         os.close(pidfd)
-
-
-@contextlib.contextmanager
-def as_socket(descriptor: Descriptor, *, blocking: bool = True) -> Iterator[socket.socket]:
-    """Use a descriptor as a socket inside of the context. The descriptor stays its owner."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor.fileno())
-    try:
-        made.setblocking(blocking)  # also where the program has set a default timeout
-        yield made
-    finally:
-        made.detach()
 
 
 def _fork() -> int:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dali_like.engine.backends.forkserver import MESSAGE, Message, as_socket
+from dali_like.engine.backends.forkserver import MESSAGE, Message
+from dali_like.engine.memory.descriptor_messages import as_socket, receive, send, socket_pair
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.system_calls import required
+
+if TYPE_CHECKING:
+    import _socket
 
 #: A killed process has this long to end. More would mean that the kernel hangs.
 _END_S = 60.0
@@ -54,9 +57,8 @@ class ForkserverLink:
 
     def __init__(self, events: EventSet, room: DescriptorRoom) -> None:
         with required("socketpair(SOCK_SEQPACKET)", "to talk to the process that starts them"):
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket = Descriptor(ours.detach())
-        self._theirs: Descriptor | None = Descriptor(theirs.detach())
+            self._socket, theirs = socket_pair()
+        self._theirs: Descriptor | None = theirs
         os.set_blocking(self._socket.fileno(), False)
         self._events = events
         self._room = room
@@ -95,7 +97,7 @@ class ForkserverLink:
         with as_socket(self._socket, blocking=False) as ours, contextlib.suppress(BlockingIOError, ConnectionError):
             while self._unsent:
                 message, descriptors = self._unsent[0]
-                socket.send_fds(ours, [message], [descriptor.fileno() for descriptor in descriptors])
+                send(ours, message, [descriptor.fileno() for descriptor in descriptors])
                 self._unsent.popleft()
 
     def receive(self) -> tuple[list[News], bool]:
@@ -132,11 +134,11 @@ class ForkserverLink:
                 else:
                     yield News(Message(kind), worker, pid, status, pidfd)
 
-    def _receive_one(self, ours: socket.socket) -> tuple[bytes | None, Sequence[int]]:
+    def _receive_one(self, ours: _socket.socket) -> tuple[bytes | None, Sequence[int]]:
         """Return the next message and its descriptors; None if no message waits, and b"" at the end of file."""
         self._room.free_one()
         try:
-            message, fds, _, _ = socket.recv_fds(ours, MESSAGE.size, 1, socket.MSG_CMSG_CLOEXEC)
+            message, fds = receive(ours, MESSAGE.size, 1)
         except BlockingIOError:
             return None, ()
         except ConnectionResetError:

@@ -31,10 +31,12 @@ from dali_like.errors import UnsupportedSystemError
 #: the needed parts by value. So programs need no ``if __name__ == "__main__"``.
 #: Before it has the program's `sys.path`, it imports only built-in modules: -P keeps the current folder out of the path, but
 #: the path of the program may have other modules under the names of those in the standard library.
+#: What it imports stays for ever, so it looks for garbage only when it has imported all.
 _PROGRAM = (
-    "import marshal, sys; file = open({fd}, 'rb'); sys.path[:] = marshal.load(file); "
-    "import pickle; sys.argv[:] = pickle.load(file); "
-    "from dali_like.engine.backends.forkserver import spawned; boot = pickle.load(file); file.close(); spawned(boot)"
+    "import gc, marshal, sys; collects = gc.isenabled(); gc.disable(); "
+    "file = open({fd}, 'rb'); sys.path[:] = marshal.load(file); import pickle; sys.argv[:] = pickle.load(file); "
+    "from dali_like.engine.backends.forkserver import spawned; boot = pickle.load(file); file.close(); "
+    "spawned(boot, collects)"
 )
 
 #: Signals to block: all but the signals of crashes, which cannot be delayed.
@@ -106,22 +108,18 @@ def fork_forkserver(
 
 
 def spawn_forkserver(
-    bundle: Sequence[Descriptor],
     setup: SpawnSetup,
     options: WorkerOptions,
     space: SharedSpace,
     ends: ForkserverEnds,
     pids: list[int],
 ) -> None:
-    """Start a forkserver as a fresh interpreter, and append its process id to `pids`.
-
-    Args:
-        bundle: the descriptors of a source bundle, see `dali_like.engine.backends.source_bundle.pack`.
+    """Start a forkserver as a fresh interpreter, without sources, and append its process id to `pids`.
 
     Raises:
         ProcessLimitError: the system refuses another process.
     """
-    within_process_limits(_spawn, bundle, setup, options, space, ends, pids)
+    within_process_limits(_spawn, setup, options, space, ends, pids)
 
 
 def _fork(
@@ -175,7 +173,6 @@ def _run_fork(
 
 
 def _spawn(
-    bundle: Sequence[Descriptor],
     setup: SpawnSetup,
     options: WorkerOptions,
     space: SharedSpace,
@@ -195,7 +192,6 @@ def _spawn(
         measures=options.measures,
         threads=options.threads,
         logging=setup.logging,
-        bundle_fds=tuple(descriptor.fileno() for descriptor in bundle),
     )
     boot_fd = anonymous_file("dali_like_boot")
     try:
@@ -204,7 +200,7 @@ def _spawn(
             pickle.dump(setup.argv, file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
-        kept = (boot_fd, *boot.bundle_fds, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
+        kept = (boot_fd, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
         command = [setup.executable, *setup.flags, "-P", "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
         _launch(command, {**setup.environment, **threads}, setup.folder, kept, pids)

@@ -80,8 +80,14 @@ class ProcessWorkers:
             self._fork()
         else:
             self._setup = SpawnSetup.of_this_process()
-            self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
+            self._bundle: Sequence[Descriptor] = ()
             self._spawn()
+            try:  # the interpreter imports NumPy and the engine meanwhile
+                self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
+            except BaseException:
+                processes.kill_forkserver()
+                raise
+            processes.renew(self._bundle)
         for worker in range(options.num_first):
             self.start(worker)
 
@@ -167,7 +173,11 @@ class ProcessWorkers:
                 "DataLoader)"
             )
         try:
-            (self._fork if self._is_forked else self._spawn)()
+            if self._is_forked:
+                self._fork()
+            else:
+                self._spawn()
+                processes.renew(self._bundle)
         except (DaliLikeError, OSError) as error:
             raise WorkerStartError(f"it could not be replaced: {error}") from error
 
@@ -180,7 +190,7 @@ class ProcessWorkers:
     def _spawn(self) -> None:
         link = self._processes.add_link()
         with self._processes.ends_for(link) as ends:
-            spawn_forkserver(self._bundle, self._setup, self._options, self._space, ends, link.pids)
+            spawn_forkserver(self._setup, self._options, self._space, ends, link.pids)
 
 
 class ProcessGroup:
@@ -398,6 +408,14 @@ class ProcessGroup:
                 link.kill()
                 link.reap()
         reap_forkservers()
+
+    def kill_forkserver(self) -> None:
+        """Kill a forkserver that has no workers, and wait for its end."""
+        if (link := self._forkserver) is not None:
+            self._forkserver = None
+            link.kill()
+            link.reap()
+            link.close()
 
     @property
     def _is_awaited(self) -> bool:

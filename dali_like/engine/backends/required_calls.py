@@ -11,10 +11,10 @@ import ctypes
 import errno
 import os
 import select
-import socket
 import sys
 
 from dali_like.engine.backends.forkserver import PR_SET_PDEATHSIG, prctl
+from dali_like.engine.memory.descriptor_messages import as_socket, receive, send, socket_pair
 from dali_like.engine.memory.descriptors import Descriptor, EventSet
 from dali_like.engine.memory.system_calls import USE_NO_WORKERS, anonymous_file, required
 from dali_like.engine.pool.pipes import waiting_bytes
@@ -106,13 +106,12 @@ def check_process_calls() -> None:
         os.wait4(os.getpid(), os.WNOHANG)
     purpose = "to talk to the process that starts them"
     with required("socketpair(SOCK_SEQPACKET)", purpose):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        with required("sendmsg(SCM_RIGHTS)", purpose):
-            socket.send_fds(ours, [b"x"], [own.fileno()])
-        with required("recvmsg(SCM_RIGHTS)", purpose):
-            _, fds, _, _ = socket.recv_fds(theirs, 1, 1, socket.MSG_CMSG_CLOEXEC)
-    copies = [own, *map(Descriptor, fds)]
+        ours, theirs = socket_pair()
+    with required("sendmsg(SCM_RIGHTS)", purpose), as_socket(ours) as sender:
+        send(sender, b"x", [own.fileno()])
+    with required("recvmsg(SCM_RIGHTS)", purpose), as_socket(theirs) as receiver:
+        _, fds = receive(receiver, 1, 1)
+    copies = [own, ours, theirs, *map(Descriptor, fds)]
     purpose = "to start"
     with required("dup2", purpose):
         os.dup2(own.fileno(), copies[-1].fileno())

@@ -8,13 +8,15 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 import dali_like
 from dali_like import Pipeline
 from dali_like.data import DataLoader
-from dali_like.errors import UnsupportedSystemError
+from dali_like.errors import PicklingError, UnsupportedSystemError
 from tests.callbacks import number
 
 MakePipeline = Callable[..., Pipeline]
@@ -90,3 +92,41 @@ def test_other_workers_need_no_interpreter(way: str, make_pipeline: MakePipeline
     monkeypatch.setattr(sys, "frozen", True, raising=False)
 
     assert make_pipeline(number, way).run()[0].at(0) == 0
+
+
+class Pickled:
+    """A source that notes the children of the process that pickles it. Negative ones fail."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.children: list[int] = []
+
+    def __call__(self, info: Any) -> Any:
+        return self.value
+
+    def __reduce__(self) -> Any:
+        self.children += [child.pid for child in psutil.Process().children()]
+        if self.value < 0:
+            raise TypeError("cannot pickle this source")
+        return Pickled, (self.value,)
+
+
+def test_the_interpreter_of_spawned_workers_starts_before_the_sources_are_pickled(make_pipeline: MakePipeline) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    source = Pickled(7)
+
+    batch = make_pipeline(source, "spawn").run()[0]
+
+    assert batch.at(0) == 7
+    assert len({*source.children} - before) == 1
+
+
+def test_a_source_that_cannot_be_pickled_leaves_no_interpreter(make_pipeline: MakePipeline) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    source = Pickled(-1)
+
+    with pytest.raises(PicklingError):
+        make_pipeline(source, "spawn").build()
+
+    assert {*source.children} - before
+    assert {child.pid for child in psutil.Process().children()} == before
