@@ -31,7 +31,7 @@ from dali_like.errors import UnsupportedSystemError
 #: the needed parts by value. So programs need no ``if __name__ == "__main__"``.
 #: Before it has the program's `sys.path`, it imports only built-in modules: -P keeps the current folder out of the path, but
 #: the path of the program may have other modules under the names of those in the standard library.
-#: What it imports stays for ever, so it looks for garbage only when it has imported all.
+#: The garbage collector is off during the imports, whose objects stay for ever.
 _PROGRAM = (
     "import gc, marshal, sys; collects = gc.isenabled(); gc.disable(); "
     "file = open({fd}, 'rb'); sys.path[:] = marshal.load(file); import pickle; sys.argv[:] = pickle.load(file); "

@@ -1,7 +1,7 @@
 """Messages with file descriptors, through pairs of sockets between the main process and its forkservers.
 
-By the C functions of the interpreter alone: the module `socket` makes classes of all constants of the system, which takes as
-long as importing a tenth of the engine, in the program and in each spawned forkserver.
+It calls the interpreter's C functions directly: importing the module `socket` takes two milliseconds, in the program and in
+each spawned forkserver.
 """
 
 from __future__ import annotations
