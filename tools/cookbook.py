@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -125,7 +126,9 @@ def _services(recipe: Recipe, folder: Path) -> Iterator[dict[str, str]]:
 @contextlib.contextmanager
 def _database(folder: Path) -> Iterator[str]:
     """Start a PostgreSQL server."""
-    import pgserver  # type: ignore[import-not-found]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it asks for a folder of the login session, which containers and CI do not have
+        import pgserver  # type: ignore[import-not-found]
 
     server = pgserver.get_server(folder / "database", cleanup_mode="delete")
     try:
@@ -137,7 +140,7 @@ def _database(folder: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def _bucket() -> Iterator[dict[str, str]]:
     """Start an object store with one bucket."""
-    import fsspec
+    import botocore.session  # type: ignore[import-not-found]
     from moto.server import ThreadedMotoServer  # type: ignore[import-not-found]
 
     server = ThreadedMotoServer(port=0)
@@ -145,7 +148,15 @@ def _bucket() -> Iterator[dict[str, str]]:
     try:
         host, port = server.get_host_and_port()
         address = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-        fsspec.filesystem("s3", key="a", secret="b", endpoint_url=address["AWS_ENDPOINT_URL"]).mkdir("photographs")
+        client = botocore.session.get_session().create_client(
+            "s3",
+            region_name="us-east-1",
+            endpoint_url=address["AWS_ENDPOINT_URL"],
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+        )
+        with contextlib.closing(client):
+            client.create_bucket(Bucket="photographs")
         yield {**address, "BUCKET": "s3://photographs"}
     finally:
         server.stop()
