@@ -55,7 +55,7 @@ tests_others := tests --ignore-glob='tests/sources/test_*' \
     $(addprefix --ignore=,$(tests_pipeline) tests/faults tests/engine tests/data tests/parity tests/browser)
 
 .NOTPARALLEL:
-.PHONY: demo test all-parts parts extras-apart smoke newest oldest types dist kernels free_threaded ray s3 browser docs described parity-full dali2 bench soak storm suites cookbook gpu dockerfiles containers sbom lint clean
+.PHONY: demo test notice all-parts parts extras-apart smoke newest oldest types dist kernels free_threaded ray s3 browser docs described parity-full dali2 bench soak storm suites cookbook gpu dockerfiles containers sbom lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -72,10 +72,13 @@ WILL_INSTALL = Installs $(if $(findstring peers,$(TEST_ENV)),4,1.5) GB into $(TE
 WILL_TAKE = Takes $(if $(findstring peers,$(TEST_ENV)),less than an hour,12 minutes) on two idle cores, up to three times as long on busy ones; \
     make smoke takes one.
 
-# All parts are made although some fail. Then a summary follows.
-all-parts:
+notice:
 	@echo "$(if $(wildcard $(TEST_ENV)/.ready),,$(WILL_INSTALL) )$(WILL_TAKE)"
-	@$(PYTHON) -m tools.make_all $(ALL_PARTS)
+
+# All parts are made although some fail. Then a summary follows. mypy uses one core, so tests run beside `make lint`, once both
+# have their environment.
+all-parts: notice $(TEST_ENV)/.ready
+	@$(PYTHON) -m tools.make_all $(if $(filter lint,$(ALL_PARTS)),--beside lint) $(filter-out lint,$(ALL_PARTS))
 
 parts:
 	@echo $(ALL_PARTS)

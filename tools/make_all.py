@@ -1,9 +1,10 @@
 """Make targets one after the other, all of them although some fail, and print one summary at the end.
 
-    python -m tools.make_all lint test-faults "soak ARGS='--seconds 20'" [--if-installed chromium browser]
+    python -m tools.make_all test-faults "soak ARGS='--seconds 20'" [--beside lint] [--if-installed chromium browser]
 
 Each part is a target of the Makefile, with its variables. The summary has a line for each part, with its result and its
-time, and the lines in which pytest names a failed test. A part behind ``--if-installed PROGRAM`` is skipped without this
+time, and the lines in which pytest names a failed test. The part behind ``--beside`` runs at the same time as the others, for
+one that uses a single core; its output appears in one piece when it ends. A part behind ``--if-installed PROGRAM`` is skipped without this
 program. A part may print ``SKIPPED PART: reason`` if this machine cannot run it. The exit status is 1 if a part fails.
 
 Requires nothing but Python: it runs before any virtual environment exists.
@@ -19,8 +20,9 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 _SKIPPED = "SKIPPED PART: "
@@ -44,21 +46,45 @@ class Result(NamedTuple):
     details: Sequence[str] = ()
 
 
-def make(part: str) -> Result:
-    """Make a part. Its output is shown while it runs."""
+def show(line: str) -> None:
+    """Print a line of a part while it runs."""
+    print(line, flush=True)
+
+
+def make(part: str, show: Callable[[str], object] = show) -> Result:
+    """Make a part, and call `show` for each line of its output."""
     start = time.monotonic()
     environment = {"PY_COLORS": "1", **os.environ} if sys.stdout.isatty() else dict(os.environ)
     command = [os.environ.get("MAKE", "make"), "--no-print-directory", *shlex.split(part)]
     skipped, not_passed = [], []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
         for line in _lines_of(process):
-            print(line, flush=True)
+            show(line)
             if line.startswith(_SKIPPED):
                 skipped.append(line.removeprefix(_SKIPPED).strip())
             elif _NOT_PASSED.match(line):
                 not_passed.append(line.rstrip())
     outcome = "FAILED" if process.returncode else "skipped" if skipped else "ok"
     return Result(part, outcome, time.monotonic() - start, skipped + not_passed)
+
+
+class Beside:
+    """A part that is made in another thread. Its lines would stand among those of the other parts, so they wait for its end."""
+
+    def __init__(self, part: str) -> None:
+        self._part = part
+        self._thread = threading.Thread(target=self._make)
+        self._thread.start()
+
+    def _make(self) -> None:
+        lines: list[str] = []
+        self._result = make(self._part, lines.append)
+        show("\n".join(["", *lines]))
+
+    def result(self) -> Result:
+        """Wait for the end of the part, and return its outcome."""
+        self._thread.join()
+        return self._result
 
 
 def _lines_of(process: subprocess.Popen[bytes]) -> Iterator[str]:
@@ -103,11 +129,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar=("PROGRAM", "PART"),
         help="a part that needs a program",
     )
+    parser.add_argument("--beside", metavar="PART", help="a part to make at the same time as the others")
     given = parser.parse_args(arguments)
+    beside = None if given.beside is None else Beside(given.beside)
     results = [make(part) for part in given.parts]
     for program, part in given.if_installed:
         found = shutil.which(program) is not None
         results.append(make(part) if found else Result(part, "skipped", details=[f"{program} is not installed"]))
+    if beside is not None:
+        results.insert(0, beside.result())
     print("\n" + summary(results), flush=True)
     return int(any(result.outcome == "FAILED" for result in results))
 

@@ -15,6 +15,8 @@ MAKEFILE = """
 good: ; @echo made good
 bad: ; @echo 'FAILED tests/a/test_b.py::test_c - AssertionError'; exit 3
 impossible: ; @echo 'SKIPPED PART: there is no browser'
+slow: ; @echo begun; until [ -e made ]; do sleep 0.01; done; echo ended; exit 3
+last: ; @touch made
 named: ; @echo "with $(ARGS)"
 left: ; @sleep 300 & echo $$! > pid; echo left
 """
@@ -70,6 +72,17 @@ def test_a_part_that_needs_a_program_is_skipped_with_a_reason_where_the_program_
         "good ok",
         "none of 2 parts failed",
     ]
+
+
+def test_the_part_beside_the_others_shows_its_output_in_one_piece_and_is_the_first_of_the_summary(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status = make_all.main(["--beside", "slow", "good", "last"])  # it ends when the last one has run
+
+    output, _, summary = capfd.readouterr().out.rpartition("\n\n")
+    assert status == 1
+    assert output.index("made good") < output.index("begun\nended\n")
+    assert without_times(summary) == ["slow FAILED", "good ok", "last ok", "1 of 3 parts failed"]
 
 
 def test_a_process_that_a_part_leaves_with_its_output_stops_nothing(
