@@ -3,9 +3,9 @@
     python -m tools.make_all test-faults "soak ARGS='--seconds 20'" [--beside lint] [--if-installed chromium browser]
 
 Each part is a target of the Makefile, with its variables. The summary has a line for each part, with its result and its
-time, and the lines in which pytest names a failed test. The part behind ``--beside`` runs at the same time as the others, for
-one that uses a single core; its output appears in one piece when it ends. A part behind ``--if-installed PROGRAM`` is skipped without this
-program. A part may print ``SKIPPED PART: reason`` if this machine cannot run it. The exit status is 1 if a part fails.
+time, and the lines in which pytest names a failed test. The part behind ``--beside`` runs at the same time as the others;
+its output appears in one piece when it ends. A part behind ``--if-installed PROGRAM`` is skipped without this program. A
+part may print ``SKIPPED PART: reason`` if this machine cannot run it. The exit status is 1 if a part fails.
 
 Requires nothing but Python: it runs before any virtual environment exists.
 """
@@ -69,7 +69,7 @@ def make(part: str, show: Callable[[str], object] = show) -> Result:
 
 
 class Beside:
-    """A part that is made in another thread. Its lines would stand among those of the other parts, so they wait for its end."""
+    """A part that is made in another thread. Its output appears when it ends, not among the lines of other parts."""
 
     def __init__(self, part: str) -> None:
         self._part = part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections import Counter
@@ -37,8 +38,14 @@ def as_pair(element: Any) -> Any:
     return element, element
 
 
+@functools.cache
+def pairs(name: str, count: int) -> list[tuple[str, int]]:
+    """Return a list that all datasets of this module share: a fork of the process takes longer the more memory it has."""
+    return [(name, i) for i in range(count)]
+
+
 def numbered(name: str, count: int = 2000) -> ComposedDataset:
-    return ComposedDataset.source([(name, i) for i in range(count)])
+    return ComposedDataset.source(pairs(name, count))
 
 
 def mixture(is_sharded: bool = False, **options: Any) -> ComposedDataset:

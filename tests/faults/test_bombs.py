@@ -93,17 +93,17 @@ def test_a_line_is_no_larger_than_a_record_may_be(ending: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (archive(("a.txt", 3), ("b.bin", LARGE)), r"the sample of b\.bin"),
-        (archive(("a.txt", 3), *[(f"b.{i}", LIMIT // 2) for i in range(3)]), r"the sample of b\.2"),
-        (archive(("b.bin", 1), pax=b"%d comment=%s\n" % (LARGE, b"x" * (LARGE - 18))), "a header"),
+        (lambda: archive(("a.txt", 3), ("b.bin", LARGE)), r"the sample of b\.bin"),
+        (lambda: archive(("a.txt", 3), *[(f"b.{i}", LIMIT // 2) for i in range(3)]), r"the sample of b\.2"),
+        (lambda: archive(("b.bin", 1), pax=b"%d comment=%s\n" % (LARGE, b"x" * (LARGE - 18))), "a header"),
     ],
     ids=["file", "files of a sample", "header"],
 )
 def test_a_sample_of_an_archive_is_no_larger_than_a_record_may_be(
-    content: bytes, what: str, ending: str, tmp_path: Path
+    content: Callable[[], bytes], what: str, ending: str, tmp_path: Path
 ) -> None:
     path = tmp_path / f"a.tar.{ending}"
-    path.write_bytes(COMPRESS[ending](content))
+    path.write_bytes(COMPRESS[ending](content()))
     samples = ComposedDataset.from_tar(path, max_record_bytes=LIMIT).with_options(shards=1)
 
     def read() -> None:
@@ -174,18 +174,20 @@ class TestParquet:
     @pytest.mark.parametrize(
         ("column", "options"),
         [
-            (np.zeros(LARGE // 8), {}),
-            (np.zeros(LARGE // 8), {"use_dictionary": False}),
-            (["x" * 10_000] * 1000, {}),
-            (["x" * 10_000] * 1000, {"use_dictionary": False}),
-            (["x" * 10_000] * 1000, {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
-            ([[0.0] * (LARGE // 8)], {}),
+            (lambda: np.zeros(LARGE // 8), {}),
+            (lambda: np.zeros(LARGE // 8), {"use_dictionary": False}),
+            (lambda: ["x" * 10_000] * 1000, {}),
+            (lambda: ["x" * 10_000] * 1000, {"use_dictionary": False}),
+            (lambda: ["x" * 10_000] * 1000, {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
+            (lambda: [[0.0] * (LARGE // 8)], {}),
         ],
         ids=["numbers", "plain numbers", "texts of a dictionary", "texts", "texts with prefixes", "list"],
     )
-    def test_a_row_group_is_no_larger_than_it_may_be(self, column: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    def test_a_row_group_is_no_larger_than_it_may_be(
+        self, column: Callable[[], Any], options: dict[str, Any], tmp_path: Path
+    ) -> None:
         path = tmp_path / "a.parquet"
-        self.write(path, {"bomb": column}, **options)
+        self.write(path, {"bomb": column()}, **options)
         assert path.stat().st_size < LIMIT // 4
 
         self.refused(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,43 +34,45 @@ class Text(str):
     """A text of a class."""
 
 
-PLAIN = {
-    "texts": [f"{i}" for i in range(MANY)],
-    "pairs": [(f"{i}", i, (None, 1.5)) for i in range(MANY)],
-    "dict": {i: f"{i}" for i in range(MANY)},
-    "dicts": [{"path": f"{i}", "size": (i, i)} for i in range(MANY)],
-    "lists": {i: [i, b"x"] for i in range(MANY)},
-    "sets": [{i} for i in range(MANY)],
-    "set": set(range(MANY)),
-    "few long bytes": [bytes(1 << 19), bytes(1 << 19)],
+PLAIN: dict[str, Callable[[], Any]] = {
+    "texts": lambda: [f"{i}" for i in range(MANY)],
+    "pairs": lambda: [(f"{i}", i, (None, 1.5)) for i in range(MANY)],
+    "dict": lambda: {i: f"{i}" for i in range(MANY)},
+    "dicts": lambda: [{"path": f"{i}", "size": (i, i)} for i in range(MANY)],
+    "lists": lambda: {i: [i, b"x"] for i in range(MANY)},
+    "sets": lambda: [{i} for i in range(MANY)],
+    "set": lambda: set(range(MANY)),
+    "few long bytes": lambda: [bytes(1 << 19), bytes(1 << 19)],
 }
 
-OTHER = {
-    "few": ["text"] * 100,
-    "arrays": [np.zeros(1)] * MANY,
-    "objects": [Holder() for _ in range(MANY)],
-    "enumerations": [Color.RED] * MANY,
-    "texts of a class": [Text(i) for i in range(MANY)],
-    "lists in tuples": [([],) for _ in range(MANY)],
-    "lists in lists in lists": [[[]] for _ in range(MANY)],
-    "lists beside tuples": [[], *[(i,) for i in range(MANY)]],
-    "dicts with keys of a class": [{Text("key"): i} for i in range(MANY)],
-    "NumPy's numbers": [np.float64(i) for i in range(MANY)],
-    "the same list again and again": [[]] * MANY,
+OTHER: dict[str, Callable[[], Any]] = {
+    "few": lambda: ["text"] * 100,
+    "arrays": lambda: [np.zeros(1)] * MANY,
+    "objects": lambda: [Holder() for _ in range(MANY)],
+    "enumerations": lambda: [Color.RED] * MANY,
+    "texts of a class": lambda: [Text(i) for i in range(MANY)],
+    "lists in tuples": lambda: [([],) for _ in range(MANY)],
+    "lists in lists in lists": lambda: [[[]] for _ in range(MANY)],
+    "lists beside tuples": lambda: [[], *[(i,) for i in range(MANY)]],
+    "dicts with keys of a class": lambda: [{Text("key"): i} for i in range(MANY)],
+    "NumPy's numbers": lambda: [np.float64(i) for i in range(MANY)],
+    "the same list again and again": lambda: [[]] * MANY,
 }
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_large_containers_of_plain_values_are_found(name: str) -> None:
-    found = plain_parts(Holder(inner=Holder(many=[PLAIN[name]])))
+    many = PLAIN[name]()
+
+    found = plain_parts(Holder(inner=Holder(many=[many])))
 
     assert len(found) == 1
-    assert found[0] is PLAIN[name]
+    assert found[0] is many
 
 
 @pytest.mark.parametrize("name", OTHER)
 def test_other_containers_stay_in_the_pickle(name: str) -> None:
-    assert plain_parts(Holder(held=OTHER[name])) == []
+    assert plain_parts(Holder(held=OTHER[name]())) == []
 
 
 def test_a_dict_that_is_also_elsewhere_stays_the_same_object() -> None:
@@ -97,7 +100,7 @@ def test_a_pickle_refers_to_plain_parts_once_and_does_not_contain_them() -> None
 
 
 def test_receivers_on_other_machines_get_everything_in_the_pickle() -> None:
-    pickled = dumps({"source": Holder(paths=PLAIN["texts"])}, "a source", inherits=False)
+    pickled = dumps({"source": Holder(paths=PLAIN["texts"]())}, "a source", inherits=False)
 
     assert pickled.plain == ()
     assert len(pickled.data) > MANY
