@@ -51,10 +51,8 @@ class ArrayBackend:
         """How to pickle arrays or tensors of this library without their memory. NumPy's arrays can do so themselves."""
         return {}
 
-    @property
-    def collations(self) -> Mapping[Any, Callable[..., Any]]:
-        """The functions of the default collation by type, which programs may change."""
-        return default_collate_fn_map
+    #: The functions of the default collation by type, which programs may change.
+    collations: Mapping[Any, Callable[..., Any]] = default_collate_fn_map
 
     def is_default(self, collate_fn: Any) -> bool:
         """Return whether a collation is the default one of this library."""

@@ -210,6 +210,11 @@ class Fetcher:
         is_simple = not (self.awaits or self.is_columnar) and self.num_reads == 1 and self.on_error == "raise"
         return is_simple and (not self.batched or self.getitems is None)
 
+    @functools.cached_property
+    def needs_sequences(self) -> bool:
+        """Whether the keys of a batch must be a sequence, without workers: the sampler may yield other iterables."""
+        return self.batched and (self.only_gets_samples or not self.passes_keys)
+
     @property
     def passes_keys(self) -> bool:
         """Whether ``__getitems__`` gets the keys of each batch as the sampler yields them."""

@@ -99,16 +99,23 @@ class NumpyRandomness:
 class TorchRandomness:
     """Draws from a ``torch.Generator`` with the functions that PyTorch's samplers use."""
 
-    def __init__(self, generator: Any) -> None:
+    def __init__(self, generator: Any, seed: int | None = None) -> None:
         self._torch = sys.modules["torch"]
-        self._generator = generator
+        self._own = generator
+        #: Of a generator that only this object has, until something is drawn: its state then need not be copied.
+        self._unused_seed = seed
+
+    @property
+    def _generator(self) -> Any:
+        self._unused_seed = None
+        return self._own
 
     @classmethod
     def fresh(cls) -> Self:
         """Return a new generator, seeded from PyTorch's global generator as in its ``RandomSampler``."""
         torch = importlib.import_module("torch")
         seed = int(torch.empty((), dtype=torch.int64).random_().item())
-        return cls(torch.Generator().manual_seed(seed))
+        return cls(torch.Generator().manual_seed(seed), seed)
 
     @classmethod
     def of_epoch(cls, seed: int, epoch: int) -> Self:
@@ -132,7 +139,9 @@ class TorchRandomness:
 
     def snapshot(self) -> SavedState:
         """Return a function that returns the bytes of the state as hexadecimal text."""
-        return functools.partial(_text_of, self._generator.get_state())
+        if (seed := self._unused_seed) is not None:
+            return lambda: _text_of(self._torch.Generator().manual_seed(seed).get_state())
+        return functools.partial(_text_of, self._own.get_state())
 
     def restore(self, state: Mapping[str, Any]) -> None:
         try:

@@ -90,7 +90,7 @@ class Draws(NamedTuple):
     Attributes:
         total: number of indices.
         block: number of indices per block.
-        blocks: number of blocks. An empty block at the end is drawn, too.
+        blocks: number of blocks. An empty block at the end is drawn, too, if others draw from the generator afterwards.
         draw: draws a block of a given size.
     """
 
@@ -124,10 +124,12 @@ class DrawingIterator(IndexIterator[int]):
         self._before: SavedState = dict
 
     def take(self, count: int) -> list[int]:
-        taken: list[int] = []
-        while len(taken) < count and (self._taken < len(self._block) or self._draw()):
-            part = self._block[self._taken : self._taken + count - len(taken)].tolist()
-            self._taken += len(part)
+        begin = self._taken
+        taken: list[int] = self._block[begin : begin + count].tolist()
+        self._taken = begin + len(taken)
+        while len(taken) < count and self._draw():
+            part = self._block[: count - len(taken)].tolist()
+            self._taken = len(part)
             taken += part
         return taken
 
@@ -137,7 +139,7 @@ class DrawingIterator(IndexIterator[int]):
 
     def snapshot(self) -> SavedState:
         if not self._drawn:
-            self._before = self._randomness().snapshot()
+            self._before = (self._source or self._randomness()).snapshot()
         total, drawn, taken, before = self._draws.total, self._drawn, self._taken, self._before
         return lambda: {"total": total, "drawn": drawn, "taken": taken, "generator": before()}
 
@@ -156,12 +158,13 @@ class DrawingIterator(IndexIterator[int]):
 
     def _draw(self) -> bool:
         """Draw the next block. Return False after the last one."""
-        if self._drawn == self._draws.blocks:
+        draws, drawn = self._draws, self._drawn
+        if drawn == draws.blocks or (self._is_fresh and drawn * draws.block >= draws.total):
             return False
-        source = self._randomness()
+        source = self._source or self._randomness()
         self._before = source.snapshot()
-        self._block = self._draws.draw(source, self._draws.size(self._drawn))
-        self._drawn, self._taken = self._drawn + 1, 0
+        self._block = draws.draw(source, draws.size(drawn))
+        self._drawn, self._taken = drawn + 1, 0
         return True
 
     def _randomness(self) -> Randomness:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.interrupts import InterruptSafeLock
 from dali_like.data.counters import LoaderCounters
+from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
 from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
@@ -233,7 +234,7 @@ class IteratorFactory:
         if not options.num_workers:
             sender = self._sender_for(options, None) if settled.goes_to_device else None
             plan = settled.plan_type(options, state, indices, counters)
-            return self._local_type(options, plan, settled.fetcher, counters, sender)
+            return self._local_type(options, plan, settled.fetcher or Fetcher.of(options), counters, sender)
         workers = self._workers_for(options, state.base_seed)
         if (trace := self.monitor.trace) is not None:
             trace.follow_workers(workers)
@@ -300,6 +301,7 @@ class IteratorFactory:
             shared_seed = array_backend.draw_shared_seed(options.dataset, generator)
         if (
             previous is not None
+            and options.num_workers
             and options.keeps_workers
             and (options.seeds_by_task or (workers is not None and not workers.is_resting))
         ):

@@ -15,7 +15,7 @@ from dali_like.common.arguments import Argument, specified_by
 from dali_like.common.checks import auto_or_flag, error_policy, not_negative, positive, unchecked
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.datasets import Samples
-from dali_like.data.options import attribute_reader, check_origins, check_place, check_reads, check_window
+from dali_like.data.options import check_origins, check_place, check_reads, check_window
 from dali_like.errors import ArgumentClashError, ArgumentError
 
 __all__ = ["LoaderArguments", "own_arguments"]
@@ -67,8 +67,6 @@ class LoaderArguments(_Of[T_co]):
 
     #: The arguments that PyTorch's loader does not have, by name.
     _dali_like_own_arguments: ClassVar[Mapping[str, Argument]] = {}
-    #: See `dali_like.data.options.read_attributes`.
-    _dali_like_reader: ClassVar[Callable[[Any], tuple[Any, ...]]]
     #: Arguments that other loaders have; with the values, these loaders.
     _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {
         "device": "the DataLoader of dali_like.plugin.pytorch",
@@ -156,6 +154,5 @@ def own_arguments() -> dict[str, Argument]:
 
 
 LoaderArguments._dali_like_own_arguments = own_arguments()
-LoaderArguments._dali_like_reader = staticmethod(attribute_reader(LoaderArguments._dali_like_own_arguments))
 for _name, _argument in LoaderArguments._dali_like_own_arguments.items():
     setattr(LoaderArguments, _name, _argument.default)  # constructors of subclasses may leave out this one

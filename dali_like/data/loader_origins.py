@@ -43,7 +43,7 @@ def origins_of(loader: BaseDataLoader[Any], batch: Any) -> list[Origins]:
     _, key = found
     options = LoaderOptions.of(loader)
     if options.is_sharded:
-        tracing = _tracing_of(loader, loader.dataset)  # type: ignore[attr-defined]
+        tracing = _tracing_of(loader, loader.dataset)
         return tracing.of_positions(_made_of(key), has_replacements=options.own["on_error"] != "raise")
     if options.is_iterable:
         raise OriginError(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import abc
 import contextlib
 import operator
-import threading
-from collections.abc import Callable, Sequence
+from _thread import RLock  # `threading.RLock` is a function around it
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import add_note
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _NOTHING: Any = object()
 
 
-class BatchMaker(abc.ABC):
-    """Makes the batches of a plan, one after the other.
+class BatchMaker(LocalRequest, abc.ABC):
+    """Makes the batches of a plan, one after the other. For the fetcher, it stands in for the request.
 
     An interrupt leaves a batch to be made by the next call. Only the items of an iterable are lost.
 
@@ -50,16 +50,12 @@ class BatchMaker(abc.ABC):
     made_of: Any = None
 
     def __init__(self, options: LoaderOptions, plan: Any, fetcher: Fetcher, counters: LoaderCounters) -> None:
+        self.cell = [0, 0]
         self._plan = plan
         self._state = plan.state
         self._fetcher = fetcher
         self._counters = counters
         self._meter = counters.meter
-        self._local = LocalRequest()
-        self._prepare(options)
-
-    def _prepare(self, options: LoaderOptions) -> None:  # noqa: B027  # some kinds of plans need nothing
-        """Read further options."""
 
     @abc.abstractmethod
     def _make(self, item: Any, watch: Stopwatch | None) -> Any:
@@ -79,7 +75,7 @@ class BatchMaker(abc.ABC):
             StopIteration: there are no more batches.
             Exception: that of the sampler, of `send`, or of the dataset, in the place of its batch.
         """
-        meter, cell = self._meter, self._local.cell
+        meter, cell = self._meter, self.cell
         batch = self._made
         while batch is _NOTHING:
             item = self._item
@@ -137,73 +133,60 @@ class BatchMaker(abc.ABC):
         else:
             state.deliver(number)
 
-    def _note_interrupt(self) -> None:  # noqa: B027  # most batches are made again
+    def _note_interrupt(self) -> None:  # most batches are made again
         """Record that a batch is lost."""
 
-    def note_progress(self) -> None:  # noqa: B027  # most states are up to date
+    def note_progress(self) -> None:  # most states are up to date
         """Bring the state up to date: the program asks for it, or drops the iterator."""
 
-    def note_end(self) -> None:  # noqa: B027  # most states are up to date
+    def note_end(self) -> None:  # most states are up to date
         """Bring the state up to date at the end of the epoch."""
 
     def span(self) -> Interval:
         """Describe the batch to its meter."""
         return Interval(self._plan.number, self._plan.num_begun - 1, -1, 1)
 
-    def close(self) -> None:
-        """End the threads for reads, if there are any."""
-        self._local.close()
-
 
 class SamplesMaker(BatchMaker):
     """Makes batches of the samples of a map-style dataset; without batches, single samples. An item is their keys."""
 
-    def _prepare(self, options: LoaderOptions) -> None:
-        fetcher = self._fetcher
-        self._positions = self._plan.positions
-        self._dataset = fetcher.dataset
-        self._is_batched = fetcher.batched
-        self._is_plain = is_plain = fetcher.only_gets_samples
-        self._plan.needs_sequences = fetcher.batched and (is_plain or not fetcher.passes_keys)
-        self._collate = fetcher.collate if fetcher.collates_by_default and fetcher.batched else fetcher.collate_fn
+    def __init__(self, options: LoaderOptions, plan: Any, fetcher: Fetcher, counters: LoaderCounters) -> None:
+        super().__init__(options, plan, fetcher, counters)
+        plan.needs_sequences = fetcher.needs_sequences
 
     def _make(self, keys: Any, watch: Stopwatch | None) -> Any:
-        if self._positions is not None and (changes := self._positions.changes) is not None:
-            self._fetcher.follow(changes)
-            self._dataset = self._fetcher.dataset
-        if watch is not None or not self._is_plain:
-            self._local.watch = watch
-            batch = self._fetcher.fetch_here(self._request(keys), self._local)
-        elif self._is_batched:
-            batch = self._collate(_all_of(self._dataset, keys, self._local.cell))
+        fetcher, positions = self._fetcher, self._plan.positions
+        if positions is not None and (changes := positions.changes) is not None:
+            fetcher.follow(changes)
+        if watch is not None or not fetcher.only_gets_samples:
+            self.watch = watch
+            batch = fetcher.fetch_here(self._request(keys), self)
+        elif not fetcher.batched:
+            batch = fetcher.collate_fn(fetcher.dataset[keys])
         else:
-            batch = self._collate(self._dataset[keys])
+            dataset, left = fetcher.dataset, iter(keys)
+            try:
+                samples = [dataset[key] for key in left]
+            except BaseException:  # nobody else wants to know which sample is being computed
+                self.cell[0] = len(keys) - operator.length_hint(left) - 1
+                raise
+            self.cell[0] = len(keys)
+            batch = fetcher.collate(samples) if fetcher.collates_by_default else fetcher.collate_fn(samples)
         self._counters.batches += 1
         return batch
 
     def _describe(self, keys: Any) -> str:
-        return self._fetcher.describe_keys(self._request(keys), self._local.cell[0])
+        return self._fetcher.describe_keys(self._request(keys), self.cell[0])
 
     def _request(self, keys: Any) -> SamplesRequest:
         return SamplesRequest(None, self._plan.num_begun - 1, keys, True)
 
 
-def _all_of(dataset: Any, keys: Sequence[Any], cell: list[int]) -> list[Any]:
-    """Return samples. Nobody else wants to know which one is being computed, so it is noted only at the end."""
-    left = iter(keys)
-    try:
-        samples = [dataset[key] for key in left]
-    except BaseException:
-        cell[0] = len(keys) - operator.length_hint(left) - 1
-        raise
-    cell[0] = len(keys)
-    return samples
-
-
 class ItemsMaker(BatchMaker):
     """Makes batches of the items of an iterable dataset. There is nothing to draw."""
 
-    def _prepare(self, options: LoaderOptions) -> None:
+    def __init__(self, options: LoaderOptions, plan: Any, fetcher: Fetcher, counters: LoaderCounters) -> None:
+        super().__init__(options, plan, fetcher, counters)
         state = self._state
         self._begin, self._passed = state.position, state.passed(0)
         self._wanted = ItemsRequest(None, 0, 0, 0, options.samples_per_batch, options.drop_last, None, None, False)
@@ -211,11 +194,11 @@ class ItemsMaker(BatchMaker):
 
     def _make(self, item: Any, watch: Stopwatch | None) -> Any:
         fetcher, walk, wanted = self._fetcher, self._walk, self._wanted
-        self._local.watch = watch
+        self.watch = watch
         while walk.position < self._passed:  # a resumed epoch
             with contextlib.suppress(Exception):  # it has been raised before
-                fetcher.take_items(walk, wanted, self._local)
-        samples = fetcher.take_items(walk, wanted, self._local)
+                fetcher.take_items(walk, wanted, self)
+        samples = fetcher.take_items(walk, wanted, self)
         self._counters.samples += len(samples)
         batch = fetcher.batch_of_items(walk, wanted, samples)
         self._counters.batches += 1
@@ -246,12 +229,12 @@ class PositionsMaker(BatchMaker):
     """Makes batches of a composed dataset in logical shards. An item is the request for their positions."""
 
     def _make(self, item: PositionsRequest, watch: Stopwatch | None) -> Any:
-        self._local.watch = watch
-        answer = self._fetcher.answer_locally(item, self._local)
+        self.watch = watch
+        answer = self._fetcher.answer_locally(item, self)
         return answer.collated[0] if self._plan.note_answers({0: answer}, len(item.positions)) else _NOTHING
 
     def _describe(self, item: PositionsRequest) -> str:
-        return self._fetcher.describe_position(item, self._local.cell[0])
+        return self._fetcher.describe_position(item, self.cell[0])
 
 
 #: The makers for the kinds of plans.
@@ -280,7 +263,7 @@ class LocalIterator(LoaderIterator):
     ) -> None:
         self._maker: BatchMaker | None = None  # `__del__` needs it even if the constructor fails below
         #: Excludes other threads. A lock in C: one in Python would cost as much as a small batch.
-        self._guard = threading.RLock()
+        self._guard = RLock()
         super().__init__(options, plan, counters, sender)
         plan.number = self.state.number
         if self.state.sampler is not None:  # a resumed epoch

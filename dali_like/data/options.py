@@ -74,7 +74,7 @@ class LoaderOptions(NamedTuple):
     @classmethod
     def from_attributes(cls, loader: Any, attributes: tuple[Any, ...]) -> LoaderOptions:
         """Make the options from a result of `read_attributes`."""
-        read = dict(zip(_ATTRIBUTES, attributes, strict=False))
+        read = dict(zip(_ATTRIBUTES, attributes, strict=True))
         dataset, collate_fn = read["dataset"], read["collate_fn"]
         if getattr(loader, "origins", False):
             from dali_like.data.loader_origins import traceable  # few programs ask for origins
@@ -100,7 +100,7 @@ class LoaderOptions(NamedTuple):
             in_order=read["in_order"],
             pin_memory=read["pin_memory"],
             announced_length=read["_IterableDataset_len_called"],
-            own=dict(zip(loader._dali_like_own_arguments, attributes[len(_ATTRIBUTES) :], strict=True)),
+            own={name: getattr(loader, name) for name in loader._dali_like_own_arguments},
             array_backend=loader._dali_like_array_backend,
         )
 
@@ -196,6 +196,9 @@ _ATTRIBUTES = (
     *("persistent_workers", "timeout", "in_order", "pin_memory", "_IterableDataset_len_called"),
 )
 
+#: Reads all of them in one call.
+_read = operator.attrgetter(*_ATTRIBUTES)
+
 #: The values of those that PyTorch's iterators do not read: constructors of subclasses may leave them out.
 _DEFAULTS = {
     "worker_init_fn": None,
@@ -207,24 +210,14 @@ _DEFAULTS = {
 
 
 def read_attributes(loader: Any) -> tuple[Any, ...]:
-    """Return the values of all attributes of a loader that its options are made of."""
+    """Return the values of all attributes of a loader that its options are made of, and that programs can set."""
     try:
-        values: tuple[Any, ...] = loader._dali_like_reader(loader)
+        values: tuple[Any, ...] = _read(loader)
     except AttributeError:
         values = tuple(
-            getattr(loader, name, _DEFAULTS[name]) if name in _DEFAULTS else getattr(loader, name)
-            for name in (*_ATTRIBUTES, *loader._dali_like_own_arguments)
+            getattr(loader, name, _DEFAULTS[name]) if name in _DEFAULTS else getattr(loader, name) for name in _ATTRIBUTES
         )
     return values
-
-
-def attribute_reader(own: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that reads all attributes in one call.
-
-    Args:
-        own: the names of those that only this library's loaders have.
-    """
-    return operator.attrgetter(*_ATTRIBUTES, *own)
 
 
 def samples_per_batch(loader: Any) -> int | None:

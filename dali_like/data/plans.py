@@ -178,15 +178,11 @@ class LoaderPlan(abc.ABC):
         self._counters = counters
         self.num_begun = state.position
         self.positions: PositionIterator | None = indices if indices.yields_positions else None  # type: ignore[assignment]
-        self._prepare()
         if workers is not None:
             self._seed = state.seed if options.seeds_by_task else None
             self._fetcher = workers.fetcher
             self._capacity = workers.capacity
             self._prepare_requests(workers)
-
-    def _prepare(self) -> None:  # noqa: B027  # most plans need nothing
-        """Read further options."""
 
     def _prepare_requests(self, workers: LoaderWorkers) -> None:  # noqa: B027  # most plans need nothing
         """Read further options for requests to workers."""
@@ -336,8 +332,7 @@ class SamplesPlan(LoaderPlan):
 class ItemsPlan(LoaderPlan):
     """Items of an iterable dataset, in batches. The workers take turns; those at their end are left out."""
 
-    def _prepare(self) -> None:
-        self.has_started = True  # there are no indices
+    has_started = True  # there are no indices
 
     def _prepare_requests(self, workers: LoaderWorkers) -> None:
         options, state = self._options, self.state
@@ -426,8 +421,15 @@ class ItemsPlan(LoaderPlan):
 class PositionsPlan(LoaderPlan):
     """Positions of a composed dataset in logical shards; see `dali_like.feed.shards`."""
 
-    def _prepare(self) -> None:
-        options = self._options
+    def __init__(
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        counters: LoaderCounters,
+        workers: LoaderWorkers | None = None,
+    ) -> None:
+        super().__init__(options, state, indices, counters, workers)
         sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
         begun = self.positions
         assert begun is not None

@@ -6,6 +6,7 @@ on a busy machine most calls also wait for a report. The bounds leave room for a
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import sys
@@ -18,7 +19,10 @@ import pytest
 
 import dali_like
 from dali_like import Pipeline, fn
-from dali_like.data import ArrayDataset, DataLoader
+from dali_like.data import ArrayDataset, DataLoader, RandomSampler
+from dali_like.data.generators import NumpyRandomness
+from dali_like.engine.worker import runner
+from dali_like.engine.worker.task import SlotView
 from tests.conftest import wait_until
 from tests.internals import requests_of
 
@@ -54,12 +58,12 @@ class Pairs:
         return self[info.idx_in_epoch]
 
 
-def calls_of(function: Callable[[], Any]) -> list[CodeType]:
-    """Return the code of each call of a function of the package."""
+def calls_of(function: Callable[[], Any], package: str = f"{dali_like.__name__}.") -> list[CodeType]:
+    """Return the code of each call of a function of the package; with "", of all functions."""
     called: list[CodeType] = []
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_globals.get("__name__", "").startswith(f"{dali_like.__name__}."):
+        if event == "call" and frame.f_globals.get("__name__", "").startswith(package):
             called.append(frame.f_code)
 
     sys.setprofile(note)
@@ -116,15 +120,61 @@ def test_next_of_a_loader_without_workers_makes_few_calls() -> None:
 
     calls = min(len(calls_of(lambda: next(batches))) for _ in range(6))
 
-    assert calls <= 17
+    assert calls <= 16
 
 
 def test_a_short_epoch_without_workers_makes_few_calls() -> None:
     loader = DataLoader(range(16), 4)
     list(loader)
 
-    assert min(len(calls_of(lambda: iter(loader))) for _ in range(3)) <= 44
-    assert min(len(calls_of(lambda: list(loader))) for _ in range(3)) <= 138
+    assert min(len(calls_of(lambda: iter(loader))) for _ in range(3)) <= 35
+    assert min(len(calls_of(lambda: list(loader))) for _ in range(3)) <= 125
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"collate_fn": list}], ids=str)
+def test_a_batch_and_an_epoch_without_workers_make_no_more_calls_than_in_pytorch(options: dict[str, Any]) -> None:
+    torch_data = pytest.importorskip("torch").utils.data
+    from dali_like.plugin.pytorch import DataLoader as TorchDataLoader
+
+    def costs(library: Any) -> list[int]:
+        loader = library(range(16), 4, **options)
+        batches = iter(loader)
+        functions: list[Callable[[], Any]] = [lambda: list(loader), functools.partial(next, batches)]
+        list(loader)
+        return [min(len(calls_of(function, "")) for _ in range(4)) for function in functions]
+
+    for ours, theirs in zip(costs(TorchDataLoader), costs(torch_data.DataLoader), strict=True):
+        assert ours <= theirs
+
+
+def test_an_epoch_without_workers_draws_one_permutation_from_a_generator_of_its_own() -> None:
+    drawn = []
+
+    class Counting(NumpyRandomness):
+        def permutation(self, length: int) -> Any:
+            drawn.append(length)
+            return super().permutation(length)
+
+    class Sampler(RandomSampler):
+        randomness = Counting
+
+    assert sorted(Sampler(range(100))) == list(range(100))
+    assert drawn == [100]
+
+
+def test_workers_keep_what_they_know_of_hundreds_of_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def make(*arguments: Any) -> SlotView:
+        made.append(1)
+        return SlotView(*arguments)
+
+    monkeypatch.setattr(runner, "SlotView", make)
+
+    list(DataLoader(Squares(2000), 1, num_workers=1, prefetch_factor=400, multiprocessing_context="thread"))
+
+    assert len(made) < 1000
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

@@ -101,16 +101,15 @@ def oom_kills(root: _Path = "/") -> int | None:
     This includes kills for the limits of groups above, and for shortage in the whole machine.
     """
     for group, version in _groups(root, "memory"):
-        counters = _counters(f"{group}/memory.{'oom_control' if version == 1 else 'events'}")
-        if "oom_kill" in counters:
-            return int(counters["oom_kill"])
+        kills = _counter(f"{group}/memory.{'oom_control' if version == 1 else 'events'}", "oom_kill")
+        if kills is not None:
+            return kills
     return None
 
 
 def oom_kills_in_machine(root: _Path = "/") -> int | None:
     """Return how many processes of the machine the out-of-memory killer has killed; None: the kernel does not say."""
-    kills = _counters(os.path.join(root, "proc/vmstat")).get("oom_kill")
-    return None if kills is None else int(kills)
+    return _counter(os.path.join(root, "proc/vmstat"), "oom_kill")
 
 
 def memory_limit(root: _Path = "/") -> tuple[int, str]:
@@ -128,11 +127,8 @@ def memory_limit(root: _Path = "/") -> tuple[int, str]:
 
 def _in_meminfo(root: _Path, wanted: str) -> int:
     """Return a number of /proc/meminfo in bytes; the memory of the machine if the file cannot be read."""
-    for line in read_file(os.path.join(root, "proc/meminfo")).splitlines():
-        name, _, value = line.partition(":")
-        if name == wanted:
-            return int(value.split()[0]) * 1024
-    return memory_bytes()
+    _, found, rest = f"\n{read_file(os.path.join(root, 'proc/meminfo'))}".partition(f"\n{wanted}:")
+    return int(rest.split(None, 1)[0]) * 1024 if found else memory_bytes()
 
 
 def cpu_quota(root: _Path = "/") -> float | None:
@@ -204,14 +200,21 @@ def _groups(root: _Path, controller: str) -> Iterator[tuple[str, int]]:
 
 def _reclaimable(directory: str) -> int:
     """Return the bytes of a group's page cache that can be evicted. They count as used."""
-    numbers = _counters(f"{directory}/memory.stat")
     # Version 1 has both, and only total_inactive_file includes inner groups. In version 2, inactive_file includes them.
-    return int(numbers.get("total_inactive_file") or numbers.get("inactive_file") or 0)
+    return _counter(f"{directory}/memory.stat", "total_inactive_file", "inactive_file") or 0
 
 
-def _counters(path: str) -> dict[str, str]:
-    """Return the values in a file of names and values, by name."""
-    return dict(line.split(" ", 1) for line in read_file(path).splitlines())
+def _counter(path: str, *names: str) -> int | None:
+    """Return the value of the first of some names in a file of names and values; None if it has none of them.
+
+    The text is searched: the file has forty lines, and is read for each slot that gets memory.
+    """
+    text = f"\n{read_file(path)}"
+    for name in names:
+        _, found, rest = text.partition(f"\n{name} ")
+        if found:
+            return int(rest.partition("\n")[0])
+    return None
 
 
 def _number(path: str) -> int | None:

@@ -33,10 +33,12 @@ from dali_like.engine.worker.staging import STACK_BYTES, MisfitError, StackOpera
 from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
-#: At most this many views of slots, with this many keys, are kept for reuse; then all are dropped. A ring has a few slots,
-#: and many more only while the user holds many batches.
-_MAX_VIEWS = 256
+#: At most about this many views of slots, with this many keys, are kept for reuse; then all are dropped. A ring has a few
+#: slots, hundreds if batches are single samples of very different times, and more while the user holds many batches.
+_MAX_VIEWS = 2048
 _MAX_KEYS = 1 << 17
+#: The keys are counted once for this many new views: counting takes longer than making a view.
+_COUNT_EVERY = 64
 
 #: With ``on_error="skip"``, at most this many following indices are tried.
 _MAX_SKIPPED = 1000
@@ -122,7 +124,9 @@ class TaskRunner:
             return None
         view = self._views.get(page)
         if view is None or view.slot_layout != words[_SLOT_LAYOUT]:
-            if len(self._views) >= _MAX_VIEWS or sum(view.num_keys for view in self._views.values()) > _MAX_KEYS:
+            if len(self._views) >= _MAX_VIEWS or (
+                len(self._views) % _COUNT_EVERY == 0 and sum(view.num_keys for view in self._views.values()) > _MAX_KEYS
+            ):
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)

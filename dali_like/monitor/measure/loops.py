@@ -42,6 +42,7 @@ class LoopMeter:
         begin_cpu_ns: CPU time of this process at the end of that call.
         first_ns: duration of the first call, which no other number includes.
         wait, work: durations of all batches.
+        left_ns: delivery time of the current batch; 0 between epochs.
         recent: `BatchTimes` of the last batches, as plain tuples.
         hooks: called before each batch with the number of batches so far.
     """
@@ -54,7 +55,7 @@ class LoopMeter:
         self.recent: deque[tuple[int, int, int]] = deque(maxlen=NUM_RECENT)
         self.hooks: list[Callable[[int], None]] = []
         self._called_ns = 0
-        self._left_ns = 0  # delivery time of the current batch
+        self.left_ns = 0
 
     def begin(self) -> None:
         """Note that the loop requests a batch."""
@@ -64,8 +65,8 @@ class LoopMeter:
 
     def end(self) -> None:
         """Note that the loop gets the batch."""
-        now, called, left = monotonic_ns(), self._called_ns, self._left_ns
-        self._left_ns = now
+        now, called, left = monotonic_ns(), self._called_ns, self.left_ns
+        self.left_ns = now
         self.batches += 1
         wait_ns = now - called
         if self.first_ns:
@@ -84,7 +85,7 @@ class LoopMeter:
 
     def pause(self) -> None:
         """End an epoch: the time until the next request is not work."""
-        self._left_ns = 0
+        self.left_ns = 0
 
     @property
     def cpu_s(self) -> float:

@@ -45,7 +45,12 @@ def replaced_part(loader: Any) -> str | None:
         loader: a loader that is about to begin an iterator.
     """
     has_workers, pins = bool(loader.num_workers), bool(loader.pin_memory)
-    if (part := _PARTS.first_replaced(has_workers, pins)) is not None or not has_workers:
+    parts = _parts_for(has_workers, pins)
+    seen, part = _seen.get((has_workers, pins), _UNSEEN)
+    if parts != seen:
+        part = next(_replaced(has_workers, pins), None)
+        _seen[has_workers, pins] = parts, part
+    if part is not None or not has_workers:
         return part
     return next(_replaced_in_context(getattr(loader, "multiprocessing_context", None)), None)
 
@@ -65,12 +70,6 @@ def reason_of(part: str) -> str:
     return f"this loader uses PyTorch's iterator, because the program replaces {part}"
 
 
-def iterates_originally() -> bool:
-    """Return whether ``__iter__`` of PyTorch's loader is PyTorch's."""
-    function = TorchDataLoader.__iter__
-    return function is _ITER or is_original(function)
-
-
 def is_original(value: Any) -> bool:
     """Return whether an attribute of one of PyTorch's classes or modules is PyTorch's."""
     function = getattr(value, "__func__", value)
@@ -84,22 +83,6 @@ def is_original(value: Any) -> bool:
     return module.partition(".")[0] == "torch"
 
 
-class _SharedParts:
-    """The parts that all loaders share. Looks at them again only if one is another object than before."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[bool, bool], tuple[list[Any], str | None]] = {}
-
-    def first_replaced(self, has_workers: bool, pins: bool) -> str | None:
-        kind = has_workers, pins
-        parts = _parts_for(has_workers, pins)
-        seen, found = self._seen.get(kind, _UNSEEN)
-        if parts != seen:
-            found = next(_replaced(has_workers, pins), None)
-            self._seen[kind] = parts, found
-        return found
-
-
 _CLASSES = (
     (torch_dataloader, "_BaseDataLoaderIter"),
     (torch_dataloader, "_MultiProcessingDataLoaderIter"),
@@ -111,9 +94,11 @@ _CLASSES = (
 #: The iterator that a loader does not use, without and with workers.
 _UNUSED = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")
 _UNSEEN: tuple[list[Any], str | None] = ([], None)
-_PARTS = _SharedParts()
-#: If the program has replaced it before, nothing is equal to this.
-_ITER = TorchDataLoader.__iter__ if is_original(TorchDataLoader.__iter__) else None
+#: The parts that all loaders share, with and without workers and pinning, and the first replaced one. It is searched again
+#: only if a part is another object than before.
+_seen: dict[tuple[bool, bool], tuple[list[Any], str | None]] = {}
+#: ``__iter__`` of PyTorch's loader. If the program has replaced it before, nothing is equal to this.
+ITER = TorchDataLoader.__iter__ if is_original(TorchDataLoader.__iter__) else None
 
 
 def _parts_for(has_workers: bool, pins: bool) -> list[Any]:

@@ -68,6 +68,7 @@ class TorchBackend(ArrayBackend):
     """PyTorch's tensors and generators."""
 
     tensor_types = (np.ndarray, torch.Tensor)
+    collations = default_collate_fn_map
 
     @property
     def row_datasets(self) -> Mapping[type, RowDataset]:
@@ -78,10 +79,6 @@ class TorchBackend(ArrayBackend):
     def reducers(self) -> Reducers:
         """Pickle tensors without their memory."""
         return _REDUCERS
-
-    @property
-    def collations(self) -> Mapping[Any, Callable[..., Any]]:
-        return default_collate_fn_map
 
     def is_default(self, collate_fn: Any) -> bool:
         # Not compared with the current attribute: programs replace it, together with the default of PyTorch's loader.

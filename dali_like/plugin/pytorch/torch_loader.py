@@ -104,7 +104,7 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         super().__setattr__(name, value)
 
     def __iter__(self) -> LoaderIterator:
-        if replaced_parts.iterates_originally():
+        if TorchDataLoader.__iter__ is replaced_parts.ITER or replaced_parts.is_original(TorchDataLoader.__iter__):
             return super().__iter__()
         return cast("LoaderIterator", TorchDataLoader.__iter__(self))
 
