@@ -59,18 +59,15 @@ WARM_UP_BATCHES, STEADY_BATCHES = 200, 400
 EPOCHS, EPOCH_BATCHES = 6, 8
 
 _POOLS = "import dali_like.engine.backends.pools"
+#: The first `build()`, and the first iterator of a loader, import the engine in this way.
+_PAUSED = f"from dali_like.common.collector import paused_collector\nwith paused_collector(): {_POOLS}"
 IMPORTS = {
-    OURS: f"from dali_like import Pipeline, pipeline_def, fn, types; fn.external_source; {_POOLS}",
+    OURS: f"from dali_like import Pipeline, pipeline_def, fn, types; fn.external_source\n{_PAUSED}",
     "dali": "from nvidia.dali import Pipeline, pipeline_def, fn, types",
 }
-LOADER_IMPORTS = {OURS: f"from dali_like.data import DataLoader; {_POOLS}", "torch": "import torch.utils.data"}
+LOADER_IMPORTS = {OURS: f"from dali_like.data import DataLoader\n{_PAUSED}", "torch": "import torch.utils.data"}
 
-#: The first iterator of a loader imports the engine in this way.
-PLUGIN_IMPORTS = {
-    OURS: "from dali_like.plugin.pytorch import DataLoader\n"
-    "from dali_like.common.collector import paused_collector\n"
-    f"with paused_collector(): {_POOLS}"
-}
+PLUGIN_IMPORTS = {OURS: f"from dali_like.plugin.pytorch import DataLoader\n{_PAUSED}"}
 
 #: A program behind `import numpy`, up to its first batch of 256 images of 28 x 28 bytes.
 _BEFORE_FIRST = """

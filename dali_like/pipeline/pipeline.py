@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from dali_like.common.checks import not_negative
+from dali_like.common.collector import paused_collector
 from dali_like.common.hooks import LoopHooks
 from dali_like.common.interrupts import InterruptSafeLock, interruptible
 from dali_like.common.stability import unstable, warn_deprecated
@@ -314,7 +315,7 @@ class Pipeline:
     def _start(self) -> Runtime:
         self._check_open()
         if self._runtime is None:
-            with enough_descriptors("a pipeline"):
+            with enough_descriptors("a pipeline"), paused_collector():
                 from dali_like.pipeline.runtime import Runtime  # lazy: workers, rings, devices
 
             graph, given = self._make_graph(), self._arguments

@@ -27,7 +27,6 @@ from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.pool.base import InlinePool, Pool
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.settings import AUTO
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
@@ -56,6 +55,7 @@ from dali_like.sources.travel.main_module import main_for
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier
     from dali_like.device.interface import Device
+    from dali_like.engine.pool.tuner import Tuner
     from dali_like.engine.worker.source import PickledSource
     from dali_like.graph.execution.gpu_sources import GpuSourcePool
     from dali_like.graph.execution.inputs import InputPool
@@ -344,6 +344,8 @@ class Runtime:
         given = self.arguments
         if AUTO not in (given.py_num_workers, given.prefetch_queue_depth):
             return None
+        from dali_like.engine.pool.tuner import Tuner  # most numbers are given
+
         divides = any(node.external.in_order for node in parallel)
         return Tuner(
             available_cpus(),

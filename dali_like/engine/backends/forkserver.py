@@ -56,10 +56,9 @@ from _signal import getsignal as _handler_of
 from _signal import pthread_sigmask as _set_mask
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dali_like.engine.backends.inherited import enter_process, finish_queues
-from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptor_messages import as_socket, receive, send
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
@@ -79,6 +78,9 @@ from dali_like.engine.worker.worker import (
     leave_message,
     run_worker,
 )
+
+if TYPE_CHECKING:
+    from dali_like.engine.backends.source_bundle import SourceBundle
 
 #: Kind of message, worker, pid of the worker (STARTED, ENDED), and a value: the grace period of workers in milliseconds
 #: (STOP), a signal's number (SIGNAL), the wait status of a worker (ENDED). STARTED comes with a pidfd; its worker may be
@@ -310,13 +312,15 @@ class Forkserver:
         elif kind == Message.RENEW:
             self._arrived += arrived
             if not value:
+                from dali_like.engine.backends.source_bundle import SourceBundle  # forks rarely need it
+
                 bundle = SourceBundle(*self._arrived)
                 bundle.import_modules()
                 if self._channels.num_workers > 1:
                     bundle.load_plain_parts()
                 limit_threads(self._threads)  # of libraries that came with the modules
                 gc.freeze()  # as in `serve`
-                if isinstance(self._sources, SourceBundle):
+                if not isinstance(self._sources, Sequence):
                     self._sources.close()
                 self._sources = bundle
                 self._arrived = []
@@ -366,7 +370,7 @@ class Forkserver:
             child.pidfd.close()
 
     def _make_sources(self) -> Sequence[Source]:
-        if not isinstance(self._sources, SourceBundle):
+        if isinstance(self._sources, Sequence):
             return self._sources
         sources = self._sources.unpack()
         settle_logging()

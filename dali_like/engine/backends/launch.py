@@ -35,8 +35,8 @@ from dali_like.errors import UnsupportedSystemError
 _PROGRAM = (
     "import gc, marshal, sys; collects = gc.isenabled(); gc.disable(); "
     "file = open({fd}, 'rb'); sys.path[:] = marshal.load(file); import pickle; sys.argv[:] = pickle.load(file); "
-    "from dali_like.engine.backends.forkserver import spawned; boot = pickle.load(file); file.close(); "
-    "spawned(boot, collects)"
+    "import dali_like.engine.backends.source_bundle; from dali_like.engine.backends.forkserver import spawned; "
+    "boot = pickle.load(file); file.close(); spawned(boot, collects)"
 )
 
 #: Signals to block: all but the signals of crashes, which cannot be delayed.

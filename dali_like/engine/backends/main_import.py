@@ -7,7 +7,6 @@ does not run. `dali_like.sources.travel.main_module` decides whether to import i
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import os
 import sys
@@ -71,6 +70,8 @@ class MainModule(NamedTuple):
     def _code(self, module: types.ModuleType) -> types.CodeType:
         """Return the code, and set the attributes of the module."""
         if self.name is not None:
+            import importlib.util  # few programs are modules
+
             spec = importlib.util.find_spec(self.name)
             loader: Any = None if spec is None else spec.loader
             code: types.CodeType | None = None if loader is None else loader.get_code(self.name)

@@ -39,7 +39,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.foreign_errors import with_traceback
 from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
@@ -48,10 +48,12 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.errors import ForkedError, WorkerDiedError, WorkerError, WorkerStartError
+
+if TYPE_CHECKING:
+    from dali_like.engine.pool.tuner import Tuner
 
 #: A batch that is never submitted. Waiting for it processes events of workers.
 _NEVER = Batch(BatchKey(0, 0, 0, 0, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dali_like.engine.backends.main_import import refuse_while_importing
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -12,9 +13,11 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import check_platform
 from dali_like.engine.pool.backend_traits import BACKENDS
 from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import StartWorkers, WorkerOptions
 from dali_like.engine.worker.source import Source
+
+if TYPE_CHECKING:
+    from dali_like.engine.pool.tuner import Tuner
 
 if sys.platform == "linux":
     from dali_like.engine.backends.required_calls import (

@@ -22,7 +22,6 @@ from dali_like.common.interrupts import deferred_interrupts
 from dali_like.engine.backends.forkserver import FIRST_RESERVE_S, MOST_FDS, Message
 from dali_like.engine.backends.forkserver_link import ForkserverLink, News, kill, reap, reap_forkservers
 from dali_like.engine.backends.launch import ForkserverEnds, SpawnSetup, fork_forkserver, spawn_forkserver
-from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor, DescriptorRoom, EventSet
 from dali_like.engine.memory.protocol import FORKSERVER
 from dali_like.engine.memory.space import SharedSpace
@@ -83,7 +82,7 @@ class ProcessWorkers:
             self._bundle: Sequence[Descriptor] = ()
             self._spawn()
             try:  # the interpreter imports NumPy and the engine meanwhile
-                self._bundle = pack(sources, pickle_sources(sources, options.pickle_source))
+                self._bundle = self._pack(sources)
             except BaseException:
                 processes.kill_forkserver()
                 raise
@@ -112,7 +111,7 @@ class ProcessWorkers:
             PicklingError: a source cannot be pickled.
             OutOfMemoryError: there is no memory for the pickles.
         """
-        bundle = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
+        bundle = self._pack(sources, pickled)
         if self._is_forked:
             self._sources = sources
         else:
@@ -152,6 +151,11 @@ class ProcessWorkers:
     def stop(self) -> None:
         """Stop all workers and the forkserver, and wait for their ends; in loaders, for the ends of the workers only."""
         finish(self._finalizer)
+
+    def _pack(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> Sequence[Descriptor]:
+        from dali_like.engine.backends.source_bundle import pack, pickle_sources  # forks rarely need it
+
+        return pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
 
     def _restart_forkserver(self) -> None:
         """Make the reserve the forkserver, or start another forkserver.

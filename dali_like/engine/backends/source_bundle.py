@@ -113,6 +113,7 @@ class SourceBundle:
     def __init__(self, descriptor: Descriptor, *inherited: Descriptor) -> None:
         self._descriptor = descriptor
         self._inherited = inherited
+        self._index = _read_index(descriptor.fileno())  # once for all workers that the forkserver forks
         self._plain: list[tuple[Any, ...]] | None = None
 
     def import_modules(self) -> None:
@@ -122,10 +123,9 @@ class SourceBundle:
         threads that a module starts at its import. Of NumPy, SciPy, PyTorch, OpenCV and scikit-learn, only OpenBLAS starts
         threads then; it ends them before a fork, and starts new ones on demand.
         """
-        index = _read_index(self._descriptor.fileno())
-        if index.main is not None:
-            _try(index.main.load)
-        for name in index.modules:
+        if self._index.main is not None:
+            _try(self._index.main.load)
+        for name in self._index.modules:
             if name not in sys.modules:
                 _try(functools.partial(importlib.import_module, name))
 
@@ -133,12 +133,12 @@ class SourceBundle:
         """Load the large containers of plain values in the forkserver, so that workers need not."""
         view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_READ))
         with collector_paused(), contextlib.suppress(MemoryError):  # which a worker may report
-            self._plain = [source.load_plain(view) for source in _read_index(self._descriptor.fileno()).sources]
+            self._plain = [source.load_plain(view) for source in self._index.sources]
 
     def unpack(self) -> list[Source]:
         """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
         with collector_paused():
-            sources = self._load()
+            sources = self._load(self._index)
         self._plain = None
         self.close()
         return sources
@@ -146,11 +146,10 @@ class SourceBundle:
     def copy(self) -> list[Source]:
         """Unpickle the sources in a thread of the program, and keep the bundle for other threads."""
         with _copying:
-            return self._load()
+            return self._load(_read_index(self._descriptor.fileno()))  # threads share no part of a source
 
-    def _load(self) -> list[Source]:
+    def _load(self, index: _Index) -> list[Source]:
         view = memoryview(mmap.mmap(self._descriptor.fileno(), 0, access=mmap.ACCESS_COPY))
-        index = _read_index(self._descriptor.fileno())
         if index.main is not None:
             index.main.load()
         with inheriting(self._inherited):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,12 +35,14 @@ from dali_like.engine.pool.sharing import LEAST_SAMPLES, Sharing, Size
 from dali_like.engine.worker.exceptions import read_message
 from dali_like.engine.worker.neighbors import NeighborCounts
 from dali_like.engine.worker.out_of_band import OutOfBandPickle
-from dali_like.engine.worker.parts import PartReport, part_of
 from dali_like.engine.worker.requests import SCHEMA_BYTES, RequestHandler, Schema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, check_array
 from dali_like.engine.worker.streams import asks_for_state
 from dali_like.engine.worker.task import most_committed
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError
+
+if TYPE_CHECKING:
+    from dali_like.engine.worker.parts import PartReport
 
 #: Address space of a task's region: before the first batch, and the minimum after it.
 _FIRST_REGION_BYTES = 1 << 32
@@ -679,6 +681,8 @@ def _report_of(batch: Batch, slot: Slot, task: int, source: Source) -> PartRepor
     Raises:
         CorruptionError: a worker cannot have written it.
     """
+    from dali_like.engine.worker.parts import PartReport, part_of  # few sources work in parts
+
     if not batch.described >> task & 1:  # all samples of the part are in their rows
         places = source.callback.places_of(part_of(batch.key.request, task))
         return PartReport(len(places) // WORD_BYTES, True, places, b"")

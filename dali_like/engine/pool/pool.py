@@ -51,13 +51,13 @@ from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.engine.pool.scaling import Scale
 from dali_like.engine.pool.shortage import explain_shortage
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import StartWorkers, WorkerOptions, Workers
 from dali_like.engine.worker.meters import Reading, TaskLogs, read_meters
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError
 
 if TYPE_CHECKING:
+    from dali_like.engine.pool.tuner import Tuner
     from dali_like.engine.worker.profiles import WorkerProfiles
 
 

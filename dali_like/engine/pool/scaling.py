@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dali_like.engine.memory.protocol import (
     CELL_BUSY,
@@ -24,9 +25,11 @@ from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.cells import limit_worker
 from dali_like.engine.pool.dispatch import Dispatcher
 from dali_like.engine.pool.recovery import Recovery
-from dali_like.engine.pool.tuner import Totals
 from dali_like.engine.pool.workers import WorkerOptions, Workers
 from dali_like.engine.worker.meters import meter_words, neighbor_counts
+
+if TYPE_CHECKING:
+    from dali_like.engine.pool.tuner import Totals
 
 #: Delivered batches of each source between two joins of tasks.
 _FIT_EVERY = 32
@@ -71,6 +74,8 @@ class Scale:
     @property
     def totals(self) -> Totals:
         """The measurements of all workers, if they measure."""
+        from dali_like.engine.pool.tuner import Totals  # few pools have a tuner
+
         words = [
             struct.unpack_from("=3q2d", self._space.map, cell_offset(worker) + CELL_BUSY)
             for worker in range(self._recovery.num_workers)
