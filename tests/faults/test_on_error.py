@@ -323,6 +323,24 @@ class TestACallable:
 
         assert [np.asarray(sample).tolist() for sample in pipe.run()[0]] == [[4, 4], [5, 5], [0] * 5, [7, 7]]
 
+    @pytest.mark.parametrize("lists", [True, False], ids=["a list", "an array"])
+    def test_replaces_all_samples_of_a_batch_that_was_half_written(
+        self, lists: bool, make_pipeline: MakePipeline, way: str
+    ) -> None:
+        """Its second sample had another shape than the rows."""
+
+        def stand_in(info: Any, error: Exception) -> Any:
+            return [*np.ones((4, 2))] if lists else np.ones((4, 2))
+
+        def source(number: int) -> Any:
+            return [np.zeros(2), np.zeros(3), np.zeros(2), "bad"] if number == 12 else [*np.zeros((4, 2))]
+
+        pipe = make_pipeline(source, way, source_options={"batch": True, "on_error": stand_in})
+        for _ in range(12):
+            pipe.run()
+
+        assert [np.asarray(sample).tolist() for sample in pipe.run()[0]] == [[1.0, 1.0]] * 4
+
     def test_may_raise_and_its_exception_counts(self, make: MakePipeline, way: str) -> None:
         def stand_in(info: SampleInfo, error: Exception) -> Any:
             raise KeyError("no replacement") from error

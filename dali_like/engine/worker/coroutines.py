@@ -127,7 +127,7 @@ class ReadGroup:
         indices: range,
         read: Callable[[int], Awaitable[Any]],
         is_last: Callable[[Exception], bool],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        is_cancelled: Callable[[], int] = lambda: False,
     ) -> None:
         self.read, self.is_last, self.is_cancelled = read, is_last, is_cancelled
         self.context = contextvars.copy_context()
@@ -337,15 +337,16 @@ class Reads:
 
     async def _work(self, group: ReadGroup) -> None:
         self._has_standby = False
-        task = self._current_task()
+        task, read, running = self._current_task(), group.read, group.running
         assert task is not None
         while self._next_group() is group:
             i = group.next
             group.next = i + 1
-            self._begin_task()
-            group.running[i] = task
+            if not self._has_standby:
+                self._begin_task()
+            running[i] = task
             try:
-                result = await group.read(i)
+                result = await read(i)
             except self._cancelled:
                 if i >= group.stop or self._is_closed or self._loop.is_closing:  # a read before this one was the last
                     return
@@ -358,8 +359,9 @@ class Reads:
                 self._failure = self._failure or error
                 raise
             finally:
-                del group.running[i]
-                self._wake()
+                del running[i]
+                if self._news is not None:
+                    self._wake()
             group.note(i, result)
             if self._max_bytes is not None:
                 self._held_bytes[group] = self._held_bytes.get(group, 0) + size_of(result)

@@ -273,16 +273,23 @@ class Meter:
         words[_SINCE_NS] = 0
         words[_MADE_NS] = words[_MADE_NS] or monotonic_ns()
 
-    def begin(self, watch: Stopwatch | None = None) -> Stopwatch | None:
-        """Begin a task. Return a stopwatch if its calls are to be measured: the given one, if it has measured some."""
-        self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
-        if watch is not None:
-            watch.cpu_ns = thread_time_ns()
-            return watch
+    def begin(self) -> Stopwatch | None:
+        """Begin a task. Return a stopwatch if its calls are to be measured."""
+        self.begin_with(None)
+        return self.next_watch()
+
+    def next_watch(self) -> Stopwatch | None:
+        """Return a stopwatch if the calls of the next task are to be measured. `begin` asks by itself."""
         if self._untimed < self._most_untimed and not (self._has_operators and self._is_traced[0]):
             self._untimed += 1
             return None
         return Stopwatch()
+
+    def begin_with(self, watch: Stopwatch | None) -> None:
+        """Begin a task that `next_watch` gave `watch` for."""
+        self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
+        if watch is not None:
+            watch.cpu_ns = thread_time_ns()
 
     def close(self) -> None:
         """End the profile of the worker, if there is one."""
@@ -446,10 +453,10 @@ class CellMeter(Meter):
         self._times = times
         self._cpu_ns: int | None = None
 
-    def begin(self, watch: Stopwatch | None = None) -> Stopwatch | None:
+    def begin_with(self, watch: Stopwatch | None) -> None:
         times = self._times
         self._cpu_ns = None if times.is_quick and times.is_unmeasured[0] else thread_time_ns()
-        return Meter.begin(self, watch)  # not by super(), which takes longer
+        Meter.begin_with(self, watch)  # not by super(), which takes longer
 
     def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
         if self._cpu_ns is not None:

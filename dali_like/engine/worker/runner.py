@@ -15,6 +15,7 @@ import functools
 import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import setitem
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,15 @@ from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import Request, answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
 from dali_like.engine.worker.staging import STACK_BYTES, MisfitError, StackOperators, StagedTask, Staging, are_alike
-from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task, sample_info
+from dali_like.engine.worker.task import (
+    NOT_CONTIGUOUS,
+    NoMemoryError,
+    Region,
+    RegionFullError,
+    SlotView,
+    Task,
+    sample_info,
+)
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
 #: At most about this many views of slots, with this many keys, are kept for reuse; then all are dropped. A ring has a few
@@ -42,9 +51,6 @@ _COUNT_EVERY = 64
 
 #: With ``on_error="skip"``, at most this many following indices are tried.
 _MAX_SKIPPED = 1000
-
-#: Raised for arrays that are not contiguous, when `mmap` is to copy them.
-_NOT_CONTIGUOUS = (ValueError, BufferError)
 
 #: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
 _CANCELLED, _SOURCE, _SLOT_LAYOUT, _CACHE = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT, Header.CACHE))
@@ -97,6 +103,7 @@ class TaskRunner:
         self._staging: defaultdict[int, Staging] = defaultdict(Staging)  # by the number of the source
         self._tensors: dict[int, type] = {}  # by the identity of a source: the class of tensors that it returns
         self._loop = EventLoop()
+        self._note_lowest = functools.partial(setitem, cell, 0)  # no Python runs
         self._read_threads: ReadThreads | None = None
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
@@ -176,15 +183,15 @@ class TaskRunner:
         task = self._task_of(page, number)
         if task is None:
             return BegunTask(None, None, None)
+        watch = self.meters[task.words[_SOURCE]].next_watch()
         # Caches have room for one task at a time: its reads then run within `finish`.
-        watch = None if task.source.concurrency is None or task.words[_CACHE] else Stopwatch()
-        is_cancelled = functools.partial(self._is_cancelled, task)
-        return BegunTask(task, watch, None if watch is None else self._reads_of(task, watch, is_cancelled))
+        has_reads = task.source.concurrency is not None and not task.words[_CACHE]
+        return BegunTask(task, watch, self._reads_of(task, watch, self._cancelled_of(task)) if has_reads else None)
 
     def begin_first(self, begun: BegunTask) -> None:
         """Begin to measure a task: those before it have ended."""
         if begun.task is not None:
-            begun.watch = self.meters[begun.task.words[_SOURCE]].begin(begun.watch)
+            self.meters[begun.task.words[_SOURCE]].begin_with(begun.watch)
 
     def finish(self, begun: BegunTask) -> tuple[Status, int]:
         """End a task whose reads have ended. Return the status and its value."""
@@ -201,18 +208,17 @@ class TaskRunner:
         """Return what carries out the reads of tasks that have begun."""
         return Reads(self._loop, limit, max_bytes, self._note_lowest)
 
-    def _note_lowest(self, index: int) -> None:
-        self._cell[0] = index
-
     def is_cancelled(self, begun: BegunTask) -> bool:
         """Return whether the batch of a task has been cancelled."""
-        return begun.task is None or self._is_cancelled(begun.task)
+        return begun.task is None or bool(self._cancelled_of(begun.task)())
 
-    def _is_cancelled(self, task: Task) -> bool:
-        return bool(self._header(task.view.offset // PAGE_BYTES)[_CANCELLED])
+    def _cancelled_of(self, task: Task) -> Callable[[], int]:
+        """Return a function that tells whether the batch of a task has been cancelled. Each read calls it: no Python runs."""
+        header: Any = self._header(task.view.offset // PAGE_BYTES)
+        return functools.partial(memoryview(header).__getitem__, _CANCELLED)
 
     def _reads_of(
-        self, task: Task, watch: Stopwatch | None, is_cancelled: Callable[[], bool] = lambda: False
+        self, task: Task, watch: Stopwatch | None, is_cancelled: Callable[[], int] = lambda: False
     ) -> ReadGroup | None:
         """Return the reads of a task; None if it has none."""
         source = task.source
@@ -241,9 +247,15 @@ class TaskRunner:
             get = source.callback if watch is None else watch.timed(source.callback)
             return lambda i: self.put(task, i, get(sample_info(task, i)), source)
         callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
+        single, count = source.num_outputs is None, -1 if any(source.objects) else source.output_count
+        first, stride, iteration, epoch = task.first, source.stride, task.iteration, task.epoch
+        lent, new, put_arrays = task.lent, tuple.__new__, task.put_arrays
 
         async def read(i: int) -> None:
-            self.put(task, i, await callback(sample_info(task, i)), source)
+            sample = await callback(new(SampleInfo, (first + i * stride, i, iteration, epoch)))
+            outputs = (sample,) if single else sample
+            if lent or outputs.__class__ is not tuple or len(outputs) != count or not put_arrays(i, outputs):
+                self.put(task, i, sample, source)
 
         return read
 
@@ -321,6 +333,7 @@ class TaskRunner:
             return Status.FAILED, self._cell[0]
         if task.region is None:
             return _DENSE
+        task.region.close()
         return Status.DESCRIBED, task.region.used
 
     # Batch by batch
@@ -356,10 +369,8 @@ class TaskRunner:
             for output, column in enumerate(columns):
                 if isinstance(column, np.ndarray) or is_on_gpu(column):
                     task.put_all(output, column, source)
-                elif task.lent or source.is_object(output) or not task.put_list(output, column):
-                    for i, value in enumerate(column):
-                        self._cell[0] = i
-                        task.put(i, output, value, source)
+                else:
+                    task.put_list(output, column, source, self._note_lowest)
         except BaseException as error:
             if type(error) is NoMemoryError:
                 error.needed = max(error.needed, sum(map(_bytes_of, columns)))
@@ -380,13 +391,12 @@ class TaskRunner:
     def _make(self, task: Task, begin: int) -> int:
         """Compute the samples from `begin` on, until the task ends or one must be replaced. Return the next index."""
         source, cell = task.source, self._cell
-        fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
-        if begin == task.start and not task.has_rows:
-            task.clean_region()
         i = begin
         try:
-            while i < task.stop:
-                i = fill(task, i) if task.region is None else self._fill_region(task, i)
+            if source.num_outputs == 2 and task.has_rows and task.region is None:
+                i = self._fill_two_rows(task, i)
+            if i < task.stop:
+                self._fill(task, i)
         except (StopIteration, RegionFullError, NoMemoryError):
             raise
         except Exception as error:
@@ -394,17 +404,18 @@ class TaskRunner:
                 raise
             self.replace_sample(task, cell[0], error)
             return int(cell[0]) + 1
-        return i
+        return task.stop
 
     # Apart from its callback and the copies, a sample costs one step of the loops in the next two methods: some 0.4 us. Each
     # of these would add 0.1 us: to make the tuple by calling its class; to compare dtypes by value first (unpickled arrays
-    # have copies of dtypes); to pass `strict` to zip.
+    # have copies of dtypes); to pass `strict` to zip; to unpack a named tuple.
 
-    def _fill_rows(self, task: Task | StagedTask, begin: int) -> int:
-        """Compute samples as long as all fit their rows. Return the index after the last."""
-        callback, iteration, epoch = task.callback, task.iteration, task.epoch
-        single, count = task.source.num_outputs is None, task.source.output_count
-        cell, lent, new, ndarray, targets = self._cell, task.lent, tuple.__new__, np.ndarray, task.targets
+    def _fill(self, task: Task | StagedTask, begin: int) -> None:
+        """Compute samples, and write them into their rows or outside of them."""
+        callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
+        single, count = source.num_outputs is None, -1 if any(source.objects) else source.output_count
+        cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
+        put_outside, numbers, (memories, dtypes, shapes) = task.put_outside, range(count), zip(*task.targets, strict=True)
         all_keys = zip(*(keys[begin - task.start :] for keys in task.keys), strict=True)
         for i, position, keys in zip(range(begin, task.stop), _positions(task, begin), all_keys, strict=False):
             cell[0] = i
@@ -412,28 +423,34 @@ class TaskRunner:
             outputs = (sample,) if single else sample
             if outputs.__class__ is tuple and len(outputs) == count:
                 if lent and not single:
-                    outputs = sample = task.disentangle(i, sample, task.source)
+                    outputs = sample = task.disentangle(i, sample, source)
                 try:
-                    for array, key, (memory, dtype, shape) in zip(outputs, keys, targets):  # noqa: B905
-                        if array.__class__ is not ndarray or array.shape != shape:
+                    for output, array, key, memory, dtype, shape in zip(  # noqa: B905
+                        numbers, outputs, keys, memories, dtypes, shapes
+                    ):
+                        if array.__class__ is not ndarray:
                             break
-                        if array.dtype is not dtype and array.dtype != dtype:
+                        if array.shape == shape and (array.dtype is dtype or array.dtype == dtype):
+                            memory[key] = array
+                        elif lent or not put_outside(i, output, array):
                             break
-                        memory[key] = array
                     else:
                         # The next sample then gets the same memory, which is in the cache.
                         array = outputs = sample = None
                         continue
-                except _NOT_CONTIGUOUS:
+                except NOT_CONTIGUOUS:
                     task.view.expect_gaps()
-            self.put(task, i, sample, task.source)
-            if task.region is not None:
-                return i + 1
+                except (RegionFullError, NoMemoryError):
+                    self.unplaced = sample
+                    raise
+            self.put(task, i, sample, source)
             array = outputs = sample = None
-        return task.stop
 
     def _fill_two_rows(self, task: Task | StagedTask, begin: int) -> int:
-        """As `_fill_rows`, for two outputs, such as data and label. Without the inner loop, a sample takes 0.17 us less."""
+        """As `_fill`, for two outputs, such as data and label, as long as all fit their rows. Return the index after the last.
+
+        Without the inner loop, a sample takes 0.17 us less.
+        """
         callback, iteration, epoch = task.callback, task.iteration, task.epoch
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
         (memory_a, dtype_a, shape_a), (memory_b, dtype_b, shape_b) = task.targets
@@ -456,7 +473,7 @@ class TaskRunner:
                     try:
                         memory_a[key_a] = a
                         memory_b[key_b] = b
-                    except _NOT_CONTIGUOUS:
+                    except NOT_CONTIGUOUS:
                         task.view.expect_gaps()
                     else:
                         a = b = sample = None  # see above
@@ -467,26 +484,6 @@ class TaskRunner:
             a = b = sample = None
         return task.stop
 
-    def _fill_region(self, task: Task, begin: int) -> int:
-        """Compute samples, write them into the region, and describe them. Return the index after the last."""
-        callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
-        single, count, any_objects = source.num_outputs is None, source.output_count, any(source.objects)
-        cell, lent, new, put = self._cell, task.lent, tuple.__new__, task.put_arrays
-        for i, position in zip(range(begin, task.stop), _positions(task, begin), strict=False):
-            cell[0] = i
-            sample = callback(new(SampleInfo, (position, i, iteration, epoch)))
-            outputs = (sample,) if single else sample
-            is_plain = outputs.__class__ is tuple and len(outputs) == count and not lent and not any_objects
-            try:
-                is_put = is_plain and put(i, outputs)
-            except (RegionFullError, NoMemoryError):
-                self.unplaced = sample
-                raise
-            if not is_put:
-                self.put(task, i, sample, source)
-            outputs = sample = None  # see above
-        return task.stop
-
     # Operators over several samples at once
 
     def _make_stacks(self, task: Task, operators: StackOperators, watch: Stopwatch | None) -> None:
@@ -494,16 +491,15 @@ class TaskRunner:
         source, call = operators.source, current_call.get()
         callback = self._importing(source)
         callback = callback if watch is None else watch.timed_within(callback)
-        fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
+        fill = self._fill_two_rows if source.num_outputs == 2 else self._fill
         staging = self._staging[task.words[_SOURCE]]
-        if not task.has_rows:
-            task.clean_region()
         current_call.set(call._replace(empty=None))  # the memory in the batch is for the results of the operators
         i = task.start
         while i < task.stop:
             staged, other = StagedTask(task, source, callback, staging, i), None
             try:
-                stop = fill(staged, i)
+                fill(staged, i)
+                stop = staged.stop
             except MisfitError as misfit:
                 stop, other = misfit.sample, misfit.outputs
             except Exception as error:

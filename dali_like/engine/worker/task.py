@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock, RLock
 from typing import Any, NamedTuple
 
@@ -65,13 +65,15 @@ _DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
 #: no other thread runs. Without a GIL, `mmap` would let only one thread copy at a time.
 MOST_PLAIN_BYTES = 1 << 18 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
 
+#: Raised for arrays that are not contiguous, when `mmap` is to copy them.
+NOT_CONTIGUOUS = (ValueError, BufferError)
+
 #: Copying an array of this size takes less time than finding out whether that is necessary.
 _FEW_BYTES = 1024
 
 #: Rows of a task below this size are mapped page by page, as they are written: the call would not pay.
 _LEAST_MAPPED_BYTES = 1 << 16
 
-_NBYTES = int(Word.NBYTES)
 #: Words of the header, as plain integers: these index faster than members of the enum.
 _PROVISIONAL, _EPOCH, _ITERATION, _FIRST_SAMPLE, _BATCH_SIZE = map(
     int, (Header.PROVISIONAL, Header.EPOCH, Header.ITERATION, Header.FIRST_SAMPLE, Header.BATCH_SIZE)
@@ -123,8 +125,8 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        plans: for each output, what `Task.put_arrays` needs: dtype, its code, ndim, shape and begin of the rows, and the
-            function that writes a descriptor. Until a batch has shown dtype and ndim, no array agrees with the plan.
+        plans: for each output, what `Task.put_outside` needs: dtype, its code, ndim, and the function that writes a
+            descriptor. Until a batch has shown dtype and ndim, no array agrees with the plan.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
 
@@ -158,10 +160,10 @@ class SlotView:
         self._map = space.map
         self._set_targets(MOST_PLAIN_BYTES)
         self.plans: list[tuple[Any, ...]] = [
-            (DTYPES[code], code, ndim, target.shape, offset + rows, _DESCRIPTORS[ndim])
+            (DTYPES[code], code, ndim, _DESCRIPTORS[ndim])
             if UNKNOWN not in (code, ndim)
-            else (NO_TARGET.dtype, UNKNOWN, UNKNOWN, None, 0, None)
-            for (code, ndim), target, rows in zip(self.kinds, self.targets, self.offsets, strict=True)
+            else (NO_TARGET.dtype, UNKNOWN, UNKNOWN, None)
+            for code, ndim in self.kinds
         ]
 
     @property
@@ -287,18 +289,14 @@ class Task:
         if stop == self.start:
             self.describe_all()  # without samples; the output may have no rows
 
-    def clean_region(self) -> Region:
-        """Return the region of the task, empty. Describe the rows that there are: most of their samples will lie in them."""
-        self._describe_rows()
-        return self.message_region()
-
     def message_region(self) -> Region:
         """Return the region of the task, empty, for a message: samples in rows need no descriptors."""
         self.region = Region(self._space, self.view, self.number)
         return self.region
 
-    def _describe_rows(self) -> None:
-        for output, expected in enumerate(self.view.expected):
+    def _describe_rows(self, outputs: Iterable[int]) -> None:
+        for output in outputs:
+            expected = self.view.expected[output]
             if expected[Word.OFFSET] != UNKNOWN:
                 describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
 
@@ -307,7 +305,7 @@ class Task:
         if self.region is None:
             with self._lock:
                 if self.region is None:
-                    self._describe_rows()
+                    self._describe_rows(range(len(self.view.expected)))
                     self.region = Region(self._space, self.view, self.number)
         return self.region
 
@@ -357,86 +355,75 @@ class Task:
         place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
         _DESCRIPTORS[1](self._space.map, place, offset - self.view.offset, nbytes, *_OBJECT_KIND, nbytes)
 
-    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """Put all outputs of sample `i` if they are plain arrays of the expected kinds; else return False.
+    def put_outside(self, i: int, output: int, array: NDArray[Any]) -> bool:
+        """Put one output of sample `i`, an array that has no row, if it is of the expected kind; else return False.
 
-        This is the hot path for samples without rows, so it calls few functions.
-
-        Raises:
-            RegionFullError, NoMemoryError: as `put`.
-        """
-        ndarray = np.ndarray
-        for array in arrays:
-            if array.__class__ is not ndarray:
-                return False
-        view, memory, region = self.view, self._space.map, self.region or self.describe_all()
-        base, plans = view.offset, view.plans
-        place = view.descriptors_offset + i * len(plans) * _DESCRIPTOR_BYTES
-        for array, (dtype, code, ndim, row_shape, rows_begin, describe) in zip(arrays, plans):  # noqa: B905  # `strict=` takes longer
-            if array.dtype is not dtype and array.dtype != dtype:
-                return False
-            shape, nbytes = array.shape, array.nbytes
-            if shape == row_shape:
-                begin = rows_begin + i * nbytes  # it is described already: see `describe_all`
-            else:
-                if len(shape) != ndim:
-                    return False
-                begin = region.take(nbytes)
-                describe(memory, place, begin - base, nbytes, code, ndim, *shape)
-            place += _DESCRIPTOR_BYTES
-            try:
-                if nbytes > MOST_PLAIN_BYTES:
-                    ndarray(shape, dtype, memory, begin)[...] = array
-                else:
-                    memory[begin : begin + nbytes] = array
-            except (ValueError, BufferError):  # not contiguous
-                ndarray(shape, dtype, memory, begin)[...] = array
-        return True
-
-    def put_list(self, output: int, arrays: Sequence[Any]) -> bool:
-        """Put one output of all samples of the task if they are plain arrays of the expected kind; else return False.
-
-        Does as `put_arrays` for each, in half the time.
+        This is the hot path for such samples, so it calls few functions. Only the thread of the task may call it.
 
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
-        ndarray, view, memory = np.ndarray, self.view, self._space.map
-        dtype, code, ndim, row_shape, rows_begin, describe = view.plans[output]
-        if ndim == UNKNOWN:
+        view, shape, nbytes = self.view, array.shape, array.nbytes
+        dtype, code, ndim, describe = view.plans[output]
+        if len(shape) != ndim or (array.dtype is not dtype and array.dtype != dtype):
             return False
-        sizes, fits = [], True
-        for array in arrays:
-            if array.__class__ is not ndarray or (array.dtype is not dtype and array.dtype != dtype) or array.ndim != ndim:
-                return False
-            if array.shape == row_shape:
-                sizes.append(0)
-            else:
-                sizes.append(array.nbytes)
-                fits = False
-        begins = sizes if fits else (self.region or self.describe_all()).take_each(sizes)
-        base, step = view.offset, len(view.plans) * _DESCRIPTOR_BYTES
-        place, row_bytes = (
-            view.descriptors_offset + self.start * step + output * _DESCRIPTOR_BYTES,
-            view.expected[output][_NBYTES],
-        )
-        row_begin = rows_begin + self.start * row_bytes
-        for array, nbytes, begin in zip(arrays, sizes, begins):  # noqa: B905
-            shape = array.shape
-            if shape == row_shape:
-                begin, nbytes = row_begin, row_bytes  # noqa: PLW2901  # it is described already: see `describe_all`
-            else:
-                describe(memory, place, begin - base, nbytes, code, ndim, *shape)
-            place += step
-            row_begin += row_bytes
+        memory: Any = self._space.map
+        region = self.region or self.describe_all()
+        begin = region.next if region.next + nbytes <= region.end else region.open(nbytes)
+        region.next = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT
+        place = view.descriptors_offset + (i * len(view.plans) + output) * _DESCRIPTOR_BYTES
+        describe(memory, place, begin - view.offset, nbytes, code, ndim, *shape)
+        if nbytes <= MOST_PLAIN_BYTES:
             try:
-                if nbytes > MOST_PLAIN_BYTES:
-                    ndarray(shape, dtype, memory, begin)[...] = array
-                else:
-                    memory[begin : begin + nbytes] = array
-            except (ValueError, BufferError):  # not contiguous
-                ndarray(shape, dtype, memory, begin)[...] = array
+                memory[begin : begin + nbytes] = array
+                return True
+            except NOT_CONTIGUOUS:
+                pass
+        np.ndarray(shape, dtype, memory, begin)[...] = array
         return True
+
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """Put all outputs of sample `i`, once, if they are arrays of the expected kinds; else return False.
+
+        Raises:
+            RegionFullError, NoMemoryError: as `put`.
+        """
+        for array in arrays:
+            if array.__class__ is not np.ndarray:
+                return False
+        for output, (array, rows, (_, dtype, shape)) in enumerate(zip(arrays, self.view.rows, self.view.targets, strict=True)):
+            if array.shape == shape and array.dtype == dtype:
+                rows[i] = array  # it is described if necessary: see `describe_all`
+            elif not self.put_outside(i, output, array):
+                return False
+        return True
+
+    def put_list(self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]) -> None:
+        """Write one output of all samples of the task.
+
+        Args:
+            note: called with the index of a sample that takes longer.
+
+        Raises:
+            SampleError, RegionFullError, NoMemoryError: as `put`.
+        """
+        ndarray, outside = np.ndarray, self.put_outside
+        if self.region is not None:  # a batch that this one replaces may have left other descriptors
+            self._describe_rows([output])
+        memory, dtype, shape = self.view.targets[output]
+        is_plain = not self.lent and not source.is_object(output)
+        for i, (value, key) in enumerate(zip(values, self.keys[output], strict=False), self.start):
+            if is_plain and value.__class__ is ndarray:
+                if value.shape == shape and (value.dtype is dtype or value.dtype == dtype):
+                    try:
+                        memory[key] = value  # it is described if necessary: see `describe_all`
+                        continue
+                    except NOT_CONTIGUOUS:
+                        pass
+                elif outside(i, output, value):
+                    continue
+            note(i)
+            self.put(i, output, value, source)
 
     def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
@@ -555,7 +542,9 @@ class Region:
     Attributes:
         space: the shared space.
         start: where the region begins in it.
-        used: bytes used so far.
+        used: bytes used so far, the window included.
+        next, end: the window, a part of the region that the thread of the task fills without the lock, by `open`. As many
+            bytes of it as there is memory for.
     """
 
     def __init__(self, space: SharedSpace, view: SlotView, task: int) -> None:
@@ -568,6 +557,7 @@ class Region:
         self._lock = Lock()
         self._committed = int(view.marks[task])
         self.used = 0
+        self.next = self.end = self.start
 
     def append(self, array: NDArray[Any]) -> int:
         """Copy an array to the end of the used part. Return its offset in the shared space."""
@@ -589,18 +579,27 @@ class Region:
             self.used = end
         return self.start + begin
 
-    def take_each(self, sizes: Sequence[int]) -> list[int]:
-        """As `take` for each of several sizes."""
-        begins, start = [], self.start
+    def open(self, nbytes: int) -> int:
+        """Make the window large enough for `nbytes`. Return where it begins. Only the thread of the task may call it."""
         with self._lock:
-            end = self.used
-            for nbytes in sizes:
-                begins.append(start + end)
-                end = end + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT
+            self._close()
+            begin = self.used
+            end = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT
             if end > self._committed:
                 self._grow(end)
-            self.used = end
-        return begins
+            self.used = self._committed
+        self.next, self.end = self.start + begin, self.start + self._committed
+        return self.next
+
+    def close(self) -> None:
+        """Give up the rest of the window."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self.end == self.start + self.used:  # otherwise other threads have taken what follows
+            self.used = self.next - self.start
+        self.end = self.next
 
     def _grow(self, end: int) -> None:
         if end > self._size:

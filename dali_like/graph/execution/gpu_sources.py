@@ -8,7 +8,7 @@ Arrays on the CPU are copied as the source returns them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,9 +52,8 @@ class CollectedBatch:
     """Batch that collects the results of a source; implements the interface of `dali_like.engine.worker.task.Task`."""
 
     #: As in a task whose samples all have descriptors, so that no sample goes to a row.
-    region: Any = SimpleNamespace(used=0)
+    region: Any = SimpleNamespace(used=0, close=lambda: None)
     has_rows = True
-    targets = (NO_TARGET,)
     view = SimpleNamespace(rows=[None])
 
     def __init__(self, source: Source, key: BatchKey) -> None:
@@ -64,6 +63,8 @@ class CollectedBatch:
         self.start, self.stop = 0, key.size
         self.lent: dict[Any, Any] = {}
         self.columns: list[_Column] = [[] for _ in range(source.output_count)]
+        self.targets = [NO_TARGET] * source.output_count
+        self.keys: list[Sequence[Any]] = [range(key.size)] * source.output_count
         self.number, self.request = 0, key.request
         self.found: list[int] = []
         self.place = 0
@@ -95,9 +96,15 @@ class CollectedBatch:
         """Return False: samples are stored one output at a time."""
         return False
 
-    def put_list(self, output: int, arrays: Sequence[Any]) -> bool:
-        """Return False: samples are stored one by one."""
+    def put_outside(self, i: int, output: int, array: Any) -> bool:
+        """Return False: `put` stores samples."""
         return False
+
+    def put_list(self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]) -> None:
+        """Store one output of all samples."""
+        for i, value in enumerate(values, self.start):
+            note(i)
+            self.put(i, output, value, source)
 
     def put_all(self, output: int, samples: Any, source: Source) -> None:
         """Store one output of all samples, as one array."""
