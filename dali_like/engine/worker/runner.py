@@ -249,12 +249,12 @@ class TaskRunner:
         callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
         single, count = source.num_outputs is None, -1 if any(source.objects) else source.output_count
         first, stride, iteration, epoch = task.first, source.stride, task.iteration, task.epoch
-        lent, new, put_arrays = task.lent, tuple.__new__, task.put_arrays
+        lent, new, put = task.lent, tuple.__new__, task.writer()
 
         async def read(i: int) -> None:
             sample = await callback(new(SampleInfo, (first + i * stride, i, iteration, epoch)))
             outputs = (sample,) if single else sample
-            if lent or outputs.__class__ is not tuple or len(outputs) != count or not put_arrays(i, outputs):
+            if lent or outputs.__class__ is not tuple or len(outputs) != count or not put(i, outputs):
                 self.put(task, i, sample, source)
 
         return read
@@ -415,7 +415,11 @@ class TaskRunner:
         callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
         single, count = source.num_outputs is None, -1 if any(source.objects) else source.output_count
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
-        put_outside, numbers, (memories, dtypes, shapes) = task.put_outside, range(count), zip(*task.targets, strict=True)
+        put_outside, numbers, (memories, dtypes, shapes) = (
+            task.outside_writer(),
+            range(count),
+            zip(*task.targets, strict=True),
+        )
         all_keys = zip(*(keys[begin - task.start :] for keys in task.keys), strict=True)
         for i, position, keys in zip(range(begin, task.stop), _positions(task, begin), all_keys, strict=False):
             cell[0] = i
@@ -579,14 +583,14 @@ class TaskRunner:
                 self._operate_alone(task, operators, call, i, outputs)
             return
         task.describe_all()
-        ends = [0] * len(results)
+        ends, put = [0] * len(results), task.writer()
         for i, outputs in enumerate(samples, begin):
             made = []
             for k, (result, like) in enumerate(zip(results, operators.packs, strict=True)):
                 start, ends[k] = ends[k], ends[k] + outputs[like].size
                 made.append(result[start : ends[k]].reshape(outputs[like].shape))
             self._cell[0] = i
-            if task.lent or not task.put_arrays(i, made):
+            if task.lent or not put(i, made):
                 self.put(task, i, tuple(made), task.source)
 
     def _operate(

@@ -187,9 +187,9 @@ class StagedTask:
         """Return the outputs of a sample: callbacks get no memory here."""
         return tuple(outputs)
 
-    def put_outside(self, i: int, output: int, array: Any) -> bool:
-        """Return False: there is no other place than the row."""
-        return False
+    def outside_writer(self) -> Callable[[int, int, NDArray[Any]], bool]:
+        """Return a function that returns False: there is no other place than the row."""
+        return lambda i, output, array: False
 
     def put_outputs(self, i: int, outputs: Sequence[Any], source: Source) -> None:
         """Refuse a sample that does not fit its row.

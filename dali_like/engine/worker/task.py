@@ -125,8 +125,8 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        plans: for each output, what `Task.put_outside` needs: dtype, its code, ndim, and the function that writes a
-            descriptor. Until a batch has shown dtype and ndim, no array agrees with the plan.
+        plans: for each output, what `Task.outside_writer` needs: dtype, its code, ndim, the function that writes a descriptor,
+            and the place of the first one. Until a batch has shown dtype and ndim, no array agrees with the plan.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
 
@@ -160,10 +160,10 @@ class SlotView:
         self._map = space.map
         self._set_targets(MOST_PLAIN_BYTES)
         self.plans: list[tuple[Any, ...]] = [
-            (DTYPES[code], code, ndim, _DESCRIPTORS[ndim])
+            (DTYPES[code], code, ndim, _DESCRIPTORS[ndim], self.descriptors_offset + output * _DESCRIPTOR_BYTES)
             if UNKNOWN not in (code, ndim)
-            else (NO_TARGET.dtype, UNKNOWN, UNKNOWN, None)
-            for code, ndim in self.kinds
+            else (NO_TARGET.dtype, UNKNOWN, UNKNOWN, None, 0)
+            for output, (code, ndim) in enumerate(self.kinds)
         ]
 
     @property
@@ -355,48 +355,65 @@ class Task:
         place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
         _DESCRIPTORS[1](self._space.map, place, offset - self.view.offset, nbytes, *_OBJECT_KIND, nbytes)
 
-    def put_outside(self, i: int, output: int, array: NDArray[Any]) -> bool:
-        """Put one output of sample `i`, an array that has no row, if it is of the expected kind; else return False.
+    def outside_writer(self) -> Callable[[int, int, NDArray[Any]], bool]:
+        """Return a function that puts one output of a sample, an array that has no row, if it is of the expected kind.
 
-        This is the hot path for such samples, so it calls few functions. Only the thread of the task may call it.
-
-        Raises:
-            RegionFullError, NoMemoryError: as `put`.
+        It gets the index of the sample and the number of the output, and returns whether it is. It raises RegionFullError and
+        NoMemoryError, as `put`. Only the thread of the task may call it. As the hot path for such samples, it calls few
+        functions and looks up few attributes.
         """
-        view, shape, nbytes = self.view, array.shape, array.nbytes
-        dtype, code, ndim, describe = view.plans[output]
-        if len(shape) != ndim or (array.dtype is not dtype and array.dtype != dtype):
-            return False
+        ndarray, plans, base, region = np.ndarray, self.view.plans, self.view.offset, self.region
         memory: Any = self._space.map
-        region = self.region or self.describe_all()
-        begin = region.next if region.next + nbytes <= region.end else region.open(nbytes)
-        region.next = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT
-        place = view.descriptors_offset + (i * len(view.plans) + output) * _DESCRIPTOR_BYTES
-        describe(memory, place, begin - view.offset, nbytes, code, ndim, *shape)
-        if nbytes <= MOST_PLAIN_BYTES:
-            try:
-                memory[begin : begin + nbytes] = array
-                return True
-            except NOT_CONTIGUOUS:
-                pass
-        np.ndarray(shape, dtype, memory, begin)[...] = array
-        return True
+        step = len(plans) * _DESCRIPTOR_BYTES
 
-    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """Put all outputs of sample `i`, once, if they are arrays of the expected kinds; else return False.
+        def put(i: int, output: int, array: NDArray[Any]) -> bool:
+            nonlocal region
+            dtype, code, ndim, describe, place = plans[output]
+            shape, nbytes = array.shape, array.nbytes
+            if len(shape) != ndim or (array.dtype is not dtype and array.dtype != dtype):
+                return False
+            if region is None:
+                region = self.describe_all()
+            begin = region.next
+            if begin + nbytes > region.end:
+                begin = region.open(nbytes)
+            region.next = begin + nbytes + SAMPLE_ALIGNMENT - 1 & -SAMPLE_ALIGNMENT  # `align`, without the call
+            describe(memory, place + i * step, begin - base, nbytes, code, ndim, *shape)
+            if nbytes <= MOST_PLAIN_BYTES:
+                try:
+                    memory[begin : begin + nbytes] = array
+                    return True
+                except NOT_CONTIGUOUS:
+                    pass
+            ndarray(shape, dtype, memory, begin)[...] = array
+            return True
 
-        Raises:
-            RegionFullError, NoMemoryError: as `put`.
+        return put
+
+    def writer(self) -> Callable[[int, Sequence[Any]], bool]:
+        """Return a function that puts all outputs of a sample, once, if they are arrays of the expected kinds.
+
+        It returns whether they are. Only the thread of the task may call it. It raises RegionFullError and NoMemoryError, as
+        `put`.
         """
-        for array in arrays:
-            if array.__class__ is not np.ndarray:
-                return False
-        for output, (array, rows, (_, dtype, shape)) in enumerate(zip(arrays, self.view.rows, self.view.targets, strict=True)):
-            if array.shape == shape and array.dtype == dtype:
-                rows[i] = array  # it is described if necessary: see `describe_all`
-            elif not self.put_outside(i, output, array):
-                return False
-        return True
+        ndarray, outside, start, rows = np.ndarray, self.outside_writer(), self.start, self.view.rows
+        places = [(output, keys, *target) for output, (keys, target) in enumerate(zip(self.keys, self.targets, strict=True))]
+
+        def put(i: int, arrays: Sequence[Any]) -> bool:
+            for array in arrays:
+                if array.__class__ is not ndarray:
+                    return False
+            for array, (output, keys, memory, dtype, shape) in zip(arrays, places):  # noqa: B905  # `strict=` takes longer
+                if array.shape == shape and (array.dtype is dtype or array.dtype == dtype):
+                    try:
+                        memory[keys[i - start]] = array  # it is described if necessary: see `describe_all`
+                    except NOT_CONTIGUOUS:
+                        rows[output][i] = array
+                elif not outside(i, output, array):
+                    return False
+            return True
+
+        return put
 
     def put_list(self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]) -> None:
         """Write one output of all samples of the task.
@@ -407,7 +424,7 @@ class Task:
         Raises:
             SampleError, RegionFullError, NoMemoryError: as `put`.
         """
-        ndarray, outside = np.ndarray, self.put_outside
+        ndarray, outside = np.ndarray, self.outside_writer()
         if self.region is not None:  # a batch that this one replaces may have left other descriptors
             self._describe_rows([output])
         memory, dtype, shape = self.view.targets[output]

@@ -92,13 +92,13 @@ class CollectedBatch:
         for output, value in enumerate(outputs):
             self.put(i, output, value, source)
 
-    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """Return False: samples are stored one output at a time."""
-        return False
+    def writer(self) -> Callable[[int, Sequence[Any]], bool]:
+        """Return a function that returns False: `put` stores samples."""
+        return lambda i, arrays: False
 
-    def put_outside(self, i: int, output: int, array: Any) -> bool:
-        """Return False: `put` stores samples."""
-        return False
+    def outside_writer(self) -> Callable[[int, int, Any], bool]:
+        """Return a function that returns False: `put` stores samples."""
+        return lambda i, output, array: False
 
     def put_list(self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]) -> None:
         """Store one output of all samples."""
