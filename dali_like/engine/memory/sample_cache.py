@@ -218,11 +218,15 @@ class Share:
                 self._size = 0
                 return False
             headroom.left -= end - used
-            offset = self._start + used
-            write_entry(self._space, offset, key, parts, nbytes)
+            offset, memory = self._start + used, self._space.map
+            if len(parts) == 1 and nbytes <= _MOST_PLAIN_BYTES:  # the usual case, in the fewest steps
+                _pack_header(memory, offset, key, nbytes)
+                memory[offset + ENTRY_HEADER_BYTES : offset + ENTRY_HEADER_BYTES + nbytes] = parts[0]
+            else:
+                write_entry(self._space, offset, key, parts, nbytes)
             self._used = end
             # `_note`, without the call
-            _pack_record(self._space.map, self._records + self._num_noted * _RECORD_BYTES, key, epoch, offset, nbytes)
+            _pack_record(memory, self._records + self._num_noted * _RECORD_BYTES, key, epoch, offset, nbytes)
             self._num_noted += 1
             return True
 
@@ -258,9 +262,6 @@ def write_entry(space: SharedSpace, offset: int, key: int, parts: Sequence[Any],
     memory = space.map
     _pack_header(memory, offset, key, nbytes)
     begin = offset + ENTRY_HEADER_BYTES
-    if len(parts) == 1 and nbytes <= _MOST_PLAIN_BYTES:  # the usual case, in the fewest steps
-        memory[begin : begin + nbytes] = parts[0]
-        return
     for part in parts:
         end = begin + _bytes_of(part)
         if end - begin > _MOST_PLAIN_BYTES:
@@ -286,6 +287,7 @@ class CacheMemory:
 
     Attributes:
         is_owned: whether this process owns the memory. A forked one does not.
+        offsets: by key: the offset of its entry; 0 without one.
     """
 
     def __init__(self, space: SharedSpace, ident: int, length: int, budget_bytes: int, *, replaces: bool) -> None:
@@ -295,7 +297,7 @@ class CacheMemory:
         self.budget_bytes = budget_bytes // PAGE_BYTES * PAGE_BYTES
         self.replaces = replaces
         self.index: NDArray[np.int64] = space.array(PAGE_BYTES, (length,), _WORD)
-        self._offsets = memoryview(self.index)  # type: ignore[arg-type]  # of single entries, faster
+        self.offsets = memoryview(self.index)  # type: ignore[arg-type]  # of single entries, faster
         self.share: Share | None = None  # of the task that this worker process computes
         self.is_owned = False
         self._headroom = Headroom()
@@ -349,7 +351,7 @@ class CacheMemory:
 
     def get(self, key: int, epoch: int) -> memoryview | None:
         """Return the content of an entry: a read-only view, or a copy if entries may be replaced. None without one."""
-        if not self._offsets[key]:
+        if not self.offsets[key]:
             return None
         if not self.is_owned:
             share = self.share
@@ -367,18 +369,18 @@ class CacheMemory:
         """Store an entry if there is room, and count the access."""
         nbytes = len(parts[0]) if len(parts) == 1 and parts[0].__class__ is bytes else sum(map(_bytes_of, parts))
         share = self.share
-        if self.is_owned:
-            with self._lock:
-                self._count(key, epoch, Access.DISK_HIT if is_disk_hit else Access.MISS, nbytes)
-                self._put(key, parts, nbytes)
-        elif share is not None:
+        if share is not None and not self.is_owned:
             if is_disk_hit:
                 share.note(key, epoch, Access.DISK_HIT, nbytes)
             if not share.put(key, -1 if is_disk_hit else epoch, parts, nbytes) and not is_disk_hit:
                 share.note(key, epoch, Access.MISS, nbytes)
+        elif self.is_owned:
+            with self._lock:
+                self._count(key, epoch, Access.DISK_HIT if is_disk_hit else Access.MISS, nbytes)
+                self._put(key, parts, nbytes)
 
     def _read(self, key: int) -> memoryview | None:
-        offset = self._offsets[key]
+        offset = self.offsets[key]
         if not offset:
             return None
         stored, nbytes = _unpack_header(self._bytes, offset)
@@ -458,7 +460,8 @@ class CacheMemory:
         keys, epochs, offsets, nbytes = records.T
         sizes = nbytes + (ENTRY_HEADER_BYTES + ENTRY_ALIGNMENT - 1) & -ENTRY_ALIGNMENT
         self._count_accesses(keys, epochs, np.minimum(offsets, Access.MISS), nbytes)
-        self._note_sizes(sizes[offsets == Access.MISS])
+        missed = sizes[offsets == Access.MISS]
+        self._note_sizes(int(missed.sum()), len(missed), int(missed.max(initial=0)))
         self._largest_need = max(self._largest_need, int(sizes[offsets >= Access.MISS].sum()))
         ends = offsets - begin + sizes
         # A worker that writes outside of its memory must not make entries there.
@@ -470,7 +473,7 @@ class CacheMemory:
             used = int(ends.max(initial=0))
         else:
             keys, offsets, sizes, used = keys[is_first], offsets[is_first], sizes[is_first], int(ends[is_first].max())
-        self._note_sizes(sizes)
+        self._note_sizes(int(sizes.sum()), len(sizes), int(sizes.max(initial=0)))
         return self._keep(begin, align(used), [*zip(keys.tolist(), offsets.tolist(), strict=True)])
 
     def _count_accesses(
@@ -499,11 +502,11 @@ class CacheMemory:
             self._extent_of.update((key, begin) for key, _ in entries)
         return nbytes
 
-    def _note_sizes(self, sizes: NDArray[np.int64]) -> None:
-        """Count sizes of entries, with their headers."""
-        self._entry_bytes += int(sizes.sum())
-        self._num_sized += len(sizes)
-        self._largest = max(self._largest, int(sizes.max(initial=0)))
+    def _note_sizes(self, total: int, count: int, largest: int) -> None:
+        """Count entries, with their headers: the sum of their sizes, their number, and the largest size."""
+        self._entry_bytes += total
+        self._num_sized += count
+        self._largest = max(self._largest, largest)
 
     def _put(self, key: int, parts: Sequence[Any], nbytes: int) -> None:
         if self.index[key]:
@@ -516,7 +519,7 @@ class CacheMemory:
                 return
         self._own = begin + size, end
         write_entry(self.space, begin, key, parts, nbytes)
-        self._note_sizes(np.array([size]))
+        self._note_sizes(size, 1, size)
         self.index[key] = begin
         self._keep(begin, align(size), [(key, begin)])
 

@@ -213,7 +213,7 @@ class TaskRunner:
         return begun.task is None or bool(self._cancelled_of(begun.task)())
 
     def _cancelled_of(self, task: Task) -> Callable[[], int]:
-        """Return a function that tells whether the batch of a task has been cancelled. Each read calls it: no Python runs."""
+        """Return a function that tells whether the batch of a task has been cancelled, in C: each read calls it."""
         header: Any = self._header(task.view.offset // PAGE_BYTES)
         return functools.partial(memoryview(header).__getitem__, _CANCELLED)
 
@@ -451,9 +451,12 @@ class TaskRunner:
             array = outputs = sample = None
 
     def _fill_two_rows(self, task: Task | StagedTask, begin: int) -> int:
-        """As `_fill`, for two outputs, such as data and label, as long as all fit their rows. Return the index after the last.
+        """As `_fill`, for two outputs, such as data and label, as long as all fit their rows.
 
         Without the inner loop, a sample takes 0.17 us less.
+
+        Returns:
+            The index after the last.
         """
         callback, iteration, epoch = task.callback, task.iteration, task.epoch
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray

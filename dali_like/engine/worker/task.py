@@ -125,8 +125,8 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        plans: for each output, what `Task.outside_writer` needs: dtype, its code, ndim, the function that writes a descriptor,
-            and the place of the first one. Until a batch has shown dtype and ndim, no array agrees with the plan.
+        plans: for each output, what `Task.outside_writer` needs: dtype, its code, ndim, the function that writes a
+            descriptor, and the place of the first one. No array agrees with a plan without dtype and ndim.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
 
@@ -358,9 +358,9 @@ class Task:
     def outside_writer(self) -> Callable[[int, int, NDArray[Any]], bool]:
         """Return a function that puts one output of a sample, an array that has no row, if it is of the expected kind.
 
-        It gets the index of the sample and the number of the output, and returns whether it is. It raises RegionFullError and
-        NoMemoryError, as `put`. Only the thread of the task may call it. As the hot path for such samples, it calls few
-        functions and looks up few attributes.
+        It gets the index of the sample and the number of the output, and returns whether it is. It raises RegionFullError
+        and NoMemoryError, as `put`. Only the thread of the task may call it. It is the hot path for such samples: it calls
+        few functions, and looks up few attributes.
         """
         ndarray, plans, base, region = np.ndarray, self.view.plans, self.view.offset, self.region
         memory: Any = self._space.map
@@ -382,10 +382,10 @@ class Task:
             if nbytes <= MOST_PLAIN_BYTES:
                 try:
                     memory[begin : begin + nbytes] = array
-                    return True
                 except NOT_CONTIGUOUS:
-                    pass
-            ndarray(shape, dtype, memory, begin)[...] = array
+                    nbytes = MOST_PLAIN_BYTES + 1
+            if nbytes > MOST_PLAIN_BYTES:
+                ndarray(shape, dtype, memory, begin)[...] = array
             return True
 
         return put

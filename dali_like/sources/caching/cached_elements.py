@@ -113,17 +113,14 @@ def encode(element: Any, stage: str) -> list[Any]:
 
 def _joined(element: tuple[Any, ...]) -> bytes | None:
     """Return the content of a few small arrays of usual types, which most elements are; None for others."""
-    kinds = []
-    for array in element:
-        if array.__class__ is not np.ndarray:
-            return None
-        kinds.append((array.dtype, array.shape))
-    fronts = _fronts(tuple(kinds))
+    kinds = tuple([(array.dtype, array.shape) for array in element if array.__class__ is np.ndarray])
+    if len(kinds) != len(element):
+        return None
+    fronts = _fronts(kinds)
     if fronts is None:
         return None
-    parts: list[Any] = []
-    for front, array in zip(fronts, element):  # noqa: B905  # `strict=` takes longer
-        parts += front, array
+    parts: list[Any] = fronts * 2  # a list of the right length
+    parts[::2], parts[1::2] = fronts, element
     try:
         return b"".join(parts)
     except (TypeError, ValueError, BufferError):  # not contiguous

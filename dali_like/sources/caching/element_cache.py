@@ -75,7 +75,7 @@ class SampleCache:
         if not 0 <= key < self.length:
             return MISSING
         memory = self._memory or self.open()
-        content = None if memory is None else memory.get(key, epoch)
+        content = memory.get(key, epoch) if memory is not None and memory.offsets[key] else None
         if content is None and self.folder is not None:
             content = self.folder.read(key)
             if content is not None and memory is not None:
