@@ -6,7 +6,6 @@ Names and values follow ``nvidia.dali.types`` 1.53, so existing code only change
 from __future__ import annotations
 
 import enum
-import functools
 import importlib
 import operator
 import sys
@@ -153,7 +152,7 @@ class SampleInfo(NamedTuple):
         starts the sequence again. Outside of a callback, the seed is 0.
         """
         seed, source = current_call.get().seeds
-        return _generator_for()(seed, source, self.epoch_idx, self.idx_in_epoch)
+        return (_generator_for or _import_generators())(seed, source, self.epoch_idx, self.idx_in_epoch)
 
     def empty(self, shape: int | Iterable[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
         """Return an uninitialized array for the sample, in the memory of the batch if possible.
@@ -202,13 +201,18 @@ class BatchInfo(NamedTuple):
     def rng(self) -> np.random.Generator:
         """Return a random generator for this batch; see `SampleInfo.rng`."""
         seed, source = current_call.get().seeds
-        return _generator_for()(seed, source, self.epoch_idx, self.iteration, 1)
+        return (_generator_for or _import_generators())(seed, source, self.epoch_idx, self.iteration, 1)
 
 
-@functools.cache
-def _generator_for() -> Callable[..., np.random.Generator]:
+#: `dali_like.position_seeds.generator_for`, from the first use on.
+_generator_for: Callable[..., np.random.Generator] | None = None
+
+
+def _import_generators() -> Callable[..., np.random.Generator]:
+    global _generator_for  # noqa: PLW0603  # set once
     from dali_like.position_seeds import generator_for  # slow to import
 
+    _generator_for = generator_for
     return generator_for
 
 

@@ -32,6 +32,10 @@ def random(info: Any) -> Any:
     return IMAGES[0], LABELS[0]
 
 
+async def later(info: Any) -> Any:
+    return alike(info)
+
+
 def tensors(info: Any) -> Any:
     import torch  # type: ignore[import-not-found, unused-ignore]  # an optional library
 
@@ -69,8 +73,9 @@ def calls_of_a_batch(source: Callable[[Any], Any], batch_size: int) -> int:
     ("source", "most"),
     [
         pytest.param(alike, 1, id="the callback alone"),
-        pytest.param(ragged, 3, id="of several shapes: the callback, the copy, and its memory"),
-        pytest.param(random, 8, id="with a random generator"),
+        pytest.param(ragged, 2, id="of several shapes: the callback, and the copy"),
+        pytest.param(later, 7, id="a coroutine: the callback, the copy, and the bookkeeping of its task"),
+        pytest.param(random, 7, id="with a random generator"),
         pytest.param(
             tensors,
             2,
