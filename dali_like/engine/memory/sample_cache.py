@@ -241,7 +241,7 @@ class Headroom:
     """Memory that was available when this process looked last.
 
     Attributes:
-        left: what it has not used yet of that memory.
+        left: the unused part of that memory.
     """
 
     def __init__(self) -> None:

@@ -275,11 +275,14 @@ class Meter:
 
     def begin(self) -> Stopwatch | None:
         """Begin a task. Return a stopwatch if its calls are to be measured."""
-        self.begin_with(None)
-        return self.next_watch()
+        self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
+        if self._untimed < self._most_untimed and not (self._has_operators and self._is_traced[0]):  # as in `next_watch`
+            self._untimed += 1
+            return None
+        return Stopwatch()
 
     def next_watch(self) -> Stopwatch | None:
-        """Return a stopwatch if the calls of the next task are to be measured. `begin` asks by itself."""
+        """Return a stopwatch if the calls of the next task are to be measured, for a later `begin_with`."""
         if self._untimed < self._most_untimed and not (self._has_operators and self._is_traced[0]):
             self._untimed += 1
             return None
@@ -453,10 +456,17 @@ class CellMeter(Meter):
         self._times = times
         self._cpu_ns: int | None = None
 
+    def begin(self) -> Stopwatch | None:
+        self._begin_cpu()
+        return Meter.begin(self)  # not by super(), which takes longer
+
     def begin_with(self, watch: Stopwatch | None) -> None:
+        self._begin_cpu()
+        Meter.begin_with(self, watch)
+
+    def _begin_cpu(self) -> None:
         times = self._times
         self._cpu_ns = None if times.is_quick and times.is_unmeasured[0] else thread_time_ns()
-        Meter.begin_with(self, watch)  # not by super(), which takes longer
 
     def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
         if self._cpu_ns is not None:

@@ -125,7 +125,7 @@ class SlotView:
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
         targets: for each output, where its rows are written.
-        plans: for each output, what `Task.outside_writer` needs: dtype, its code, ndim, the function that writes a
+        plans: for each output, the data for `Task.outside_writer`: dtype, its code, ndim, the function that writes a
             descriptor, and the place of the first one. No array agrees with a plan without dtype and ndim.
         marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
     """
@@ -614,7 +614,7 @@ class Region:
             self._close()
 
     def _close(self) -> None:
-        if self.end == self.start + self.used:  # otherwise other threads have taken what follows
+        if self.end == self.start + self.used:  # otherwise other threads have taken memory behind it
             self.used = self.next - self.start
         self.end = self.next
 
