@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["is_stateful", "log_lost_state", "method_of"]
+__all__ = ["is_stateful", "log_lost_state", "method_of", "next_items"]
 
 
 def method_of(value: Any, name: str) -> Callable[..., Any] | None:
@@ -21,6 +22,14 @@ def method_of(value: Any, name: str) -> Callable[..., Any] | None:
     except Exception:  # `__getattr__` may raise anything for a name that only this library asks for
         return None
     return method if callable(method) else None
+
+
+def next_items(iterator: Iterator[Any], count: int) -> Iterator[Any]:
+    """Return the next `count` items of an iterator; fewer at its end.
+
+    `itertools.islice` would call ``iter``, with which iterators of users begin again.
+    """
+    return map(next, itertools.repeat(iterator, count))
 
 
 def is_stateful(value: Any) -> bool:

@@ -124,7 +124,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         try:
             if self._dali_like_begun is not None:
                 return self._dali_like_take_begun()
-            if self.peers is None:
+            if self._dali_like_value("peers") is None:
                 return self._dali_like_begin()
             from dali_like.data.peers import begin_with_peers  # few loaders have peers
 
@@ -144,7 +144,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
 
         Without workers it has no effect, and with ``peers="serve"`` neither: ranks find out in the loop which of them loads.
         """
-        if self.num_workers and self.peers is None and self._dali_like_begun is None:
+        if self.num_workers and self._dali_like_value("peers") is None and self._dali_like_begun is None:
             self._dali_like_begun = BaseDataLoader.__iter__(self)
 
     def _dali_like_take_begun(self) -> LoaderIterator:
@@ -267,7 +267,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         A sampler of another library is resumed by its own ``state_dict``, which becomes part of this one. A sampler without
         it must yield the same indices again.
         """
-        if self.peers is not None and (taken := self._dali_like_link.state) is not None:
+        if self._dali_like_value("peers") is not None and (taken := self._dali_like_link.state) is not None:
             return copy.deepcopy(dict(taken))
         if (positions := self._dali_like_positions) is not None:
             return self._dali_like_factory.position_state(positions)
@@ -306,7 +306,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         if not state_dict:
             return
         self._dali_like_load(state_dict, allow_change)
-        if self.peers is not None:
+        if self._dali_like_value("peers") is not None:
             self._dali_like_link.note("state", state_dict)
 
     def _dali_like_load(self, state_dict: Any, allow_change: Collection[str] = ()) -> None:
@@ -314,7 +314,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         from dali_like.data.plans import checked_state
 
         self._dali_like_drop_begun()
-        if self.peers is not None:
+        if self._dali_like_value("peers") is not None:
             self._dali_like_link.state = None
         if (positions := self._dali_like_positions) is not None:
             state = positions.dataset.checked_state(state_dict, allow_change, positions.owned)
@@ -441,7 +441,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
             return  # it may begin at a loaded position in the middle of the epoch
         self._dali_like_drop_begun()
         cast("PositionSampler", self._dali_like_positions).set_epoch(epoch)
-        if self.peers is not None:
+        if self._dali_like_value("peers") is not None:
             self._dali_like_link.note("epoch", epoch)
 
     @unavailable_if(_why_no_change)
@@ -677,8 +677,8 @@ class BaseDataLoader(LoaderArguments[T_co]):
         if loaded is not None:
             self._dali_like_loaded_state = None
         iterator = factory.next_iterator(settled, loaded, self)
-        if self.weights_file is not None:
-            iterator.before_next = factory.watcher_of(self, self.weights_file)
+        if options.own["weights_file"] is not None:
+            iterator.before_next = factory.watcher_of(self, options.own["weights_file"])
         if options.num_workers and options.persistent_workers:
             vars(self)["_iterator"] = iterator
         return iterator

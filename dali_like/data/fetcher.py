@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import add_note, repr_of
-from dali_like.common.user_objects import method_of
+from dali_like.common.user_objects import method_of, next_items
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.lookups import looks_up
@@ -653,7 +653,7 @@ class Fetcher:
         walk.position += 1
         samples: list[Any] = []
         if self.on_error == "raise" and request.watch is None and walk.end is None:
-            samples.extend(itertools.islice(walk.items, count))
+            samples.extend(next_items(walk.items, count))
             if len(samples) < count:
                 walk.end = number
             return samples

@@ -39,10 +39,7 @@ class DatasetKind(IntEnum):
 
 
 #: Attributes that cannot be set on an existing loader. All others may change, and count from the next iterator on.
-_LOCKED = {
-    *("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"),
-    *BaseDataLoader._dali_like_own_arguments,
-}
+_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
 class DataLoader(BaseDataLoader[T_co]):
@@ -160,6 +157,7 @@ class DataLoader(BaseDataLoader[T_co]):
     (3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
     """
 
+    _dali_like_is_library = True
     _dali_like_is_complete = False
 
     def _dali_like_construct(
@@ -234,8 +232,10 @@ class DataLoader(BaseDataLoader[T_co]):
         self._dali_like_context = None if context is None else context_of(context, self.num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._dali_like_is_complete and name in _LOCKED:
-            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if self._dali_like_is_complete:
+            if name in _LOCKED:
+                raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+            self._dali_like_check_set(name)
         super().__setattr__(name, value)
 
     def __len__(self) -> int:

@@ -72,6 +72,12 @@ class LoaderArguments(_Of[T_co]):
         "device": "the DataLoader of dali_like.plugin.pytorch",
         "sharding": "the DataLoader of dali_like.plugin.jax",
     }
+    #: Values of own arguments whose names a subclass of the program has for attributes of its own.
+    _dali_like_aside: Mapping[str, Any] = {}
+    #: In the dictionaries of this library's classes.
+    _dali_like_is_library: ClassVar[bool] = True
+    #: Whether the program does not know of own arguments, so that it means its own attributes; see `dali_like.running`.
+    _dali_like_is_unknown: ClassVar[bool] = False
     #: Checks the arguments, and makes the attributes. It gets the own arguments in a dict, and PyTorch's by name.
     _dali_like_construct: Callable[..., None]
 
@@ -144,8 +150,52 @@ class LoaderArguments(_Of[T_co]):
             raise ArgumentClashError("peers that share a loader cannot read weights_file together: call set_weights instead")
         if checked["peers"] is not None and checked["mesh"] is None:
             raise ArgumentClashError("peers share a loader by their places in a mesh: pass mesh=, or leave peers out")
+        taken = self._dali_like_names_of_subclass()
         for name, value in checked.items():
-            setattr(self, name, value)
+            if name in taken:
+                self._dali_like_set_aside(name, value)
+            else:
+                setattr(self, name, value)
+
+    def _dali_like_names_of_subclass(self) -> set[str]:
+        """Return names of own arguments that the program uses for attributes of its own, in a subclass."""
+        if "_dali_like_is_library" in vars(type(self)):
+            return set()
+        names = set(vars(self))
+        for kind in type(self).__mro__:
+            if "_dali_like_is_library" in vars(kind):
+                break
+            names.update(vars(kind))
+        return names & self._dali_like_own_arguments.keys()
+
+    def _dali_like_set_aside(self, name: str, value: Any) -> None:
+        """Keep the value of an own argument elsewhere, because its name belongs to the program."""
+        attributes = vars(self)
+        attributes["_dali_like_aside"] = {**self._dali_like_aside, name: value}
+        attributes["_dali_like_reader"] = _read_with_aside
+
+    def _dali_like_value(self, name: str) -> Any:
+        """Return the value of an own argument."""
+        aside = self._dali_like_aside
+        return aside[name] if name in aside else getattr(self, name)
+
+    def _dali_like_check_set(self, name: str) -> None:
+        """Check that an attribute may be set. Own arguments are fixed, unless their names belong to the program.
+
+        Raises:
+            ArgumentError: it may not.
+        """
+        if name not in self._dali_like_own_arguments or name in self._dali_like_aside:
+            return
+        if not self._dali_like_is_unknown:
+            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        self._dali_like_set_aside(name, getattr(self, name))
+
+
+def _read_with_aside(loader: Any) -> tuple[Any, ...]:
+    """Return what `_dali_like_reader` returns, for a loader with values aside."""
+    own = (loader._dali_like_value(name) for name in loader._dali_like_own_arguments)
+    return *_read_common(loader), *own
 
 
 def own_arguments() -> dict[str, Argument]:
@@ -153,6 +203,7 @@ def own_arguments() -> dict[str, Argument]:
     return specified_by(inspect.unwrap(LoaderArguments.__init__), "Own")
 
 
+_read_common = attribute_reader(())
 LoaderArguments._dali_like_own_arguments = own_arguments()
 for _name, _argument in LoaderArguments._dali_like_own_arguments.items():
     setattr(LoaderArguments, _name, _argument.default)  # constructors of subclasses may leave out this one

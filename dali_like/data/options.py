@@ -76,7 +76,7 @@ class LoaderOptions(NamedTuple):
         """Make the options from a result of `read_attributes`."""
         read = dict(zip(_ATTRIBUTES, attributes, strict=True))
         dataset, collate_fn = read["dataset"], read["collate_fn"]
-        if getattr(loader, "origins", False):
+        if loader._dali_like_value("origins"):
             from dali_like.data.loader_origins import traceable  # few programs ask for origins
 
             dataset, collate_fn = traceable(loader)
@@ -511,7 +511,7 @@ def check_before_iteration(loader: Any) -> None:
     """
     _check_dataset(loader.dataset)
     loader.check_worker_number_rationality()
-    if loader.pin_memory and loader.device is None:
+    if loader.pin_memory and loader._dali_like_value("device") is None:
         _warn_about_pinning(loader)
     if loader.num_workers == 0:
         if loader.timeout != 0:

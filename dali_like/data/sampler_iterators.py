@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from dali_like.common.json_state import ANYTHING, MAPPING, Schema, field, integer
-from dali_like.common.user_objects import is_stateful, log_lost_state
+from dali_like.common.user_objects import is_stateful, log_lost_state, next_items
 from dali_like.data.generators import SavedState
 from dali_like.errors import CheckpointError
 
@@ -162,7 +162,7 @@ class _Counted(SamplerIterator[T_co]):
         return item
 
     def take(self, count: int) -> list[T_co]:
-        items = list(itertools.islice(self._iterator, count))
+        items = list(next_items(self._iterator, count))
         self._taken += len(items)
         return items
 
@@ -173,7 +173,7 @@ class _Counted(SamplerIterator[T_co]):
         taken = count_in(state_dict, "taken")
         if self._taken:
             self._iterator = iter(self._iterable)
-        self._taken = sum(1 for _ in itertools.islice(self._iterator, taken))
+        self._taken = sum(1 for _ in next_items(self._iterator, taken))
         if self._taken < taken:
             raise CheckpointError(
                 f"Invalid state_dict: {taken} items had been taken, and this sampler has only {self._taken}"

@@ -37,6 +37,8 @@ if settings().seeds:  # the program, which has just imported PyTorch's loader, m
 class DataLoader(torch_loader.DataLoader[T_co]):
     """This library's loader with PyTorch's random numbers, to the bit, unless ``--fast`` is given."""
 
+    _dali_like_is_library = True
+    _dali_like_is_unknown = True
     worker_seeding = "tasks" if settings().fast else "torch"
     _dali_like_excluded: str | None = None
     _dali_like_place = ""

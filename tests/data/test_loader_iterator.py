@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dali_like.data import DataLoader
+from dali_like import fn, pipeline_def, types
+from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import ClosedError
 from tests.conftest import wait_until
 from tests.internals import loader_workers_of
@@ -95,3 +97,47 @@ def test_an_interrupt_while_delivered_batches_are_skipped_loses_no_batch() -> No
         next(batches)
 
     assert [first, next(batches).item(), next(batches).item()] == [1, 4, 5]
+
+
+class Restarting:
+    """Its own iterator, which begins again with each call of ``iter``, and counts these."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.begun = 0
+
+    def __iter__(self) -> Restarting:
+        self.begun += 1
+        self.number = 0
+        return self
+
+    def __next__(self) -> int:
+        if self.number == self.count:
+            raise StopIteration
+        self.number += 1
+        return self.number
+
+
+class RestartingDataset(Restarting, IterableDataset[int]):
+    pass
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_iterators_that_begin_again_yield_each_item_once(num_workers: int, batch_size: int | None) -> None:
+    expected: list[Any] = [1, 2, 3, 4, 5] if batch_size is None else [[1, 2], [3, 4], [5]]
+    options: dict[str, Any] = {"batch_size": batch_size, "num_workers": num_workers}
+    for loader in (DataLoader(RestartingDataset(5), **options), DataLoader(range(9), sampler=Restarting(5), **options)):
+        assert [[np.asarray(batch).tolist() for batch in loader] for _ in range(2)] == [expected] * 2
+
+
+def test_sources_that_begin_again_yield_each_item_once() -> None:
+    source = Restarting(5)
+
+    @pipeline_def(batch_size=2, num_threads=1)
+    def numbers() -> Any:
+        return fn.external_source(source, batch=False, dtype=types.INT64, last_batch_policy="partial")
+
+    with numbers() as pipe:
+        found = [[int(number) for number in np.asarray(batch.as_array())] for (batch,) in pipe]
+    assert found == [[1, 2], [3, 4], [5]]

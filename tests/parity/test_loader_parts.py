@@ -21,7 +21,7 @@ from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, dat
 from torch.utils.data._utils import fetch, pin_memory  # noqa: E402
 from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 
-from dali_like.errors import CheckpointError  # noqa: E402
+from dali_like.errors import ArgumentError, CheckpointError  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader, replaced_parts  # noqa: E402
 from tests.parity.same import assert_same  # noqa: E402
 
@@ -417,6 +417,88 @@ def test_subclass_may_have_attributes_with_the_names_of_our_methods() -> None:
     assert "3 batches" in str(DataLoader.report(loader))
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_subclass_may_have_attributes_with_the_names_of_our_arguments(num_workers: int) -> None:
+    class Loader(DataLoader[Any]):
+        _dali_like_is_unknown = True  # as with ``dali-like run``
+        peers = "of the class"
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.device = "before"
+            super().__init__(*args, **options)
+            self.origins = "after"
+            self.device = "later"
+
+        @property
+        def shard_id(self) -> int:
+            return 7
+
+    loader = Loader(range(3), num_workers=num_workers, on_error="skip")
+
+    assert numbers(loader) == numbers(loader) == [[0], [1], [2]]
+    assert (loader.peers, loader.device, loader.origins, loader.shard_id) == ("of the class", "later", "after", 7)
+    assert loader.on_error == "skip"
+    assert numbers(copy.copy(loader)) == [[0], [1], [2]]
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    with pytest.raises(ArgumentError, match="device attribute should not be set"):
+        DataLoader(range(3)).device = "cpu"
+
+
+def test_arguments_count_although_a_subclass_has_attributes_of_their_names() -> None:
+    class Loader(DataLoader[Any]):
+        origins = ()
+
+    [batch] = Loader([{"number": 1}], origins=True)
+
+    assert batch.keys() == {"number", "origins"}
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_methods_replaced_on_an_iterator_are_called(num_workers: int) -> None:
+    def add_one(iterator: Any) -> list[Any]:
+        for _ in range(2):
+            before = iterator._next_data
+            iterator._next_data = lambda before=before: before() + 1
+        return numbers(iterator)
+
+    def every_other(iterator: Any) -> list[Any]:
+        before = iterator._next_index
+
+        def following() -> Any:
+            before()
+            return before()
+
+        iterator._next_index = following
+        return numbers(iterator)
+
+    for use in (add_one, every_other) if not num_workers else (add_one,):
+        found, expected = (use(iter(base(range(6), num_workers=num_workers))) for base in (DataLoader, TORCHS))
+        assert found == expected
+
+
+def test_methods_that_our_iterators_do_not_call_cannot_be_replaced_on_them() -> None:
+    iterator = iter(DataLoader(range(2), num_workers=1))
+    for name in ("_try_get_data", "_get_data", "_process_data", "_try_put_index"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+            setattr(iterator, name, None)
+    assert numbers(iterator) == [[0], [1]]
+
+
+def test_fetcher_of_an_iterable_dataset_is_not_begun_again() -> None:
+    class Items(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    assert not hasattr(iter(DataLoader(Items())), "_dataset_fetcher")
+
+
+def test_iterators_have_the_names_of_pytorchs() -> None:
+    for num_workers in (0, 1):
+        names = {type(iter(base(range(1), num_workers=num_workers))).__name__ for base in (DataLoader, TORCHS)}
+        assert len(names) == 1
+
+
 @pytest.mark.parametrize("name", ["set_epoch"])
 def test_loader_of_other_datasets_has_no_methods_for_composed_ones(name: str) -> None:
     loader = DataLoader(range(3))
@@ -517,7 +599,7 @@ def test_iterator_can_be_reset_for_the_next_epoch(num_workers: int) -> None:
 def test_attribute_that_our_iterators_do_not_have_is_named() -> None:
     iterator = iter(DataLoader(range(4), num_workers=1))
 
-    for access in (lambda: iterator._index_queues, iterator._try_get_data):
+    for access in (lambda: iterator._index_queues, lambda: iterator._try_get_data):
         with pytest.raises(AttributeError, match=r"no attribute '_\w+'.*torch\.utils\.data\.DataLoader"):
             access()
 

@@ -24,13 +24,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from dali_like.common.foreign_errors import is_a
-from dali_like.common.user_objects import is_stateful
+from dali_like.common.user_objects import is_stateful, next_items
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
@@ -410,7 +409,7 @@ class Grouped:
         return map(self._transpose, iter(functools.partial(self._take, self._begin()), None))
 
     def _take(self, samples: Iterator[Any]) -> list[Any] | None:
-        batch = list(itertools.islice(samples, self._size))
+        batch = list(next_items(samples, self._size))
         return batch if batch and (len(batch) == self._size or not self._drop_last) else None
 
     def _transpose(self, batch: list[Any]) -> Any:

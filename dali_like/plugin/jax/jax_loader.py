@@ -105,6 +105,7 @@ class DataLoader(NumpyLoader[T_co]):
         ShardError: from ``next``: the sharding does not apply to an array, such as that of a smaller last batch.
     """
 
+    _dali_like_is_library = True
     _dali_like_elsewhere: ClassVar[Mapping[str, str]] = {
         "device": "the DataLoader of dali_like.plugin.pytorch; here, sharding= says where batches go, and jax.default_device"
     }

@@ -6,8 +6,9 @@ that have a meaning here, behave alike. Access to the others raises an Attribute
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -126,11 +127,24 @@ class TorchParts(LoaderIterator):
         _ADVANCED.add(self.state)
         self._plan.indices = resumable(indices)
 
-    def _next_index(self) -> Any:
-        return next(self._sampler_iter)
+    @property
+    def _next_index(self) -> Callable[[], Any]:
+        """Returns the next index, or indices of a batch. Programs that replace it get batches of its results."""
+        return functools.partial(next, self._sampler_iter)
 
-    def _next_data(self) -> Any:
-        return self._next()
+    @_next_index.setter
+    def _next_index(self, function: Callable[[], Any]) -> None:
+        self._sampler_iter = iter(function, object())
+
+    @property
+    def _next_data(self) -> Callable[[], Any]:
+        """Returns the next batch. Programs that replace it on an iterator get its results."""
+        replaced: Callable[[], Any] | None = vars(self).get("_next")
+        return functools.partial(type(self)._next, self) if replaced is None else replaced
+
+    @_next_data.setter
+    def _next_data(self, function: Callable[[], Any]) -> None:
+        vars(self)["_next"] = function
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Become the loader's next iterator, as iterators of persistent workers do in PyTorch."""
@@ -144,25 +158,63 @@ class TorchParts(LoaderIterator):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UnavailableAttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}. Iterators of dali_like have only some attributes of "
-            "PyTorch's; for the others, make the loader with torch.utils.data.DataLoader"
-        )
+        raise unavailable(self, name)
 
 
+def unavailable(iterator: Any, name: str) -> UnavailableAttributeError:
+    """Return the error for an attribute that this library's iterators do not have."""
+    return UnavailableAttributeError(
+        f"{type(iterator).__name__!r} object has no attribute {name!r}. Iterators of dali_like have only some attributes of "
+        "PyTorch's; for the others, make the loader with torch.utils.data.DataLoader"
+    )
+
+
+class _NotCalled:
+    """A method of PyTorch's iterators that this library's do not call: to replace it on an iterator is an error."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, iterator: Any, owner: type) -> Any:
+        raise AttributeError(self._name)  # `__getattr__` explains
+
+    def __set__(self, iterator: Any, value: Any) -> None:
+        raise unavailable(iterator, self._name)
+
+
+def _named_as(kind: Any) -> Callable[[type], type]:
+    """Let a class have the name of one of PyTorch's, which programs and profilers look for."""
+
+    def rename(derived: type) -> type:
+        derived.__name__, derived.__qualname__ = kind.__name__, kind.__qualname__
+        return derived
+
+    return rename
+
+
+@_named_as(torch_dataloader._SingleProcessDataLoaderIter)
 class TorchLocalIterator(TorchParts, LocalIterator, torch_dataloader._SingleProcessDataLoaderIter):
     """An iterator without workers."""
 
     @property
     def _dataset_fetcher(self) -> Any:
+        """A fetcher of its own. That of an iterable dataset would begin the dataset once more."""
         options = self._options
+        if options.is_iterable:
+            raise AttributeError("_dataset_fetcher")  # `__getattr__` explains
         return torch_dataloader._DatasetKind.create_fetcher(
             self._dataset_kind, options.dataset, options.batched, options.collate_fn, options.drop_last
         )
 
 
+@_named_as(torch_dataloader._MultiProcessingDataLoaderIter)
 class TorchWorkerIterator(TorchParts, WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
     """An iterator with workers."""
+
+    _get_data = _NotCalled()
+    _process_data = _NotCalled()
+    _try_get_data = _NotCalled()
+    _try_put_index = _NotCalled()
 
     @property
     def _shutdown(self) -> bool:
@@ -185,8 +237,9 @@ class _SamplerView(Iterator[Any]):
     """Advances the sampler of an iterator, and notes that."""
 
     def __init__(self, iterator: TorchParts) -> None:
-        self._iterator = iterator
+        self._state = iterator.state
+        self._indices = iterator._plan.indices
 
     def __next__(self) -> Any:
-        _ADVANCED.add(self._iterator.state)
-        return next(self._iterator._plan.indices)
+        _ADVANCED.add(self._state)
+        return next(self._indices)

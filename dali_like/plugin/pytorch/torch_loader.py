@@ -10,7 +10,7 @@ from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.batch_sizes import batch_sizes_of
 from dali_like.data.loader_arguments import LoaderArguments
 from dali_like.data.options import RANK_NAMES, check_composed, default_prefetch, own_context, resolve_auto
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
@@ -45,6 +45,7 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         Exception: PyTorch's error about the others.
     """
 
+    _dali_like_is_library = True
     #: Why the user wants PyTorch's iterator for this loader; see `dali_like.running`.
     _dali_like_excluded: str | None = None
 
@@ -97,8 +98,8 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         return TorchLocalIterator, TorchWorkerIterator
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._dali_like_own_arguments and "_iterator" in vars(self):
-            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if "_iterator" in vars(self):
+            self._dali_like_check_set(name)
         if name == "multiprocessing_context":
             value = own_context(value) or value
         super().__setattr__(name, value)
@@ -116,9 +117,9 @@ class DataLoader(BaseDataLoader[T_co], TorchDataLoader[T_co]):
         return cast("LoaderIterator", self._dali_like_note_foreign(TorchDataLoader._get_iterator(self)))
 
     def _dali_like_note_foreign(self, iterator: Any) -> Any:
-        if self.device is not None:
+        if (device := self._dali_like_value("device")) is not None:
             why = self._dali_like_why_foreign
-            raise ArgumentClashError(f"device={self.device!r} needs an iterator of this library, but {why}")
+            raise ArgumentClashError(f"device={device!r} needs an iterator of this library, but {why}")
         from dali_like.plugin.pytorch.metered_iterators import count_batches, metered  # few programs need it
 
         super()._dali_like_note_foreign(iterator)
