@@ -272,6 +272,7 @@ def test_comparison_is_made_in_temporary_folders(folder: Path) -> None:
         "waiting",
         "first",
         "memory",
+        "CPU",
     }
     assert [run["batches"] for run in json.loads((folder / "c.json").read_text())["PyTorch"]] == [10, 10]
     assert not (folder / "left-behind").exists()
