@@ -170,9 +170,7 @@ class LoaderArguments(_Of[T_co]):
 
     def _dali_like_set_aside(self, name: str, value: Any) -> None:
         """Keep the value of an own argument elsewhere, because its name belongs to the program."""
-        attributes = vars(self)
-        attributes["_dali_like_aside"] = {**self._dali_like_aside, name: value}
-        attributes["_dali_like_reader"] = _read_with_aside
+        vars(self)["_dali_like_aside"] = {**self._dali_like_aside, name: value}
 
     def _dali_like_value(self, name: str) -> Any:
         """Return the value of an own argument."""
@@ -192,18 +190,11 @@ class LoaderArguments(_Of[T_co]):
         self._dali_like_set_aside(name, getattr(self, name))
 
 
-def _read_with_aside(loader: Any) -> tuple[Any, ...]:
-    """Return what `_dali_like_reader` returns, for a loader with values aside."""
-    own = (loader._dali_like_value(name) for name in loader._dali_like_own_arguments)
-    return *_read_common(loader), *own
-
-
 def own_arguments() -> dict[str, Argument]:
     """Return the arguments that PyTorch's loader does not have, by name."""
     return specified_by(inspect.unwrap(LoaderArguments.__init__), "Own")
 
 
-_read_common = attribute_reader(())
 LoaderArguments._dali_like_own_arguments = own_arguments()
 for _name, _argument in LoaderArguments._dali_like_own_arguments.items():
     setattr(LoaderArguments, _name, _argument.default)  # constructors of subclasses may leave out this one

@@ -100,7 +100,7 @@ class LoaderOptions(NamedTuple):
             in_order=read["in_order"],
             pin_memory=read["pin_memory"],
             announced_length=read["_IterableDataset_len_called"],
-            own={name: getattr(loader, name) for name in loader._dali_like_own_arguments},
+            own={name: loader._dali_like_value(name) for name in loader._dali_like_own_arguments},
             array_backend=loader._dali_like_array_backend,
         )
 
