@@ -8,11 +8,12 @@ of others, as long as that helps.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+import operator
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Balance", "BalanceFigures", "dealt", "lower_bound"]
+__all__ = ["Balance", "BalanceFigures", "Candidate", "chosen", "dealt", "lower_bound"]
 
 #: Exchanges end when the dearest rank is within this factor of the lower bound, or after so many of them for each rank.
 _GOOD_ENOUGH = 1.001
@@ -101,6 +102,96 @@ def _best_exchange(
     return None if best is None else best[1:]
 
 
+#: An output that may be chosen: its cost and its number.
+Candidate = tuple[float, int]
+
+#: An element with more than this part of the cost of a batch leaves no room for others.
+_HEAVY = 0.9
+#: A sum is near enough to its target within this part of it.
+_CLOSE = 0.001
+
+
+def chosen(
+    candidates: Sequence[Sequence[Candidate]], counts: Sequence[int], target: float, due: Sequence[int], has_heavy: bool
+) -> list[list[Candidate]]:
+    """Choose a number of candidates from each group, so that the sum of all costs is near a target.
+
+    The oldest ones are the first choice. Then one after the other is replaced, each time by the candidate that brings the
+    sum nearest to the target. A heavy one takes a batch for itself. It is chosen in a step for heavy ones, or when it is
+    due: if all ranks have theirs in the same steps, fewer steps are dear.
+
+    Args:
+        candidates: of each group, with ascending costs.
+        counts: how many to choose from each; there are as many candidates.
+        target: of the sum.
+        due: numbers below these ones, for each group, are chosen first.
+        has_heavy: whether this is a step for a heavy candidate.
+
+    >>> chosen([[(1.0, 3), (2.0, 1), (7.0, 0)], [(4.0, 2), (5.0, 4)]], [1, 1], 6.0, [0, 0], False)
+    [[(2.0, 1)], [(4.0, 2)]]
+    """
+    place_of_heavy, heavy = _heavy_candidate(candidates, target * _HEAVY, due, has_heavy)
+    groups: list[list[Candidate]] = []
+    others: list[list[Candidate]] = []
+    for place, (group, count) in enumerate(zip(candidates, counts, strict=True)):
+        mine = [heavy] if heavy is not None and place == place_of_heavy else []
+        light = [each for each in group if each[0] <= target * _HEAVY]
+        if len(light) + len(mine) < count:
+            light = [each for each in group if each not in mine]
+        light.sort(key=operator.itemgetter(1))
+        missing = count - len(mine)
+        groups.append(mine + light[:missing])
+        others.append(sorted(light[missing:]))
+    _replace_some(groups, others, due, max(target, heavy[0]) if heavy is not None else target, heavy)
+    return groups
+
+
+def _heavy_candidate(
+    candidates: Sequence[Sequence[Candidate]], limit: float, due: Sequence[int], has_heavy: bool
+) -> tuple[int, Candidate | None]:
+    """Return the heavy candidate that should be chosen, with the number of its group."""
+    heavy = [(each, place) for place, group in enumerate(candidates) for each in group if each[0] > limit]
+    overdue = [(each, place) for each, place in heavy if each[1] < due[place]]
+    if overdue:
+        each, place = min(overdue, key=lambda found: (found[0][1], found[1]))
+        return place, each
+    if not (has_heavy and heavy):
+        return 0, None
+    each, place = max(heavy)
+    return place, each
+
+
+def _replace_some(
+    groups: Sequence[list[Candidate]],
+    others: Sequence[list[Candidate]],
+    due: Sequence[int],
+    target: float,
+    heavy: Candidate | None,
+) -> None:
+    """Replace candidates in groups by others, as long as the sum of all costs comes nearer to a target."""
+    gap = target - sum(cost for group in groups for cost, _ in group)
+    for _ in range(sum(map(len, groups))):
+        best = abs(gap)
+        if best <= _CLOSE * target:
+            return
+        found: tuple[int, int, int] | None = None
+        for place, (group, rest) in enumerate(zip(groups, others, strict=True)):
+            for i, (cost, number) in enumerate(group):
+                if number < due[place] or group[i] == heavy:
+                    continue
+                near = bisect_left(rest, (cost + gap, -1))
+                for j in (near - 1, near):
+                    if 0 <= j < len(rest) and abs(gap + cost - rest[j][0]) < best:
+                        best, found = abs(gap + cost - rest[j][0]), (place, i, j)
+        if found is None:
+            return
+        place, i, j = found
+        one, other = groups[place][i], others[place].pop(j)
+        groups[place][i] = other
+        insort(others[place], one)
+        gap += one[0] - other[0]
+
+
 class BalanceFigures(NamedTuple):
     """Sums over steps.
 
@@ -110,6 +201,9 @@ class BalanceFigures(NamedTuple):
         in_order: the same without balance: the positions of each rank in order.
         mean: the mean cost of the ranks.
         bound: the lower bound of the cost of the dearest rank.
+        batches: of this rank, whose elements have been chosen in logical shards.
+        deviations: absolute deviations of their costs from the mean cost so far, as parts of it.
+        deviations_in_order: the same without balance.
     """
 
     steps: int = 0
@@ -117,6 +211,9 @@ class BalanceFigures(NamedTuple):
     in_order: float = 0.0
     mean: float = 0.0
     bound: float = 0.0
+    batches: int = 0
+    deviations: float = 0.0
+    deviations_in_order: float = 0.0
 
 
 class Balance:

@@ -43,6 +43,7 @@ from dali_like.sources.composed import is_composed
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
+    from dali_like.sources.composed.costs import Cost
     from dali_like.sources.composed.stage import WeightChanges
     from dali_like.sources.composed.stream import Elements
 
@@ -123,6 +124,7 @@ class Fetcher:
         reads_in_threads: whether each read has a thread.
         awaits: whether the dataset returns coroutines.
         num_whole: how many of the next batches a worker makes as a whole in any case.
+        cost: measures elements that are chosen by their costs; see `dali_like.data.shard_balance`. None: none are.
     """
 
     dataset: Any
@@ -140,6 +142,7 @@ class Fetcher:
     reads_in_threads: bool = False
     awaits: bool = False
     num_whole: int = 0
+    cost: Cost | None = None
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _nesting: Node | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
@@ -183,6 +186,7 @@ class Fetcher:
             num_reads=options.num_reads,
             reads_in_threads=options.own["read_threads"] is not None or is_composed(options.dataset),
             awaits=awaits,
+            cost=options.index_sampler.balance.cost if options.reads_ahead else None,  # type: ignore[attr-defined]
         )
 
     @property
@@ -572,8 +576,16 @@ class Fetcher:
             None if schema is None else lambda places, some: _put_at(schema, places, some, request.rows, texts),  # type: ignore[union-attr]
             None if schema is None else schema.together,
             put_rows,
+            None if self.cost is None else self._cost_of,
         )
         return take_part(self._elements, self.dataset.shards, wanted, part, conduct)._replace(texts=texts)
+
+    def _cost_of(self, element: Any) -> float:
+        """Return the cost of an element, which `dali_like.sources.composed.traced` may have traced."""
+        from dali_like.sources.composed.traced import Traced  # few programs need it
+
+        assert self.cost is not None
+        return self.cost.number(element.value if type(element) is Traced else element)
 
     def _put_rows(
         self, schema: SampleSchema | None, request: Request | LocalRequest, count: int

@@ -108,11 +108,14 @@ class DataLoader(BaseDataLoader[T_co]):
             batch on each rank. "drop" (default, for a known length): leave them out. "pad": fill up with elements that are
             repeated. "uneven": some ranks have fewer batches. "count": as "drop", for streams of unknown length; the
             elements are counted first. "pad" counts them as well. See docs/composed-resume.md.
-        balance: "cost": for a `ComposedDataset` with random access, deal the elements of each step to the ranks so that
-            their costs are nearly equal. Each rank has as many elements as without it, and states are the same. `report`
-            shows how equal they are. See docs/costs-and-curricula.md.
+        balance: "cost": for a `ComposedDataset`, let the costs of the ranks in each step be nearly equal. With random
+            access, the elements of a step are dealt to the ranks, and states are the same. In logical shards, a rank reads
+            steps ahead, and chooses among its own elements. Each rank has as many elements as without it. `report` shows how
+            equal the costs are. See docs/costs-and-curricula.md.
         costs: with `balance`, the costs of the elements of the source, by index: an array, or the name of a column. None:
-            the bytes of the records, from the index of files. With several sources, a mapping from their names to these.
+            the bytes of the records, from the index of files. With several sources, a mapping from their names to these. In
+            logical shards: a function that returns the cost of an element.
+        balance_window: with `balance`, in logical shards: the number of steps that a rank reads ahead. None: 32.
         weights_file: for a `ComposedDataset` with a mixture whose weights can change: a JSON file that an operator edits,
             such as ``{"web": 2, "code": 1}``. The loop looks at it, and calls `set_weights`; of several ranks, the first one
             reads it. See docs/costs-and-curricula.md.

@@ -116,6 +116,7 @@ class LoaderArguments(_Of[T_co]):
         shard_rest: Own[Annotated[str | None, unchecked]] = None,
         balance: Own[Annotated[str | None, unchecked]] = None,
         costs: Own[Annotated[Any, unchecked]] = None,
+        balance_window: Own[Annotated[int | None, unchecked]] = None,
         weights_file: Own[Annotated[str | os.PathLike[str] | None, unchecked]] = None,
         concurrency: Own[Annotated[int, positive] | None] = None,
         read_threads: Own[Annotated[int, positive] | None] = None,

@@ -370,6 +370,8 @@ class WorkerIterator(LoaderIterator):
         """
         plan, pending = self._plan, self._pending
         with workers:
+            if not pending:  # the next batch could not begin before the latest one had been read
+                self._fill(workers, self._num_ahead)
             while pending:
                 batch = self._wait(workers)
                 if batch not in pending:
@@ -515,7 +517,7 @@ class WorkerIterator(LoaderIterator):
     def _fill(self, workers: LoaderWorkers, most: int) -> None:
         """Begin batches until enough are in flight. An error of the sampler is raised after the batches before it."""
         plan, pool, pending = self._plan, workers.pool, self._pending
-        while len(pending) < most and not self._has_begun_all:
+        while len(pending) < most and not self._has_begun_all and plan.is_ready:
             try:
                 key = plan.begin(next(workers.turns))
             except Exception as error:

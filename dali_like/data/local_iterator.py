@@ -90,6 +90,7 @@ class BatchMaker(LocalRequest, abc.ABC):
                 raise
             except Exception as error:
                 self._item = _NOTHING
+                self._note_failure(item)
                 self._count()
                 add_note(error, f"raised by {self._fetcher.name} for {self._describe(item)}")
                 raise
@@ -132,6 +133,9 @@ class BatchMaker(LocalRequest, abc.ABC):
             state.position += 1
         else:
             state.deliver(number)
+
+    def _note_failure(self, item: Any) -> None:  # most plans need nothing
+        """Record that the program gets an exception in the place of a batch."""
 
     def _note_interrupt(self) -> None:  # most batches are made again
         """Record that a batch is lost."""
@@ -237,7 +241,23 @@ class PositionsMaker(BatchMaker):
         return self._fetcher.describe_position(item, self.cell[0])
 
 
-#: The makers for the kinds of plans.
+class BalancedMaker(PositionsMaker):
+    """Makes batches whose elements are chosen by their costs; see `dali_like.data.shard_balance`."""
+
+    def __init__(self, options: LoaderOptions, plan: Any, fetcher: Fetcher, counters: LoaderCounters) -> None:
+        super().__init__(options, plan, fetcher, counters)
+        plan.answer = lambda request: fetcher.answer_locally(request, self)
+
+    def _make(self, item: PositionsRequest, watch: Stopwatch | None) -> Any:
+        batch = super()._make(item, watch)
+        self._plan.note_delivered(item.number)
+        return batch
+
+    def _note_failure(self, item: PositionsRequest) -> None:
+        self._plan.note_delivered(item.number)
+
+
+#: The makers for the kinds of plans; for another kind, `BalancedMaker`.
 _MAKERS: dict[type[LoaderPlan], type[BatchMaker]] = {
     SamplesPlan: SamplesMaker,
     ItemsPlan: ItemsMaker,
@@ -268,7 +288,7 @@ class LocalIterator(LoaderIterator):
         plan.number = self.state.number
         if self.state.sampler is not None:  # a resumed epoch
             plan.start()
-        self._maker = _MAKERS[type(plan)](options, plan, fetcher, counters)
+        self._maker = _MAKERS.get(type(plan), BalancedMaker)(options, plan, fetcher, counters)
 
     def settle(self) -> None:
         super().settle()

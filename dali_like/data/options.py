@@ -177,6 +177,11 @@ class LoaderOptions(NamedTuple):
         return is_composed(self.dataset) and self.dataset.shards is not None
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether elements of logical shards are chosen by their costs; see `dali_like.data.shard_balance`."""
+        return self.is_sharded and self.index_sampler.balance is not None  # type: ignore[attr-defined]
+
+    @property
     def pins_memory(self) -> bool:
         """Whether batches go to page-locked memory: only on request, and only with a GPU that may be used."""
         return (
@@ -228,7 +233,17 @@ def samples_per_batch(loader: Any) -> int | None:
 
 
 #: Arguments for composed datasets, which `dali_like.data.position_sampler.PositionSampler` checks.
-RANK_NAMES = ("shard_id", "num_shards", "shard_rest", "balance", "costs", "weights_file", "mesh", "mesh_dims")
+RANK_NAMES = (
+    "shard_id",
+    "num_shards",
+    "shard_rest",
+    "balance",
+    "costs",
+    "balance_window",
+    "weights_file",
+    "mesh",
+    "mesh_dims",
+)
 
 
 class OwnContext(BaseContext):

@@ -31,7 +31,7 @@ from dali_like.data.sampler_iterators import SamplerIterator, invalid_state
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.errors import CheckpointError, LostItemError
-from dali_like.feed.shards import PositionsRequest, ShardProgress, packed
+from dali_like.feed.shards import PositionsPart, PositionsRequest, ShardProgress, packed
 from dali_like.feed.turns import Turns
 from dali_like.sources.state_format import (
     ENDED,
@@ -153,6 +153,7 @@ class LoaderPlan(abc.ABC):
         num_begun: number of the next batch.
         has_started: whether the sampler stands at the first batch.
         has_ended: whether all later batches are empty, although the sampler goes on.
+        is_ready: whether the next batch can begin; otherwise once a batch in flight has been taken.
         needs_sequences: whether keys must be sequences: the sampler may yield other iterables.
         wants_states: whether answers must bring the state of an iterable dataset: the program asks for it.
     """
@@ -161,6 +162,7 @@ class LoaderPlan(abc.ABC):
     wants_states = False
     has_started = False
     has_ended = False
+    is_ready = True
     needs_sequences = False
     _was_interrupted = False
 
@@ -430,26 +432,29 @@ class PositionsPlan(LoaderPlan):
         workers: LoaderWorkers | None = None,
     ) -> None:
         super().__init__(options, state, indices, counters, workers)
-        sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
         begun = self.positions
         assert begun is not None
-        self._sampler = sampler
+        self._sampler: PositionSampler = options.index_sampler  # type: ignore[assignment]
         self._epoch = begun.epoch
-        self._progress = ShardProgress(
+        self._progress = self._new_progress(begun)
+        self.has_ended = self._progress.is_at_end
+
+    def _new_progress(self, begun: PositionIterator) -> ShardProgress:
+        sampler = self._sampler
+        return ShardProgress(
             sampler.dataset.shards or 0,
             sampler.owned,
             begun.begin,
             begun.states,
-            options.num_workers,
+            self._options.num_workers,
             is_shared=sampler.dataset.ends_in_map,
             is_padded=sampler.rest == "pad" and begun.counts is not None,
             drawn=begun.drawn,
         )
-        self.has_ended = self._progress.is_at_end
 
     def check(self) -> None:
         sampler, num_workers = self._sampler, self._options.num_workers
-        if len(sampler.owned) < num_workers and not sampler.dataset.ends_in_map:
+        if len(sampler.owned) < num_workers and not (sampler.dataset.ends_in_map and sampler.balance is None):
             warn(
                 f"this rank has fewer logical shards ({len(sampler.owned)}) than workers ({num_workers}), so some "
                 "workers are idle. Use fewer workers, or describe the dataset with more shards: with_options(shards=...)",
@@ -506,10 +511,13 @@ class PositionsPlan(LoaderPlan):
         parts = self._progress.by_worker(positions)
         number = self.num_begun
         self.num_begun += 1
-        packed_parts = packed(parts.values())
+        return self._request(seed, number, positions, parts), tuple(parts)
+
+    def _request(
+        self, seed: int | None, number: int, positions: list[int], parts: Mapping[int, PositionsPart]
+    ) -> PositionsRequest:
         changes = None if self.positions is None else self.positions.changes
-        request = PositionsRequest(seed, number, self._epoch, positions, parts=packed_parts, changes=changes)
-        return request, tuple(parts)
+        return PositionsRequest(seed, number, self._epoch, positions, parts=packed(parts.values()), changes=changes)
 
     def is_batch(self, answers: Mapping[int, Any], size: int) -> bool:
         num_elements = sum(len(answer.found) for answer in answers.values())
@@ -576,6 +584,10 @@ def plan_for(options: LoaderOptions) -> type[LoaderPlan]:
     """Return the class of the plans of a loader."""
     if options.is_iterable:
         return ItemsPlan
+    if options.reads_ahead:
+        from dali_like.data.shard_balance import BalancedPlan  # few programs need it
+
+        return BalancedPlan
     return PositionsPlan if options.is_sharded else SamplesPlan
 
 

@@ -12,7 +12,7 @@ from dali_like.common.checks import not_negative, positive
 from dali_like.data.batch_sizes import SizeFrom, SizeSchedule, Steps
 from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
-from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.composed.draws import listed_changes
 from dali_like.sources.composed.positions import check_ranks, owned_shards
@@ -24,6 +24,7 @@ from dali_like.sources.state_format import ShardState
 
 if TYPE_CHECKING:
     from dali_like.data.balancing import Balance
+    from dali_like.data.shard_balance import ShardBalance
 
 __all__ = ["PositionIterator", "PositionSampler"]
 
@@ -41,7 +42,7 @@ class PositionSampler(Sampler[Any]):
         batch_size: positions in a batch of one rank; None: no batches.
         drop_last: whether to drop batches with fewer elements.
         shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
-        shard_rest, balance, costs, weights_file, mesh, mesh_dims: see `dali_like.data.DataLoader`.
+        shard_rest, balance, costs, balance_window, weights_file, mesh, mesh_dims: see `dali_like.data.DataLoader`.
         sizes: batch sizes by position, in place of `batch_size`.
 
     Attributes:
@@ -64,6 +65,7 @@ class PositionSampler(Sampler[Any]):
         shard_rest: str | None = None,
         balance: str | None = None,
         costs: Any = None,
+        balance_window: int | None = None,
         weights_file: Any = None,
         mesh: Any = None,
         mesh_dims: str | int | Sequence[str | int] | None = None,
@@ -90,7 +92,7 @@ class PositionSampler(Sampler[Any]):
             from dali_like.data.weights_file import check_weights_file  # few programs need it
 
             check_weights_file(weights_file, dataset, rank.count, self.rest)
-        self.balance = _balance_for(dataset, balance, costs)
+        self.balance = _balance_for(dataset, balance, costs, balance_window, self.rest)
         self.epoch = 0
         self._start: dict[str, Any] | None = None
         #: The numbers of outputs of all logical shards, in the epoch that was counted last.
@@ -309,15 +311,20 @@ class PositionIterator(SamplerIterator[Any]):
         if not count:
             raise StopIteration
         sampler, division = self._sampler, self._division
-        if sampler.balance is None:
+        if sampler.balance is None or sampler.dataset.shards is not None:
             positions = self._stripe(division, count)
         else:
+            balance: Balance = sampler.balance  # type: ignore[assignment]
             ranks = [division._replace(shard=Shard(rank, sampler.rank.count)) for rank in range(sampler.rank.count)]
             stripes = [self._stripe(each, each.count(self.reached)) for each in ranks]
-            positions = sampler.balance.deal(stripes, sampler.rank.id)
+            positions = balance.deal(stripes, sampler.rank.id)
         self._taken += 1
         self.reached += division.step
         return list(positions) if sampler.is_batched else positions[0]
+
+    def next_step(self) -> tuple[int, int] | None:
+        """Return the position of the next step, and its positions of all ranks; None at the end."""
+        return (self.reached, self._division.step) if self._next_count() else None
 
     def _stripe(self, division: Division, count: int) -> Sequence[int]:
         """Return the positions of a rank in the next step, if it has its stripe."""
@@ -368,7 +375,9 @@ def _end_of(counts: list[int], rest: str) -> int:
     return max(((count - 1) * num_shards + shard + 1 for shard, count in enumerate(counts) if count), default=0)
 
 
-def _balance_for(dataset: ComposedDataset, balance: str | None, costs: Any) -> Balance | None:
+def _balance_for(
+    dataset: ComposedDataset, balance: str | None, costs: Any, window: int | None, rest: str
+) -> Balance | ShardBalance | None:
     """Return the dealer of elements to ranks, if there is one.
 
     Raises:
@@ -376,19 +385,42 @@ def _balance_for(dataset: ComposedDataset, balance: str | None, costs: Any) -> B
         ArgumentClashError: elements have no random access, or their costs are unknown; or there are costs without balance.
     """
     if balance is None:
-        if costs is not None:
-            raise ArgumentClashError('costs are for balance="cost": pass it, too')
+        for name, value in (("costs", costs), ("balance_window", window)):
+            if value is not None:
+                raise ArgumentClashError(f'{name} is for balance="cost": pass it, too')
         return None
     if balance != "cost":
         raise ArgumentError(f'balance must be "cost" or None, not {balance!r}')
     if dataset.shards is not None:
+        return _shard_balance_for(dataset, costs, window, rest)
+    if window is not None:
         raise ArgumentClashError(
-            'balance="cost" deals elements to ranks, and in a stream with logical shards each rank has those of its own '
-            "shards. Leave it out; or leave out the stages that need logical shards, such as filter and pack"
+            "balance_window is for streams in logical shards: with random access, nothing is read ahead"
         )
     from dali_like.data.balancing import Balance  # few programs need it
 
     return Balance(dataset.costs_by_position(costs))
+
+
+def _shard_balance_for(dataset: ComposedDataset, costs: Any, window: int | None, rest: str) -> ShardBalance:
+    """Return how the elements of logical shards are chosen by their costs.
+
+    Raises:
+        ArgumentTypeError, ArgumentError, ArgumentClashError: see `_balance_for`.
+    """
+    from dali_like.data.shard_balance import DEFAULT_WINDOW, ShardBalance  # few programs need it
+    from dali_like.sources.composed.costs import Cost
+
+    if not callable(costs):
+        raise ArgumentTypeError(
+            'balance="cost" needs costs=, a function that returns the cost of an element, for a stream in logical shards: '
+            f"which elements it has is not known before. Got {costs!r:.200}"
+        )
+    if dataset.is_columnar:
+        raise ArgumentClashError('balance="cost" needs single elements, and those of this stream are rows of record batches')
+    if rest == "pad":
+        raise ArgumentClashError('balance="cost" cannot repeat elements at the end: pass shard_rest="count" or "uneven"')
+    return ShardBalance(Cost(costs), DEFAULT_WINDOW if window is None else positive("balance_window", window))
 
 
 def _say_left_out(length: int | None, num_ranks: int, batch_size: int) -> None:

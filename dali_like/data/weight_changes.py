@@ -97,14 +97,12 @@ def first_position(factory: IteratorFactory, sampler: PositionSampler, mixture: 
         ArgumentError: it is unknown.
     """
     try:
-        reach = _first_position(factory, sampler, mixture)
+        return _first_position(factory, sampler, mixture)
     except CheckpointError as error:
         raise ArgumentError(
-            f"the weights of {mixture.stage.name} cannot change here: a stage behind it hides its position, such as repeat "
-            "with a count, behind the first round"
+            f"the weights of {mixture.stage.name} cannot change here: a stage behind it hides its position, such as another "
+            "mixture that begins it again"
         ) from error
-    # Positions of an endless mixture with random access go on from epoch to epoch.
-    return reach if mixture.stage.is_sharded else Reach(0, reach.position)
 
 
 def _first_position(factory: IteratorFactory, sampler: PositionSampler, mixture: DrawnMixture) -> Reach:
@@ -138,7 +136,8 @@ def _ends(latest: LoaderIterator, plan: PositionsPlan, sampler: PositionSampler,
     unknown = (failed | (progress.states.keys() - progress.reported)) - progress.ended
     ends = progress.drawn
     if unknown:
-        others = replayed_ends(sampler.dataset, items, epoch, position, progress.states, unknown)
+        until = max(position, progress.read_until)
+        others = replayed_ends(sampler.dataset, items, epoch, until, progress.states, unknown)
         ends = tuple(map(max, ends, others)) if ends else tuple(others)
     return list(ends) or replayed_ends(sampler.dataset, items, epoch, position, {}, ())
 

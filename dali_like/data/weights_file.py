@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,15 @@ __all__ = ["WeightsFile", "WeightsWatcher", "check_weights_file"]
 #: Several ranks look at the file before one of so many batches: the others wait for the first rank. One rank always looks.
 _BATCHES_PER_LOOK = 16
 
+_STAYS = "and the weights stay as they are until it changes"
+
+#: Changes with the content of a file: its time, its size, and its number.
+_Mark = tuple[int, int, int]
+
+
+def _mark_of(about: os.stat_result) -> _Mark:
+    return about.st_mtime_ns, about.st_size, about.st_ino
+
 
 class WeightsFile:
     """A JSON file with weights.
@@ -39,27 +49,41 @@ class WeightsFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
-        self._latest: tuple[int, int, int] | None = None
+        self._latest: _Mark | None = None
 
-    def changed(self) -> Any:
-        """Return the content if the file is new, or has changed since the last call; else None.
+    def changed(self) -> list[Any] | None:
+        """Return the content, alone in a list, if the file is new, or has changed since the last call; else None.
 
-        A file that is missing, or no JSON because somebody is writing it, is left for the next call.
+        A file that is missing is left for the next call. This never blocks, which reading a named pipe would.
         """
         try:
-            about = os.stat(self.path)
-        except OSError:
+            if _mark_of(os.stat(self.path)) == self._latest:
+                return None
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
             return None
-        mark = about.st_mtime_ns, about.st_size, about.st_ino
-        if mark == self._latest:
+        except OSError as error:
+            self._note_unreadable((0, 0, 0), f"cannot be read, {_STAYS}: {error.strerror}")
             return None
-        self._latest = mark
         try:
-            with open(self.path, encoding="utf-8") as file:
-                return json.load(file)
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode):
+                self._note_unreadable(_mark_of(about), f"is not a regular file, {_STAYS}")
+                return None
+            self._latest = _mark_of(about)
+            with open(descriptor, "rb", closefd=False) as file:
+                return [json.loads(file.read())]
         except (OSError, ValueError, RecursionError) as error:
-            self.warn(f"is not JSON, and the weights stay as they are until it changes: {error}")
+            self.warn(f"is not JSON, {_STAYS}: {error}")
             return None
+        finally:
+            os.close(descriptor)
+
+    def _note_unreadable(self, mark: _Mark, problem: str) -> None:
+        """Warn, once, that there is no content."""
+        if mark != self._latest:
+            self._latest = mark
+            self.warn(problem)
 
     def warn(self, problem: str) -> None:
         """Warn about the content: a mistake of an operator should not end the job."""
@@ -93,10 +117,10 @@ class WeightsWatcher:
         self._count += 1
         if not is_due:
             return
-        content = self._file.changed() if agreement.is_first else None
+        changed = self._file.changed() if agreement.is_first else None
         if agreement.has_job:
-            content = agreement.from_first(content, "weights_file")
-        if content is not None:
+            changed = agreement.from_first(changed, "weights_file")
+        for content in changed or ():
             self._apply(loader, positions, content)
 
     def _apply(self, loader: BaseDataLoader[Any], positions: PositionSampler, content: Any) -> None:
@@ -105,7 +129,7 @@ class WeightsWatcher:
                 if quotas(weights, mixture.stage.block, mixture.stage.names) != _latest_quotas(positions, mixture):
                     loader._dali_like_change(positions, mixture, weights)
         except (ArgumentError, ArgumentTypeError) as error:
-            self._file.warn(f"does not fit, and the weights stay as they are until it changes: {error}")
+            self._file.warn(f"does not fit, {_STAYS}: {error}")
 
 
 def _wanted(dataset: ComposedDataset, content: Any) -> list[tuple[DrawnMixture, tuple[float, ...]]]:
@@ -136,10 +160,15 @@ def check_weights_file(path: Any, dataset: ComposedDataset, num_ranks: int, rest
 
     Raises:
         ArgumentTypeError: this is not a path.
+        ArgumentError: this is a folder, a pipe or the like.
         ArgumentClashError: no mixture can change, or ranks may have different numbers of batches.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentTypeError(f"weights_file should be a path, not {path!r:.200}")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ArgumentError(
+            f"weights_file should be a regular file, and {os.fspath(path)} is not: a pipe would stop the loop"
+        )
     if all(mixture.why_fixed is not None for mixture in dataset.mixtures):
         reasons = "; ".join(f"{mixture.stage.name}: {mixture.why_fixed}" for mixture in dataset.mixtures)
         raise ArgumentClashError(

@@ -61,10 +61,13 @@ class PositionsPart(NamedTuple):
     Attributes:
         places: of its positions in the request, ascending.
         states: the latest known states of their shards.
+        ahead: for a stream whose outputs are chosen by their costs: for each shard of the worker the first output whose cost
+            is wanted, and the end of those to be read; see `dali_like.data.shard_balance`. None: outputs come in order.
     """
 
     places: list[int]
     states: Mapping[int, ShardState]
+    ahead: Mapping[int, tuple[int, int]] | None = None
 
 
 class _WorkerPlaces(NamedTuple):
@@ -85,6 +88,7 @@ class PositionsAnswer(NamedTuple):
         ended: the shards at their end.
         collated: the batch, if the worker has collated it.
         drawn: how far mixtures have been drawn; see `dali_like.sources.composed.draws.Watch.ends`.
+        costs: for shards that are read ahead, the first output with a new cost, and the costs from there on.
     """
 
     found: list[int]
@@ -94,11 +98,12 @@ class PositionsAnswer(NamedTuple):
     ended: list[int]
     collated: tuple[Any, ...] = ()
     drawn: tuple[int, ...] = ()
+    costs: Mapping[int, tuple[int, list[float]]] = {}
 
     def __reduce__(self) -> Any:
         """Pickle the states as plain tuples: a named tuple takes several times as long."""
         states = {shard: tuple(state) for shard, state in self.states.items()}
-        return _answer_of, (self.found, self.texts, self.others, states, self.ended, self.collated, self.drawn)
+        return _answer_of, (self.found, self.texts, self.others, states, self.ended, self.collated, self.drawn, self.costs)
 
     @property
     def in_rows(self) -> list[int]:
@@ -114,11 +119,12 @@ def _answer_of(
     ended: list[int],
     collated: tuple[Any, ...],
     drawn: tuple[int, ...],
+    costs: Mapping[int, tuple[int, list[float]]],
 ) -> PositionsAnswer:
     from dali_like.sources.state_format import ShardState  # few programs need it
 
     known = {shard: ShardState(*state) for shard, state in states.items()}
-    return PositionsAnswer(found, texts, others, known, ended, collated, drawn)
+    return PositionsAnswer(found, texts, others, known, ended, collated, drawn, costs)
 
 
 class _PackedStates(Mapping[int, "ShardState"]):
@@ -165,7 +171,10 @@ class ShardProgress:
         ended: the shards at their end.
         drawn: how far mixtures have been drawn, as far as it is known.
         reported: the shards of which it is known.
+        read_until: positions below it may have been read ahead.
     """
+
+    read_until = 0
 
     def __init__(
         self,
@@ -289,15 +298,17 @@ def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:
     """Return parts as a request has them."""
     protocol = pickle.HIGHEST_PROTOCOL
     return tuple(
-        pickle.dumps((places, pickle.dumps({shard: tuple(state) for shard, state in states.items()}, protocol)), protocol)
-        for places, states in parts
+        pickle.dumps(
+            (places, pickle.dumps({shard: tuple(state) for shard, state in states.items()}, protocol), ahead), protocol
+        )
+        for places, states, ahead in parts
     )
 
 
 def unpacked(text: bytes) -> PositionsPart:
     """Return a part of a request."""
-    places, states = pickle.loads(text)
-    return PositionsPart(places, _PackedStates(states))
+    places, states, ahead = pickle.loads(text)
+    return PositionsPart(places, _PackedStates(states), ahead)
 
 
 # The evaluation of a part, in a worker, or in the main process without workers
@@ -321,6 +332,7 @@ class Conduct(NamedTuple):
         together: the number of elements to `put` at once; None: all.
         put_rows: writes rows of record batches, given as `dali_like.sources.composed.columnar.TakenRows.pieces`. Returns
             whether they fit. None: elements come one by one.
+        cost: returns the cost of an element, if outputs are chosen by their costs.
     """
 
     cell: Any
@@ -331,17 +343,22 @@ class Conduct(NamedTuple):
     put: Callable[[list[int], list[Any]], int] | None = None
     together: int | None = None
     put_rows: Callable[[list[Any]], bool] | None = None
+    cost: Callable[[Any], float] | None = None
 
 
 def take_part(
     elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
 ) -> PositionsAnswer:
     """Return the elements of a part that are not in rows, and the states of its logical shards behind them."""
-    from dali_like.sources.composed.part_walk import PartWalk  # few programs need it
+    from dali_like.sources.composed.part_walk import HoldingPartWalk, PartWalk  # few programs need it
 
     answer = PositionsAnswer([], [], [], {}, [])
-    walk = PartWalk(elements, num_shards, wanted.epoch, part.states)
-    if elements.reads:
+    if part.ahead is None:
+        walk = PartWalk(elements, num_shards, wanted.epoch, part.states, conduct.timed)
+    else:
+        assert conduct.cost is not None
+        walk = HoldingPartWalk(elements, num_shards, wanted.epoch, part.states, conduct.timed, part.ahead, conduct.cost)
+    if elements.reads and part.ahead is None:
         elements.begin(wanted.epoch, [wanted.positions[place] for place in part.places], part.states)
     found: Iterator[Any] = iter(())
     if conduct.put_rows is not None and part.places:
@@ -355,7 +372,7 @@ def take_part(
         del some  # the next elements reuse the memory, which is in the CPU cache
     states = walk.states()
     drawn = () if elements.watch is None else elements.watch.ends(wanted.epoch)
-    return answer._replace(states=states, ended=walk.ended, drawn=drawn)
+    return answer._replace(states=states, ended=walk.ended, drawn=drawn, costs=walk.costs())
 
 
 def _take_rows(
@@ -401,7 +418,7 @@ def _elements_of(
 
     places, positions = part.places, [wanted.positions[place] for place in part.places]
     walk.note(positions)
-    cell, note_found, take = conduct.cell, answer.found.append, conduct.timed(walk.taker())
+    cell, note_found, take = conduct.cell, answer.found.append, walk.timed_taker()
     every = conduct.seed_every or len(positions) or 1
     for begin in range(0, len(positions), every):
         conduct.seed(positions[begin])
@@ -417,7 +434,7 @@ def _elements_of(
                 if conduct.replace is None:
                     raise
                 walk.keep_state(position)
-                element = conduct.replace(position, error, elements.others(wanted.epoch, position, _MOST_OTHERS))
-                take = conduct.timed(walk.taker())
+                element = conduct.replace(position, error, walk.others(position, _MOST_OTHERS))
+                take = walk.timed_taker()
             note_found(place)
             yield element

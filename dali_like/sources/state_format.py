@@ -271,7 +271,7 @@ def _are_changes(value: Any) -> bool:
 #: The parts of a state that not every state has.
 _dataset_options = {
     "counts": list_of(integer()),
-    "drawn": list_of(_position),
+    "drawn": list_of(integer()),
     "changes": plain("[[path of the mixture, epoch, position, weights], ...]", _are_changes),
     "batch_sizes": plain("[[epoch, position, positions in a step], ...], ascending", _are_batch_sizes),
 }

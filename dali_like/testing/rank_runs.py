@@ -12,7 +12,7 @@ import copy
 import json
 import pickle
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -224,14 +224,14 @@ class SimulatedRank(Rank):
     def first_position(self, mixture: DrawnMixture) -> Reach:
         dataset, (epoch, position) = self._dataset, self.next_step()
         if self._num_shards is None:
-            return Reach(0, dataset.drawn(mixture.path, epoch, [position], self._changes).position)
+            return dataset.drawn(mixture.path, epoch, [position], self._changes)
         if self._is_over:
-            return Reach(epoch if mixture.stage.is_sharded else 0, 0)
+            ends = replayed_ends(dataset, self._changes, epoch, 0, {}, ())
+            return dataset.drawn(mixture.path, epoch, ends, self._changes)
         states = self._states
         ends = replayed_ends(dataset, self._changes, epoch, position, states, states)
         ends = list(map(max, ends, self._drawn or ends))
-        reach = dataset.drawn(mixture.path, epoch, ends, self._changes)
-        return reach if mixture.stage.is_sharded else Reach(0, reach.position)
+        return dataset.drawn(mixture.path, epoch, ends, self._changes)
 
     def set_weights(self, change: WeightChange) -> list[WeightChange]:
         self._changes = with_change(self._changes, change)
@@ -282,12 +282,23 @@ class SimulatedRank(Rank):
 
 
 class LoaderRank(Rank):
-    """A rank with a loader and, if the part has any, worker processes."""
+    """A rank with a loader and, if the part has any, worker processes.
+
+    Args:
+        options: further arguments of the loader.
+    """
 
     def __init__(
-        self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any], start_method: str = "fork"
+        self,
+        dataset: ComposedDataset,
+        part: Part,
+        rank: Shard,
+        epoch: int,
+        states: list[Any],
+        start_method: str = "fork",
+        **options: Any,
     ) -> None:
-        self._loader = _loader(dataset, part, rank, start_method)
+        self._loader = _loader(dataset, part, rank, start_method, options)
         if states:
             saved = merge_states(states).get("batch_sizes", ())
             allowed = () if part.sizes(saved).changes else ("batch_size",)
@@ -464,8 +475,8 @@ def _initial_state(dataset: ComposedDataset, epoch: int) -> dict[str, Any]:
     return make_state(dataset.description, dataset.seed, dataset.shards, epoch, 0, states)
 
 
-def _loader(dataset: ComposedDataset, part: Part, rank: Shard, start_method: str) -> Any:
-    options: dict[str, Any] = {"shard_id": rank.id, "num_shards": rank.count, "shard_rest": "uneven"}
+def _loader(dataset: ComposedDataset, part: Part, rank: Shard, start_method: str, others: Mapping[str, Any]) -> Any:
+    options: dict[str, Any] = {"shard_id": rank.id, "num_shards": rank.count, "shard_rest": "uneven", **others}
     if part.num_workers:
         options["multiprocessing_context"] = start_method
     return DataLoader(

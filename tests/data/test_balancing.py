@@ -10,7 +10,7 @@ import pytest
 
 from dali_like.data import ComposedDataset, DataLoader
 from dali_like.data.balancing import dealt, lower_bound
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from tests.data.loader_cases import MANY_WORKERS, loader_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
@@ -150,9 +150,9 @@ def test_the_report_has_the_costs_of_the_dearest_rank() -> None:
     ("options", "error", "message"),
     [
         ({"balance": "size"}, ArgumentError, 'balance must be "cost" or None'),
-        ({"balance": None}, ArgumentClashError, 'costs are for balance="cost"'),
+        ({"balance": None}, ArgumentClashError, 'costs is for balance="cost"'),
         ({"costs": COSTS[:3]}, ArgumentError, r"an array of shape \(96,\)"),
-        ({"dataset": NUMBERS.filter(bool).repeat()}, ArgumentClashError, "each rank has those of its own"),
+        ({"dataset": NUMBERS.filter(bool).repeat()}, ArgumentTypeError, "a function that returns the cost of an element"),
         ({"dataset": range(96)}, ArgumentClashError, "is for composed datasets"),
     ],
     ids=str,

@@ -31,7 +31,8 @@ OWN = {
 #: See test_loader_origins.py and test_peers.py.
 OF_OTHERS = {"origins": False, "peers": None}
 #: Only for composed datasets; see test_composed_loader.py.
-OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", "balance", "costs", "weights_file", "mesh", "mesh_dims"]
+_OF_BALANCE = ["balance", "costs", "balance_window"]
+OF_COMPOSED = ["shard_id", "num_shards", "shard_rest", *_OF_BALANCE, "weights_file", "mesh", "mesh_dims"]
 #: Only for loaders of tensors; see tests/parity/test_loader_device.py.
 OF_DEVICES = {"device": None, "prefetch_to_device": 2, "static_buffers": False, "sharding": None}
 #: Of datasets that are read many samples at a time; see test_loader_reads.py.

@@ -12,7 +12,7 @@ import pytest
 
 from dali_like.data import ComposedDataset
 from dali_like.data.agreement import Agreement
-from dali_like.errors import ArgumentClashError, ArgumentTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.sources.sharding import Shard
 from tests.data.loader_cases import MANY_WORKERS, loader_of
 
@@ -103,6 +103,8 @@ def test_several_mixtures_have_names_in_the_file(tmp_path: Path) -> None:
         ('{"web": 1,', "is not JSON, and the weights stay as they are until it changes"),
         pytest.param("[" * 100_000, "is not JSON", id="nested too deeply"),
         ([1, 3], "it should have a mapping"),
+        ("null", "it should have a mapping, .*, not None"),
+        ("", "is not JSON"),
         ({"web": 1}, "the weight of 'code' in mix.* is missing"),
         ({"web": 1, "code": 1, "books": 1}, "has no dataset 'books'"),
         ({"other": {"web": 1, "code": 1}}, "there is no such mixture"),
@@ -118,6 +120,24 @@ def test_a_wrong_file_is_a_warning_once(content: Any, message: str, tmp_path: Pa
         next(batches)
     next(batches)
     assert each.state_dict()["changes"] == []
+    write(path, {"web": 1, "code": 3})
+    next(batches)
+
+    assert len(each.state_dict()["changes"]) == 1
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+def test_a_pipe_or_a_folder_in_the_place_of_the_file_is_a_warning_once(make: Any, tmp_path: Path) -> None:
+    path = tmp_path / "weights.json"
+    each = loader(mixture(), path)
+    batches = iter(each)
+    make(path)
+    with pytest.warns(UserWarning, match="weights.json is not a regular file, and the weights stay as they are"):
+        next(batches)
+    next(batches)
+    with pytest.raises(ArgumentError, match="weights_file should be a regular file"):
+        loader(mixture(), path)
+    path.rename(tmp_path / "elsewhere")
     write(path, {"web": 1, "code": 3})
     next(batches)
 

@@ -153,6 +153,9 @@ class BalanceStatistics:
         in_order: the same if each rank had its positions in order.
         mean: the mean cost of the ranks.
         bound: the lower bound of the cost of the dearest rank; see `dali_like.data.balancing.lower_bound`.
+        batches: of this rank, whose elements have been chosen in logical shards.
+        deviations: absolute deviations of their costs from the mean cost so far, as parts of it.
+        deviations_in_order: the same if the elements came in order.
     """
 
     steps: int = _adds_up()
@@ -160,6 +163,9 @@ class BalanceStatistics:
     in_order: float = _adds_up(0.0)
     mean: float = _adds_up(0.0)
     bound: float = _adds_up(0.0)
+    batches: int = _adds_up()
+    deviations: float = _adds_up(0.0)
+    deviations_in_order: float = _adds_up(0.0)
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,12 @@ def _balance_lines(now: Statistics) -> Iterator[str]:
             f"{balance.dearest / balance.bound:.3f} of the lower bound, in {balance.steps:,} steps; in order of positions, "
             f"it would be {balance.in_order / balance.mean:.2f} of the mean"
         )
+    for balance in (source.balance for source in now.sources if source.balance.batches):
+        spread, in_order = (deviations / balance.batches for deviations in (balance.deviations, balance.deviations_in_order))
+        yield (
+            f"costs of this rank: its batches deviate by {spread:.1%} from the mean, in {balance.batches:,} batches; in "
+            f"order of positions, it would be {in_order:.0%}"
+        )
 
 
 def _parts(source: SourceStatistics) -> str:

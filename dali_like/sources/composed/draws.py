@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dali_like.errors import CheckpointError
-from dali_like.sources.composed.blocks import Shuffle
 from dali_like.sources.composed.costs import Cost
+from dali_like.sources.composed.endless_inputs import with_epochs
+from dali_like.sources.composed.held_outputs import open_shard
 from dali_like.sources.composed.mixing import Mix, MixWalk, checked_schedule, quotas
 from dali_like.sources.composed.selection import Concat, Repeat, ShardOut
 from dali_like.sources.composed.stage import (
@@ -29,6 +30,7 @@ from dali_like.sources.composed.stage import (
     WeightChange,
     in_shards,
     no_reach,
+    with_inputs,
 )
 from dali_like.sources.composed.states import shard_states
 from dali_like.sources.state_format import ENDED
@@ -73,6 +75,7 @@ def check_weights(
     Raises:
         CheckpointError: some positions with other weights have been drawn already.
     """
+    stage = with_epochs(stage) if stage.is_sharded else stage
     old_weights = _old_weights(stage, state["description"])
     if not old_weights or not (state["position"] or state["epoch"]):
         return
@@ -149,7 +152,7 @@ def _drawn(
             if replays:
                 raise no_reach(stage)
             continue
-        walk = evaluator.open(shard, epoch, saved.state)
+        walk = open_shard(evaluator, shard, epoch, saved.state)
         if replays and saved.taken:
             try:
                 next(walk)
@@ -172,9 +175,21 @@ def _drawn(
 
 
 def _reach(
-    stage: Stage, line: int, place: Place, epoch: int, end: int, is_wanted: Callable[[int], bool], found: list[Drawn]
+    stage: Stage,
+    line: int,
+    place: Place,
+    epoch: int,
+    end: int,
+    is_wanted: Callable[[int], bool],
+    found: list[Drawn],
+    *,
+    only_latest: bool = False,
 ) -> None:
-    """Collect how far the mixtures up to a stage with random access have been drawn for its outputs below `end`."""
+    """Collect how far the mixtures up to a stage with random access have been drawn for its outputs below `end`.
+
+    Args:
+        only_latest: whether the latest epoch of a mixture is enough: earlier ones are complete, and do not change.
+    """
     stages = _stages(stage)
     if not any(is_wanted(line + i) and isinstance(each, Mix) for i, each in enumerate(stages)):
         return
@@ -187,11 +202,14 @@ def _reach(
     needed = [(epoch, 0)] * len(stage.inputs)
     if end or (epoch and _goes_on(stage)):
         if isinstance(stage, Mix):
-            needed = stage.reach_by(stage.schedule_at(place, epoch), epoch, end)
+            needed = stage.reach_by(stage.schedule_at(place, epoch), epoch, end, only_latest=only_latest)
+        elif isinstance(stage, Repeat) and only_latest:
+            needed = stage.latest_reach(epoch, end)
         else:
             needed = stage.reach(epoch, end)
     for number, (each, (input_epoch, input_end)) in enumerate(zip(stage.inputs, needed, strict=True)):
-        _reach(each, line, place.input(number), input_epoch, input_end, is_wanted, found)
+        below = place.input(number) if stage.has_line else place
+        _reach(each, line, below, input_epoch, input_end, is_wanted, found, only_latest=only_latest)
         line += len(_stages(each))
 
 
@@ -202,13 +220,23 @@ def _goes_on(stage: Stage) -> bool:
     return isinstance(stage, Repeat) or any(each.length is None for each in stage.inputs)
 
 
+#: In the ends of draws behind `Repeat`, a round counts as so many positions: more than it has.
+_ROUND = 1 << 40
+
+
 class _Opened(NamedTuple):
-    """A walk through a shard of a probe in an epoch."""
+    """A walk through a shard of a probe.
+
+    Attributes:
+        epoch: of the dataset; 0 if there are endless rounds, which count for all epochs.
+        begin: of the round, as `Watch.ends` counts it.
+    """
 
     walk: MixWalk | RandomAccessWalk
     shard: int
     num_shards: int
     epoch: int
+    begin: int
 
     @property
     def taken(self) -> int:
@@ -224,9 +252,14 @@ class _Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class _Probe(ShardedStage, SingleInputStage):
-    """Stands for its input, and keeps the walks that are opened."""
+    """Stands for its input, and keeps the walks that are opened.
+
+    Attributes:
+        repeats: how often each `Repeat` behind it repeats it, the last stage first.
+    """
 
     line: int
+    repeats: tuple[int | None, ...] = ()
     opened: list[_Opened] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
 
@@ -234,9 +267,25 @@ class _Probe(ShardedStage, SingleInputStage):
     def text(self) -> str:
         return self.input.text
 
+    @property
+    def is_endless(self) -> bool:
+        return self.input.is_endless
+
     def evaluator(self, place: Place) -> Sharded:
         self.places.append(place)
         return _ProbeSharded(self, place.num_shards, in_shards(self.input.evaluator(place), place))
+
+    def epoch_in(self, epoch: int) -> int:
+        """Return the epoch of `_Opened` for an epoch of the dataset."""
+        return 0 if None in self.repeats else epoch
+
+    def epoch_of(self, epoch: int) -> int:
+        """Return the same for an epoch of the input."""
+        if None in self.repeats:
+            return 0
+        for times in reversed(self.repeats):
+            epoch //= times or 1
+        return epoch
 
 
 class _ProbeSharded(Sharded):
@@ -244,9 +293,10 @@ class _ProbeSharded(Sharded):
         self._probe, self._num_shards, self._source = probe, num_shards, source
 
     def open(self, shard: int, epoch: int, state: Any = None) -> ShardWalk:
-        walk = self._source.open(shard, epoch, state)
+        walk, probe = self._source.open(shard, epoch, state), self._probe
         assert isinstance(walk, (MixWalk, RandomAccessWalk))
-        self._probe.opened.append(_Opened(walk, shard, self._num_shards, epoch))
+        begin = epoch * _ROUND if probe.repeats else 0
+        probe.opened.append(_Opened(walk, shard, self._num_shards, probe.epoch_of(epoch), begin))
         return walk
 
 
@@ -269,7 +319,7 @@ def _with_probes(stage: Stage, line: int, is_wanted: Callable[[int], bool], prob
     for each in stage.inputs:
         copies.append(_with_probes(each, line, is_wanted, probes))
         line += len(_stages(each))
-    return _with_inputs(stage, copies)
+    return with_inputs(stage, copies)
 
 
 class Reach(NamedTuple):
@@ -304,10 +354,8 @@ def _mixtures(stage: Stage, path: tuple[int, ...], why_fixed: str | None) -> Ite
         if not stage.is_sharded and stage.length is not None:
             why = 'its length would change: describe it with stop="never", and an end with take(count) if you want one'
         yield DrawnMixture(path, stage, why)
-    if stage.is_sharded and isinstance(stage, (Concat, Repeat, Mix)):
+    if stage.is_sharded and isinstance(stage, (Concat, Mix)):
         why_fixed = f"stage {stage.text} behind it hides its position"
-    if isinstance(stage, Shuffle):
-        why_fixed = f"stage {stage.text} behind it draws whole epochs"
     for number, each in enumerate(stage.inputs):
         yield from _mixtures(each, (*path, number) if stage.has_line else path, why_fixed)
 
@@ -349,48 +397,50 @@ class Watch:
 
     def __init__(self, stage: Stage) -> None:
         self._probes: list[_Probe] = []
-        self.stage = self._watched(stage) if stage.is_sharded else stage
+        self.stage = self._watched(stage, ()) if stage.is_sharded else stage
         #: The ends of the draws of walks that have been left, by epoch and probe.
         self._ends: dict[tuple[int, int], int] = {}
         #: The epoch and the number of walks of the latest call.
         self._latest: tuple[int, list[int]] | None = None
 
-    def _watched(self, stage: Stage) -> Stage:
+    def _watched(self, stage: Stage, repeats: tuple[int | None, ...]) -> Stage:
         if not any(isinstance(each, Mix) for each in _stages(stage)):
             return stage
         if not stage.is_sharded or isinstance(stage, Mix):
-            self._probes.append(_Probe(stage, 0))
+            self._probes.append(_Probe(stage, 0, repeats))
             return self._probes[-1]
-        if isinstance(stage, (Concat, Repeat)):
+        if isinstance(stage, Concat):
             return stage
-        return _with_inputs(stage, [self._watched(each) for each in stage.inputs])
+        if isinstance(stage, Repeat):
+            repeats = (*repeats, stage.times)
+        return with_inputs(stage, [self._watched(each, repeats) for each in stage.inputs])
 
     def ends(self, epoch: int) -> tuple[int, ...]:
-        """Return the end of the positions of each probe that have been drawn in an epoch, in all shards together."""
+        """Return how far each probe has been drawn in an epoch, in all shards together: the end of its positions.
+
+        Behind `Repeat`, that of the latest round; the number of the round times `_ROUND` is added.
+        """
         counts = [len(probe.opened) for probe in self._probes]
         if self._latest == (epoch, counts):  # the same walks, mostly
-            return tuple(
-                max([self._ends.get((epoch, number), 0), *[each.end for each in probe.opened if each.epoch == epoch]])
-                for number, probe in enumerate(self._probes)
-            )
-        found = []
+            return tuple(self._end(number, probe, epoch) for number, probe in enumerate(self._probes))
         for number, probe in enumerate(self._probes):
             latest: dict[tuple[int, int], _Opened] = {}
-            most: dict[int, int] = {}
             for opened in probe.opened:
-                most[opened.epoch] = max(most.get(opened.epoch, 0), opened.end)
+                key = opened.epoch, number
+                self._ends[key] = max(self._ends.get(key, 0), opened.begin + opened.end)
                 latest[opened.epoch, opened.shard] = opened
-            probe.opened[:] = latest.values()  # walks that have been left draw no more
-            for each, end in most.items():
-                key = each, number
-                self._ends[key] = max(self._ends.get(key, 0), end)
-            found.append(self._ends.get((epoch, number), 0))
-        for key in [key for key in self._ends if key[0] < epoch - 1]:
-            del self._ends[key]
-        for probe in self._probes:
-            probe.opened[:] = [opened for opened in probe.opened if opened.epoch >= epoch - 1]
+            first = probe.epoch_in(epoch) - 1
+            # Walks that have been left draw no more.
+            probe.opened[:] = [opened for opened in latest.values() if opened.epoch >= first]
+            for key in [key for key in self._ends if key[1] == number and key[0] < first]:
+                del self._ends[key]
         self._latest = epoch, [len(probe.opened) for probe in self._probes]
-        return tuple(found)
+        return tuple(self._end(number, probe, epoch) for number, probe in enumerate(self._probes))
+
+    def _end(self, number: int, probe: _Probe, epoch: int) -> int:
+        own = probe.epoch_in(epoch)
+        walks = [opened.begin + opened.end for opened in probe.opened if opened.epoch == own]
+        return max([self._ends.get((own, number), 0), *walks])
 
 
 def reach_of(stage: Stage, place: Place, path: Sequence[int], epoch: int, ends: Sequence[int]) -> Reach:
@@ -409,7 +459,7 @@ def reach_of(stage: Stage, place: Place, path: Sequence[int], epoch: int, ends: 
         return _reach_below(stage, place, path, epoch, ends[0])
     number = 0
 
-    def search(stage: Stage, place: Place) -> Reach | None:
+    def search(stage: Stage, place: Place, epoch: int, has_rounds: bool) -> Reach | None:
         nonlocal number
         if not any(isinstance(each, Mix) for each in _stages(stage)):
             return None
@@ -419,16 +469,21 @@ def reach_of(stage: Stage, place: Place, path: Sequence[int], epoch: int, ends: 
             end = ends[number - 1]
             if not is_here:
                 return None
+            if has_rounds:
+                latest, end = divmod(max(end, epoch * _ROUND), _ROUND)
+                epoch = max(epoch, latest)
             return Reach(epoch, end) if stage.is_sharded else _reach_below(stage, place, path, epoch, end)
-        if isinstance(stage, (Concat, Repeat)):
+        if isinstance(stage, Concat):
             return None
+        if isinstance(stage, Repeat):
+            epoch, has_rounds = epoch * (stage.times or 0), True
         for i, each in enumerate(stage.inputs):
             below = place if not stage.has_line else place.input(i)
-            if (found := search(each, _in_wider_shards(stage, below))) is not None:
+            if (found := search(each, _in_wider_shards(stage, below), epoch, has_rounds)) is not None:
                 return found
         return None
 
-    found = search(stage, place)
+    found = search(with_epochs(stage), place, epoch, False)
     if found is None:
         raise no_reach(stage)
     return found
@@ -441,21 +496,10 @@ def _in_wider_shards(stage: Stage, place: Place) -> Place:
 
 def _reach_below(stage: Stage, place: Place, path: Sequence[int], epoch: int, end: int) -> Reach:
     found: list[Drawn] = []
-    _reach(stage, 0, place, epoch, end, lambda _: True, found)
+    _reach(stage, 0, place, epoch, end, lambda _: True, found, only_latest=True)
     (drawn,) = [each for each in found if each.place.path == tuple(path)]
-    return Reach(drawn.epoch, drawn.end)
-
-
-def _with_inputs(stage: Stage, inputs: Sequence[Stage]) -> Stage:
-    """Return a copy of a stage with other inputs, in the same order."""
-    others = iter(inputs)
-    changes: dict[str, Any] = {}
-    for name, value in vars(stage).items():
-        if isinstance(value, Stage):
-            changes[name] = next(others)
-        elif isinstance(value, tuple) and value and all(isinstance(each, Stage) for each in value):
-            changes[name] = tuple(next(others) for _ in value)
-    return dataclasses.replace(stage, **changes)
+    # Positions of an endless mixture go on from epoch to epoch.
+    return Reach(0 if drawn.mixture.length is None else drawn.epoch, drawn.end)
 
 
 @dataclass(frozen=True)
@@ -537,6 +581,7 @@ class MixtureReports(list[MixtureReport]):
 
 def report(stage: Stage, place: Place, state: Mapping[str, Any], cost: Cost | None) -> MixtureReports:
     """Return reports of all mixtures of a dataset, at a state; `place` is that of its last stage."""
+    stage = with_epochs(stage) if stage.is_sharded else stage
     reports = MixtureReports()
     for line, each in enumerate(_stages(stage)):
         if isinstance(each, Mix):

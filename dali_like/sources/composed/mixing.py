@@ -86,6 +86,7 @@ class Mix(Stage):
         block: positions per block.
         stop: one of `STOPS`.
         title: the name that the user gives it; "" without. It has no place in the description.
+        most: positions in an epoch of a mixture that would be endless with random access; see `endless_inputs`. None: all.
     """
 
     all_inputs: tuple[Stage, ...]
@@ -94,6 +95,7 @@ class Mix(Stage):
     block: int
     stop: str
     title: str = ""
+    most: int | None = None
     varies = True
     count_varies = True
 
@@ -132,6 +134,8 @@ class Mix(Stage):
     @cached_property
     def whole_schedule(self) -> MixSchedule:
         """The schedule over the positions of an epoch, with its end. All inputs have random access."""
+        if self.most is not None:
+            return self.schedule()._replace(length=self.most)
         return _ended(self.schedule(), [stage.length for stage in self.inputs], self)
 
     def schedule(self, num_shards: int = 1) -> MixSchedule:
@@ -160,18 +164,39 @@ class Mix(Stage):
     def reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
         return self.reach_by(self.whole_schedule, epoch, end)
 
-    def reach_by(self, schedule: MixSchedule, epoch: int, end: int) -> list[tuple[int, int]]:
-        """Return the result of `reach` by a schedule. Whole blocks, so that the order inside them does not matter."""
+    def reach_by(self, schedule: MixSchedule, epoch: int, end: int, *, only_latest: bool = False) -> list[tuple[int, int]]:
+        """Return the result of `reach` by a schedule. Whole blocks, so that the order inside them does not matter.
+
+        Args:
+            only_latest: whether the latest epoch of an input is enough, if the mixture has begun it again.
+        """
         needed = []
-        totals = schedule.drawn_until(self.length, None) if epoch and self.length is not None else None
         for number, (stage, drawn) in enumerate(zip(self.inputs, schedule.drawn_until(end, None), strict=True)):
-            if stage.length is None and totals is not None:  # an endless input has one epoch
-                needed.append((0, epoch * totals[number] + drawn))
-                continue
-            if stage.length is not None and drawn > stage.length:
+            begin, length = self.begin_of_input(number, epoch), stage.length
+            if length is None:
+                needed.append((0, begin + drawn))
+            elif drawn <= length:
+                needed.append((begin // max(length, 1), drawn))
+            elif only_latest and (self.length is None or self.most is not None):  # rounds count upwards
+                needed.append(divmod(begin + drawn, length))
+            else:
                 raise no_reach(self)
-            needed.append((_epoch(epoch, 0, self.stop), drawn))
         return needed
+
+    def begin_of_input(self, number: int, epoch: int) -> int:
+        """Return the position of an input with random access where an epoch begins to draw from it."""
+        length = self.inputs[number].length
+        if self.most is not None:  # in the first epoch as without an end, where rounds of an input count upwards
+            return epoch * self.most if length is None else epoch * -(-self.most // length) * length
+        if length is None:
+            return epoch * self._draws_in_epoch[number] if epoch else 0
+        return _epoch(epoch, 0, self.stop) * length
+
+    @cached_property
+    def _draws_in_epoch(self) -> list[int]:
+        """The draws from each input in an epoch, with random access; 0 if there is only one epoch."""
+        schedule = self.whole_schedule
+        return [0] * len(self.inputs) if schedule.length is None else schedule.drawn_until(schedule.length, None)
 
     def evaluator(self, place: Place) -> RandomAccess | Sharded:
         sources = evaluators(self.inputs, place)
@@ -457,16 +482,14 @@ class _MixAccess(RandomAccess):
 
     def __init__(self, stage: Mix, place: Place, sources: list[RandomAccess]) -> None:
         self._stage, self._place, self._sources = stage, place, sources
-        self._schedule = stage.schedule_at(place, 0)  # only endless mixtures change
+        #: The epoch whose schedule is `_schedule`: with changes of weights, they differ.
+        self._scheduled = 0
+        self._schedule = stage.schedule_at(place, 0)
+        self._changes = any(change.path == place.path for change in place.changes)
         self.length = self._schedule.length
         self._lengths = [source.length for source in sources]
-        #: Whether inputs begin further epochs within an epoch of the mixture.
-        self._repeats = self.length is not None and stage.stop != "first"
-        #: Draws in an epoch: an endless input continues there in the next one.
-        self._totals = [0] * len(sources)
-        if self.length is not None:
-            last = self._schedule.pieces[-1]
-            self._totals = [drawn + quota for drawn, quota in zip(last.drawn, last.quotas, strict=True)]
+        #: Whether inputs begin further epochs within an epoch of the mixture, which are numbered otherwise.
+        self._repeats = self.length is not None and stage.most is None and stage.stop != "first"
         self._seed: tuple[int, int] | None = None
         self._latest = _OpenBlock(0, 0, 0, 0, _piece(0, 0, [0], [0]), 0)
 
@@ -503,8 +526,9 @@ class _MixAccess(RandomAccess):
         epochs = np.zeros_like(positions) if length is None else positions // length
         for epoch, of_epoch in by_group(epochs):
             indices, seed = positions[of_epoch] - epoch * (length or 0), self._seed_of(epoch)
-            for block, start, places in self._blocks_of(indices):
-                piece = self._schedule.piece(block)
+            schedule = self._schedule_of(epoch)
+            for block, start, places in _blocks_of(schedule, indices):
+                piece = schedule.piece(block)
                 found = Permutation.without_table(max(piece.size, 1), seed, block)[indices[places] - start]
                 which = np.searchsorted(piece.ends, found, side="right")
                 numbers[of_epoch[places]] = which
@@ -529,34 +553,41 @@ class _MixAccess(RandomAccess):
 
         return joined(numbers, resolve)
 
-    def _blocks_of(self, indices: NDArray[np.int64]) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-        """Yield the number and the start of each block that some positions of an epoch lie in, with their places."""
-        order = np.argsort(indices, kind="stable")
-        ascending, done = indices[order], 0
-        while done < len(order):
-            block, start, end = self._schedule.block_at(int(ascending[done]))
-            last = int(np.searchsorted(ascending, end))
-            yield block, start, order[done:last]
-            done = last
-
     def _in_epoch(self, epoch: int, number: int, draw: int) -> int:
         """Return the position of an input for a draw in an epoch of a finite mixture."""
         length = self._lengths[number]
-        if length is None:
-            return epoch * self._totals[number] + draw
+        if length is None or not self._repeats:
+            return self._stage.begin_of_input(number, epoch) + draw
         turn, index = divmod(draw, length)
         return _epoch(epoch, turn, self._stage.stop) * length + index
 
     def _open(self, position: int) -> _OpenBlock:
         epoch, index = (0, position) if self.length is None else divmod(position, self.length)
-        block, start, end = self._schedule.block_at(index)
+        schedule = self._schedule_of(epoch)
+        block, start, end = schedule.block_at(index)
         begin = position - (index - start)
-        return _OpenBlock(begin, end - start, epoch, block, self._schedule.piece(block), self._seed_of(epoch))
+        return _OpenBlock(begin, end - start, epoch, block, schedule.piece(block), self._seed_of(epoch))
+
+    def _schedule_of(self, epoch: int) -> MixSchedule:
+        if epoch != self._scheduled and self._changes:
+            self._scheduled, self._schedule = epoch, self._stage.schedule_at(self._place, epoch)
+        return self._schedule
 
     def _seed_of(self, epoch: int) -> int:
         if self._seed is None or self._seed[0] != epoch:
             self._seed = epoch, self._place.seed_of(epoch)
         return self._seed[1]
+
+
+def _blocks_of(schedule: MixSchedule, indices: NDArray[np.int64]) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+    """Yield the number and the start of each block that some positions of an epoch lie in, with their places."""
+    order = np.argsort(indices, kind="stable")
+    ascending, done = indices[order], 0
+    while done < len(order):
+        block, start, end = schedule.block_at(int(ascending[done]))
+        last = int(np.searchsorted(ascending, end))
+        yield block, start, order[done:last]
+        done = last
 
 
 class _OpenBlock:

@@ -207,6 +207,14 @@ class Repeat(SingleInputStage):
             raise no_reach(self)
         return [(epoch, end)]
 
+    def latest_reach(self, epoch: int, end: int) -> list[tuple[int, int]]:
+        """Return the result of `reach` if the latest epoch of the input is enough."""
+        length = self.input.length
+        if not length:
+            return [(epoch, end)]
+        turn, within = divmod(end, length)
+        return [(epoch * (self.times or 0) + turn, within)]
+
 
 class _RepeatAccess(RandomAccess):
     def __init__(self, stage: Repeat, source: RandomAccess) -> None:

@@ -19,7 +19,7 @@ import abc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -49,6 +49,7 @@ __all__ = [
     "note_place",
     "rows_of_inputs",
     "skip_any",
+    "with_inputs",
 ]
 
 
@@ -305,6 +306,9 @@ class ShardWalk(Iterator[Any]):
 _USES_BEFORE_RESOLVING = 24
 _RESOLVED = 256
 
+#: Positions are in arrays of 64 bits.
+_MOST_POSITIONS = 1 << 62
+
 
 class AsSharded(Sharded):
     """A random-access stage in logical shards: output k of shard s is the element at position ``k * num_shards + s``."""
@@ -327,7 +331,8 @@ class RandomAccessWalk(ShardWalk):
 
     def __init__(self, stage: RandomAccess, epoch: int, shard: int, num_shards: int, taken: int) -> None:
         self._stage = stage
-        self._begin = epoch * (stage.length or 0) + shard
+        length = stage.length or 0
+        self._begin = epoch % (_MOST_POSITIONS // max(length, 1)) * length + shard
         self._num_shards = num_shards
         #: The outputs of this walk: resolved are those from `_first` to before `_last`.
         self._most = sys.maxsize if stage.length is None else -(-(stage.length - shard) // num_shards)
@@ -368,6 +373,18 @@ class RandomAccessWalk(ShardWalk):
 
     def state(self) -> int:
         return self._taken
+
+
+def with_inputs(stage: Stage, inputs: Sequence[Stage]) -> Stage:
+    """Return a copy of a stage with other inputs, in the same order."""
+    others = iter(inputs)
+    changes: dict[str, Any] = {}
+    for name, value in vars(stage).items():
+        if isinstance(value, Stage):
+            changes[name] = next(others)
+        elif isinstance(value, tuple) and value and all(isinstance(each, Stage) for each in value):
+            changes[name] = tuple(next(others) for _ in value)
+    return replace(stage, **changes)
 
 
 def evaluators(stages: tuple[Stage, ...], place: Place) -> list[RandomAccess | Sharded]:

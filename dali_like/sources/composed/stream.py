@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import CheckpointError
 from dali_like.sources.composed.elementwise import num_reads
+from dali_like.sources.composed.endless_inputs import with_epochs
+from dali_like.sources.composed.held_outputs import HoldingWalk, open_shard
 from dali_like.sources.composed.mixing import Mix
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, WeightChange
@@ -94,6 +96,8 @@ class Elements:
 
     def __init__(self, stage: Stage, seed: int, num_shards: int, changes: Sequence[WeightChange] = ()) -> None:
         self.watch: Watch | None = None
+        if stage.is_sharded:
+            stage = with_epochs(stage)
         watched = stage
         if stage.is_sharded and _has_mixtures(stage):
             from dali_like.sources.composed.draws import Watch  # few programs need it
@@ -109,6 +113,7 @@ class Elements:
             self._access = InTurns(self._access)
         self._num_shards = num_shards
         self._walks: dict[tuple[int, int], _OpenWalk] = {}
+        self._holding: dict[tuple[int, int], HoldingWalk] = {}
 
     def at(self, epoch: int, position: int, states: Mapping[int, ShardState] | None = None) -> Any:
         """Return the element at a position of an epoch.
@@ -203,15 +208,40 @@ class Elements:
             walk = self._walk_to(epoch, shard, taken, states or {})
         return ShardState(taken, walk.walk.state())
 
-    def others(self, epoch: int, position: int, most: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def holding(self, epoch: int, shard: int, number: int, known: ShardState) -> HoldingWalk:
+        """Return the walk of a shard that holds its output with a number, or has not read it yet.
+
+        Args:
+            known: the state before this output, or before an earlier one. Outputs before it are not wanted any more.
+        """
+        walk = self._holding.get((epoch, shard))
+        if walk is None or not walk.can_give(number):
+            opened = None if known.state == ENDED else self._open(epoch, shard, known.state)
+            walk = HoldingWalk(opened, known.taken)
+            for other in [key for key in self._holding if key[0] < epoch - 1]:
+                del self._holding[other]
+            self._holding[epoch, shard] = walk
+        walk.forget(known.taken)
+        return walk
+
+    def drop_holding(self, epoch: int, shard: int) -> None:
+        """Drop a walk that was interrupted between two outputs: it may be anywhere."""
+        self._holding.pop((epoch, shard), None)
+
+    def others(
+        self, epoch: int, position: int, most: int, states: Mapping[int, ShardState] | None = None
+    ) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Yield replacements of a failed element: its successors in the logical shard, then the shard from its beginning.
 
         They depend on the position alone, as the element itself. Each is a name, and a function that computes it.
+
+        Args:
+            states: known states of shards in this epoch.
         """
         following = range(position + self._num_shards, position + (most + 1) * self._num_shards, self._num_shards)
         preceding = range(position % self._num_shards, position, self._num_shards)
         for other in (*following, *preceding[:most]):
-            yield f"position {other}", functools.partial(self.at, epoch, other)
+            yield f"position {other}", functools.partial(self.at, epoch, other, states)
 
     def count(self, epoch: int, shard: int) -> int:
         """Return the number of elements of a shard in an epoch."""
@@ -222,11 +252,12 @@ class Elements:
     def close(self) -> None:
         """Close the walks, with their files."""
         self._walks.clear()
+        self._holding.clear()
 
     def _open(self, epoch: int, shard: int, state: Any) -> ShardWalk:
         assert isinstance(self._evaluator, Sharded)
         try:
-            return self._evaluator.open(shard, epoch, state)
+            return open_shard(self._evaluator, shard, epoch, state)
         except CheckpointError as error:
             raise _with_shard(shard, error) from None
 
