@@ -1,16 +1,16 @@
 """Equal cost on all ranks for streams in logical shards: `DataLoader` with ``balance="cost"``.
 
-Costs are known only when elements have been computed, and each rank has those of its own shards. So a rank reads some steps
+Costs are known only when elements have been computed, and each rank has the elements of its shards. So a rank reads steps
 ahead, and chooses the elements of its next batch among those: for each position of a shard one of the outputs of this shard,
 so that the sum of the costs is near a target. All ranks have nearly the same target, the mean cost of a batch so far.
 
     outputs of a shard   0  1  2  3  4  5  6  7        "x" is delivered, the next position is 4
-                         x  x     x     x  .  .        chosen among 2, 4 and what is read ahead, here 6 and 7
+                         x  x     x     x  .  .        chosen among 2, 4, and those read ahead: 6 and 7
 
 Positions keep their shards, so states stay exact on any number of ranks: for each shard a state says which outputs have been
 delivered. The choice is a function of the step and of the costs, never of the time at which they arrive.
 
-Runs in the main process. Workers hold what they have read; see `dali_like.sources.composed.held_outputs`. `ShardLedger`
+Runs in the main process. Workers hold the elements; see `dali_like.sources.composed.held_outputs`. `ShardLedger`
 knows the outputs of a shard, `BalancedPlan` makes requests of the choice, and asks for missing costs.
 """
 
@@ -49,8 +49,8 @@ DEFAULT_WINDOW = 32
 #: A heavy element is chosen in one step of so many windows, or once it is late by so many.
 _WINDOWS_TO_HEAVY = 2
 _MOST_WINDOWS = 4
-#: The part of a difference between the candidates of a rank and the mean that a step makes up for, times their number. Costs
-#: with a standard deviation near their mean then stay within half of what the candidates have.
+#: The part of a difference between the candidates of a rank and the mean that a step makes up for, times their number. With
+#: a standard deviation near the mean, the costs of all candidates then stay between the half and the double.
 _DRIFT = 16
 
 
@@ -130,7 +130,7 @@ class ShardLedger:
 
     @property
     def begin(self) -> ShardState:
-        """The state from which a worker reads what is still wanted."""
+        """The state before the oldest output that may be wanted."""
         return ShardState(*self._snapshots[0])
 
     def knows(self, end: int) -> bool:
@@ -184,7 +184,7 @@ class ShardLedger:
         self._num_delivered += 1
 
     def settle(self) -> None:
-        """Forget what all processes have left behind."""
+        """Forget the outputs before a later state, if all of them have been delivered."""
         snapshots, gone = self._snapshots, self._gone
         number = snapshots[0][0]
         while len(snapshots) > 1:
@@ -349,7 +349,7 @@ class LedgerProgress(ShardProgress):
         return mean + min(_DRIFT / count, 1.0) * (sum(ledger.open_cost for ledger in ledgers) / count - mean)
 
     def parts(self, positions: Sequence[int], places: Sequence[int], until: int) -> dict[int, PositionsPart]:
-        """Return the part of each worker: its outputs of a batch, and what it reads ahead.
+        """Return the part of each worker: its outputs of a batch, and those to be read ahead.
 
         Args:
             positions, places: as of `choose`.
@@ -407,7 +407,7 @@ class BalancedPlan(PositionsPlan):
 
     _progress: LedgerProgress
 
-    #: Steps that requests read ahead of those that are needed: so many batches may be in flight.
+    #: Steps that are read before they are needed: the number of batches that may be in flight.
     _margin = 1
     _num_scouts = 0
     #: Answers a request in this process; None: workers do.
