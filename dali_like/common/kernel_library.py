@@ -21,7 +21,7 @@ from dali_like.common.extras import installed
 
 VARIABLE = "DALI_LIKE_KERNELS"
 #: Versions of the functions in the library, which must be the same.
-INTERFACE = 4
+INTERFACE = 5
 #: Codes of element types, as in kernels/src/kernels.h.
 ELEMENTS: Mapping[np.dtype[Any], int] = MappingProxyType(
     {np.dtype(name): code for code, name in enumerate(("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"))}
@@ -58,6 +58,8 @@ _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "relative": (None, (_I, _P, _F, _F)),
         "units": (None, (_I, _P, _I, _P, _I, _P)),
         "integers": (None, (_I, _P, _I, _P, _I, _P, _P, _P)),
+        "choose": (None, (_I, _P, _P, _I, _P, _I)),
+        "salt_and_pepper": (None, (_I, _P, _P, _I, _P, _P, _P)),
         "windows": (None, (_I, _P, _I, _P, _P, _P, _I, _P)),
         "mask_pixels": (None, (_I, _I, _I, _P, _P, _I, _P, _P, _P, _P, _I, _P, _P)),
         "select_masks": (_I, (_I, _P, _P, _P)),

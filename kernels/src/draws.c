@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { ROUNDS = 10 };
 
@@ -90,6 +91,37 @@ EXPORT void dlk_integers(int64_t count, const uint64_t *key, int64_t epoch, cons
         Draws draws = dlk_draws_of(key, (uint64_t)epoch, (uint64_t)positions[i]);
         for (int64_t k = 0; k < each; k++, least++, most++)
             *to++ = *least + (int64_t)dlk_below(&draws, (uint64_t)(*most - *least) + 1);
+    }
+}
+
+/* Draw `each` rows for each job: from, to, number of rows, bytes of a row. */
+EXPORT void dlk_choose(int64_t count, const int64_t *jobs, const uint64_t *key, int64_t epoch, const int64_t *positions,
+                       int64_t each)
+{
+    for (int64_t i = 0; i < count; i++, jobs += 4) {
+        Draws draws = dlk_draws_of(key, (uint64_t)epoch, (uint64_t)positions[i]);
+        char *to = (char *)jobs[1];
+        for (int64_t k = 0; k < each; k++, to += jobs[3])
+            memcpy(to, (const char *)jobs[0] + (int64_t)dlk_below(&draws, (uint64_t)jobs[2]) * jobs[3], (size_t)jobs[3]);
+    }
+}
+
+/* Replace pixels by salt or pepper at random for each job: from, to, pixels, bytes of a pixel. `parts` has the probabilities
+   of a replacement and of salt for each; `values` have pixels of pepper, and then of salt, for each. */
+EXPORT void dlk_salt_and_pepper(int64_t count, const int64_t *jobs, const uint64_t *key, int64_t epoch,
+                                const int64_t *positions, const double *parts, const char *values)
+{
+    for (int64_t i = 0; i < count; i++, jobs += 4, parts += 2) {
+        Draws draws = dlk_draws_of(key, (uint64_t)epoch, (uint64_t)positions[i]);
+        char *to = (char *)jobs[1];
+        const int64_t pixels = jobs[2], pixel = jobs[3];
+        memcpy(to, (const char *)jobs[0], (size_t)(pixels * pixel));
+        for (int64_t k = 0; k < pixels; k++) {
+            double number = dlk_unit(&draws);
+            if (number < parts[0])
+                memcpy(to + k * pixel, values + (number < parts[1] ? pixel : 0), (size_t)pixel);
+        }
+        values += 2 * pixel;
     }
 }
 

@@ -288,5 +288,5 @@ EXPORT int64_t dlk_nearest(int64_t count, int64_t pixel, const int64_t *jobs, co
 /* The version of the functions and of their arguments. */
 EXPORT int64_t dlk_interface(void)
 {
-    return 4;
+    return 5;
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
+import wave
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -76,6 +78,35 @@ def with_mean(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
 
 def sides_of_images(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
     return (rng.integers(0, 9 * extent + 1, 3),)
+
+
+def wav_file(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    """Return a WAV file with two channels; that of eight frames is cut off."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(2)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(rng.integers(-30_000, 30_000, 2 * (extent + 1), np.int16).tobytes())
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    return (data[:-3] if extent == 7 else data,)
+
+
+def npy_file(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    """Return an array written by NumPy, in either order; that of seven rows is cut off."""
+    file = io.BytesIO()
+    np.save(file, np.array(rng.normal(0, 9, (extent, 3)), np.float32, order=rng.choice(["C", "F"])))
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    return (data[:-1] if extent == 7 else data,)
+
+
+def image_file(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    """Return an image; that of eight rows is cut off."""
+    import cv2  # behind the check at the top
+
+    pixels = rng.integers(0, 256, (extent + 1, 5, 3), np.uint8)
+    data = cv2.imencode(str(rng.choice([".jpg", ".png", ".bmp"])), pixels)[1].reshape(-1)
+    return (data[:20] if extent == 7 else data,)
 
 
 def polygons(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
@@ -349,6 +380,37 @@ CASES: dict[str, list[Case]] = {
     "reductions.std_dev": [Case(fn.reductions.std_dev, makes=with_mean)],
     "random.uniform": [sound(lambda x: (fn.random.uniform(range=[-3, 9]), x))],
     "random.coin_flip": [sound(lambda x: (fn.random.coin_flip(probability=0.3, dtype=types.FLOAT), x))],
+    "random.choice": [
+        array(lambda x: fn.random.choice(x, shape=[4])),
+        array(lambda x: (fn.random.choice(x), x), 1),
+        array(lambda x: fn.random.choice(x, shape=[2, 0]), 3),
+        array(lambda x: (fn.random.choice(x, x), x), 1, ("int32", "float64")),
+        array(lambda x: fn.random.choice(x, shape=[3], p=[0.2, 0.8]), 1),
+        array(lambda x: (fn.random.choice(fn.reductions.sum(fn.shapes(x)), shape=[3]), x), 2),
+    ],
+    "noise.salt_and_pepper": [
+        image(lambda x: fn.noise.salt_and_pepper(x, prob=0.4), NUMBERS),
+        image(
+            lambda x: fn.noise.salt_and_pepper(x, prob=fn.random.uniform(range=[0, 1]), salt_vs_pepper=0.2, salt_val=300.7)
+        ),
+        image(lambda x: fn.noise.salt_and_pepper(x, per_channel=True, pepper_val=fn.random.uniform()), layout="CHW"),
+        image(fn.noise.salt_and_pepper, layout="FHWC", channels=None),
+        array(lambda x: fn.noise.salt_and_pepper(x, prob=0.9, salt_vs_pepper=1.0), 2),
+    ],
+    "decoders.audio": [
+        Case(fn.decoders.audio, makes=wav_file),
+        Case(lambda x: fn.decoders.audio(x, dtype=types.INT32), makes=wav_file),
+        Case(lambda x: fn.decoders.audio(x, dtype=types.INT16, downmix=True)[0], makes=wav_file),
+    ],
+    "decoders.numpy": [
+        Case(fn.decoders.numpy, makes=npy_file),
+        Case(lambda x: fn.decoders.numpy(x, dtype=types.INT16), makes=npy_file),
+    ],
+    "peek_image_shape": [
+        Case(fn.peek_image_shape, makes=image_file),
+        Case(lambda x: fn.peek_image_shape(x, image_type=types.GRAY, dtype=types.FLOAT), makes=image_file),
+    ],
+    "experimental.peek_image_shape": [Case(fn.experimental.peek_image_shape, makes=image_file)],
     "roi_random_crop": [
         array(lambda x: fn.roi_random_crop(crop_shape=[4, 9], roi_start=[2, 1], roi_end=[9, 3])),
         array(lambda x: fn.roi_random_crop(x, crop_shape=[1, 1], roi_start=[0, 0], roi_end=[1, 1])),

@@ -22,6 +22,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.kernel_library import address_of
 from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES, DTYPES, PAGE_BYTES, Word, align
 from dali_like.engine.memory.slot_layout import SlotLayout
 from dali_like.engine.memory.space import Fence, SharedSpace
@@ -34,6 +35,8 @@ _EXCESS_BYTES = 1 << 24
 _TRIM_EVERY = 32
 #: Free slots beyond this number are freed at once: the user held many batches, and has dropped them.
 _MOST_FREE = 16
+#: Words of descriptors, as plain integers: these index faster than members of the enum.
+_OFFSET, _NBYTES, _DTYPE, _NDIM, _SHAPE = map(int, (Word.OFFSET, Word.NBYTES, Word.DTYPE, Word.NDIM, Word.SHAPE))
 
 
 class Slot:
@@ -317,12 +320,17 @@ class SampleList(Sequence[NDArray[Any]]):
         lease: a lease of the slot, or another object that keeps the memory.
         address: address of the slot in this process.
         descriptors: shape (samples, DESCRIPTOR_WORDS). They are copied, because the worker may still write to the slot.
+        is_ragged: whether the shapes differ, if that is known.
     """
 
-    def __init__(self, lease: Any, address: int, descriptors: NDArray[np.int64]) -> None:
+    _is_ragged: bool | None = None
+
+    def __init__(self, lease: Any, address: int, descriptors: NDArray[np.int64], is_ragged: bool | None = None) -> None:
         self._lease = lease
         self._address = address
         self._table = descriptors.copy()
+        if is_ragged is not None:
+            self._is_ragged = is_ragged
 
     @functools.cached_property
     def _words(self) -> list[list[int]]:
@@ -337,7 +345,7 @@ class SampleList(Sequence[NDArray[Any]]):
             return [self[i] for i in range(*index.indices(len(self)))]
         words = self._words[index]
         first, memory = self._memory
-        return np.ndarray(self.shape(index), DTYPES[words[Word.DTYPE]], memory, words[Word.OFFSET] - first)
+        return np.ndarray(self.shape(index), DTYPES[words[_DTYPE]], memory, words[_OFFSET] - first)
 
     def arrays(self) -> list[NDArray[Any]]:
         """Return all samples. Takes a third of the time that `list` does."""
@@ -350,22 +358,22 @@ class SampleList(Sequence[NDArray[Any]]):
     def shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of one sample."""
         words = self._words[index]
-        return tuple(words[Word.SHAPE : Word.SHAPE + words[Word.NDIM]])
+        return tuple(words[_SHAPE : _SHAPE + words[_NDIM]])
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of all samples."""
-        return DTYPES[int(self._table[0, Word.DTYPE])]
+        return DTYPES[self._table.item(0, _DTYPE)]
 
     @property
     def ndim(self) -> int:
         """The number of dimensions of all samples; there is at least one sample."""
-        return int(self._table[0, Word.NDIM])
+        return self._table.item(0, _NDIM)
 
     @property
     def nbytes(self) -> int:
         """The size of all samples together, in bytes."""
-        return int(np.add.reduce(self._table[:, Word.NBYTES]))
+        return int(np.add.reduce(self._table[:, _NBYTES]))
 
     @property
     def elements(self) -> NDArray[Any]:
@@ -375,25 +383,27 @@ class SampleList(Sequence[NDArray[Any]]):
     @property
     def packed(self) -> PackedSamples:
         """The samples, of which there is at least one, as the memory around them."""
-        begins = (self._table[:, Word.OFFSET] - self._memory[0]) // self.dtype.itemsize
-        return PackedSamples(self.elements, begins, self._table[:, Word.SHAPE : Word.SHAPE + self.ndim])
+        begins = (self._table[:, _OFFSET] - self._memory[0]) // self.dtype.itemsize
+        return PackedSamples(self.elements, begins, self._table[:, _SHAPE : _SHAPE + self.ndim])
 
     @property
     def addresses(self) -> NDArray[np.int64]:
         """The address of each sample."""
-        addresses: NDArray[np.int64] = self._table[:, Word.OFFSET] + self._address
+        addresses: NDArray[np.int64] = self._table[:, _OFFSET] + self._address
         return addresses
 
     @property
     def shapes(self) -> NDArray[np.int64]:
         """The shapes of the samples: an array of shape (samples, dimensions). At least one sample exists."""
-        return self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
+        return self._table[:, _SHAPE : _SHAPE + self.ndim]
 
     @property
     def is_ragged(self) -> bool:
         """Whether the shapes differ."""
-        shapes = self._table[:, Word.SHAPE : Word.SHAPE + self.ndim]
-        return bool(np.logical_or.reduce(shapes[1:] != shapes[0], axis=None))
+        if self._is_ragged is None:
+            shapes = self.shapes
+            self._is_ragged = bool(np.logical_or.reduce(shapes[1:] != shapes[0], axis=None))
+        return self._is_ragged
 
     @classmethod
     def within(cls, elements: NDArray[Any], address: int, descriptors: NDArray[np.int64]) -> SampleList:
@@ -421,11 +431,11 @@ class SampleList(Sequence[NDArray[Any]]):
         """
         dtype = self.dtype if dtype is None else dtype
         table, ndim = np.zeros_like(self._table), shapes.shape[1]
-        table[:, Word.OFFSET] = self._table[:, Word.OFFSET] + skipped
-        table[:, Word.NBYTES] = np.multiply.reduce(shapes, axis=1) * dtype.itemsize
-        table[:, Word.DTYPE] = DTYPE_CODES[dtype]
-        table[:, Word.NDIM] = ndim
-        table[:, Word.SHAPE : Word.SHAPE + ndim] = shapes
+        table[:, _OFFSET] = self._table[:, _OFFSET] + skipped
+        table[:, _NBYTES] = np.multiply.reduce(shapes, axis=1) * dtype.itemsize
+        table[:, _DTYPE] = DTYPE_CODES[dtype]
+        table[:, _NDIM] = ndim
+        table[:, _SHAPE : _SHAPE + ndim] = shapes
         made = SampleList.__new__(SampleList)
         made._lease, made._address, made._table = self._lease, self._address, table
         return made
@@ -436,14 +446,15 @@ class SampleList(Sequence[NDArray[Any]]):
         Args:
             elements: as those of `packed`, perhaps of another dtype.
         """
-        table, item_bytes = self._table.copy(), self.dtype.itemsize
-        table[:, Word.OFFSET] -= self._memory[0]
-        table[:, Word.OFFSET : Word.NBYTES + 1] *= elements.itemsize
-        table[:, Word.OFFSET : Word.NBYTES + 1] //= item_bytes
-        table[:, Word.DTYPE] = DTYPE_CODES[elements.dtype]
-        placed = SampleList(elements, elements.__array_interface__["data"][0], table)
-        placed._memory = 0, elements.view(np.uint8)
-        return placed
+        table, first, item_bytes = self._table.copy(), self._memory[0], self.dtype.itemsize
+        if first:
+            table[:, _OFFSET] -= first
+        if elements.itemsize != item_bytes:
+            sizes = table[:, : _NBYTES + 1]
+            sizes *= elements.itemsize
+            sizes //= item_bytes
+        table[:, _DTYPE] = DTYPE_CODES[elements.dtype]
+        return SampleList.within(elements, address_of(elements), table)
 
     def rows_in(self, rows: NDArray[Any]) -> SampleList:
         """Return samples whose vectors along the last axis lie in other memory, one behind the other.
@@ -451,32 +462,30 @@ class SampleList(Sequence[NDArray[Any]]):
         Args:
             rows: the vectors, or arrays in place of them, in all dimensions but the first. C-contiguous.
         """
-        table, last = self._table.copy(), Word.SHAPE + self.ndim - 1
+        table, last = self._table.copy(), _SHAPE + self.ndim - 1
         row_bytes, tail = math.prod(rows.shape[1:]) * rows.itemsize, rows.shape[1:]
-        table[:, Word.NBYTES] = np.multiply.reduce(table[:, Word.SHAPE : last], axis=1) * row_bytes
-        table[:, Word.OFFSET] = np.add.accumulate(table[:, Word.NBYTES]) - table[:, Word.NBYTES]
-        table[:, Word.DTYPE] = DTYPE_CODES[rows.dtype]
-        table[:, Word.NDIM] = self.ndim - 1 + len(tail)
+        table[:, _NBYTES] = np.multiply.reduce(table[:, _SHAPE:last], axis=1) * row_bytes
+        table[:, _OFFSET] = np.add.accumulate(table[:, _NBYTES]) - table[:, _NBYTES]
+        table[:, _DTYPE] = DTYPE_CODES[rows.dtype]
+        table[:, _NDIM] = self.ndim - 1 + len(tail)
         table[:, last : last + len(tail)] = tail
-        placed = SampleList(rows, rows.__array_interface__["data"][0], table)
-        placed._memory = 0, rows.reshape(-1).view(np.uint8)
-        return placed
+        return SampleList.within(rows.reshape(-1), address_of(rows), table)
 
     def copy(self, memory: NDArray[np.uint8]) -> SampleList:
         """Copy the samples to the beginning of `memory`, one behind the other. The copies keep that, and not the slot."""
         first, given = self._memory
         source, target, table = given.data, memory.data, self._table.copy()
-        ends = table[:, Word.NBYTES].cumsum()
-        table[:, Word.OFFSET] = ends - table[:, Word.NBYTES]
-        starts = self._table[:, Word.OFFSET] - first
-        for start, begin, end in zip(starts.tolist(), table[:, Word.OFFSET].tolist(), ends.tolist(), strict=True):
+        ends = table[:, _NBYTES].cumsum()
+        table[:, _OFFSET] = ends - table[:, _NBYTES]
+        starts = self._table[:, _OFFSET] - first
+        for start, begin, end in zip(starts.tolist(), table[:, _OFFSET].tolist(), ends.tolist(), strict=True):
             target[begin:end] = source[start : start + end - begin]
         return SampleList(memory, memory.__array_interface__["data"][0], table)
 
     @functools.cached_property
     def _memory(self) -> tuple[int, NDArray[np.uint8]]:
         """The memory around the samples, and the offset where it begins."""
-        begins = self._table[:, Word.OFFSET]
+        begins = self._table[:, _OFFSET]
         first = int(np.minimum.reduce(begins))
-        end = int(np.maximum.reduce(begins + self._table[:, Word.NBYTES]))
+        end = int(np.maximum.reduce(begins + self._table[:, _NBYTES]))
         return first, leased_array(self._lease, self._address + first, (end - first,), np.dtype(np.uint8))

@@ -199,6 +199,7 @@ class InlinePool:
             if status is Status.DESCRIBED:
                 batch.described = 1
                 batch.region_bytes = batch.largest_region_bytes = value
+                batch.schemas = self._runner.schemas
             batch.outcome = assembler.finish(batch, slot)
             if slot.slot_layout is not assembler.ring.slot_layout:
                 slot.give_up_address_space()

@@ -85,7 +85,7 @@ class Batch:
         cancelled: it will not be delivered; its slot returns to the ring when no task is open any more.
         fatal: the error of a sample that was given up because it ends its workers.
         size: number of samples.
-        schemas: the output schemas of its samples, until `Assembler.check` has compared them.
+        schemas: the output schemas of its samples, until `Assembler.check` has compared them; None: unknown.
         schema: the expected sample schema, for request sources.
         is_last: whether the epoch ends with it, and it is not full.
         missing_bytes: memory that its regions need, if the last attempt ran out of memory.
@@ -312,7 +312,7 @@ def _described(
     descriptors: NDArray[np.int64], batch: Batch, slot: Slot, ring: Ring, source: Source
 ) -> tuple[list[Output], tuple[OutputSchema, ...]]:
     size, address = len(descriptors), slot.space.address + slot.offset
-    schemas = _schemas(descriptors, batch, slot.slot_layout, source)
+    schemas = batch.schemas or _schemas(descriptors, batch, slot.slot_layout, source)
     lease = Lease(ring, slot)
     outputs: list[Output] = []
     for j, schema in enumerate(schemas):
@@ -322,7 +322,7 @@ def _described(
             first = address + int(table[0, Word.OFFSET])
             outputs.append(leased_array(lease, first, (size, *schema.shape), DTYPES[schema.dtype]))
         else:
-            outputs.append(SampleList(lease, address, table))
+            outputs.append(SampleList(lease, address, table, schema.shape is None))
     return outputs, schemas
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop, ReadGroup, Reads, ReadThreads
 from dali_like.engine.worker.hints import add_hint
@@ -89,6 +90,7 @@ class TaskRunner:
         error: the exception of the last task, if its status was FAILED.
         unplaced: the sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None if a
             stream has taken it back.
+        schemas: of the samples of the last task, if that was a whole batch whose samples were written together; else None.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class TaskRunner:
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
         self.unplaced: Any = None
+        self.schemas: tuple[OutputSchema, ...] | None = None
 
     @property
     def readings(self) -> list[Reading]:
@@ -288,7 +291,7 @@ class TaskRunner:
         self, task: Task, made: deque[Any] | None, watch: Stopwatch | None, group: ReadGroup | None
     ) -> tuple[Status, int]:
         source = task.source
-        self.unplaced = None
+        self.unplaced = self.schemas = None
         if source.concurrency is None:
             task.callback = self._importing(source)
         elif source.type is not _REQUEST:
@@ -364,19 +367,22 @@ class TaskRunner:
         return batch
 
     def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
+        schemas: list[Any] = []
         try:
             columns: list[Any] = as_columns(batch, source, task.stop - task.start)
             for output, column in enumerate(columns):
-                if isinstance(column, np.ndarray) or is_on_gpu(column):
-                    task.put_all(output, column, source)
+                if isinstance(column, np.ndarray) or (not isinstance(column, (list, tuple)) and is_on_gpu(column)):
+                    schemas.append(task.put_all(output, column, source))
                 else:
-                    task.put_list(output, column, source, self._note_lowest)
+                    schemas.append(task.put_list(output, column, source, self._note_lowest))
         except BaseException as error:
             if type(error) is NoMemoryError:
                 error.needed = max(error.needed, sum(map(_bytes_of, columns)))
             if not is_a(error, Exception) or is_a(error, RegionFullError, NoMemoryError):
                 self._keep(batch, source)  # it is not wrong: it found no room, or an interrupt came
             raise
+        if len(columns[0]) and None not in schemas:
+            self.schemas = tuple(schemas)
         task.end_at(len(columns[0]))
 
     def _keep(self, batch: Any, source: Source) -> None:

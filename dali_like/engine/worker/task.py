@@ -29,7 +29,7 @@ from dali_like.engine.memory.protocol import (
     Word,
     align,
 )
-from dali_like.engine.memory.slot_layout import describe_rows
+from dali_like.engine.memory.slot_layout import OutputSchema, describe_rows
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import map_pages
 from dali_like.engine.worker.meters import Interval
@@ -124,6 +124,7 @@ class SlotView:
         kinds: for each output, the code of its dtype and its ndim, as far as they are known.
         offsets: for each output, the offset of its rows.
         rows: for each output, an array of all rows; None if it has no rows.
+        row_schemas: the schemas of samples in rows.
         targets: for each output, where its rows are written.
         plans: for each output, the data for `Task.outside_writer`: dtype, its code, ndim, the function that writes a
             descriptor, and the place of the first one. No array agrees with a plan without dtype and ndim.
@@ -159,6 +160,7 @@ class SlotView:
         self.rows: list[Any] = [self._rows_of(space, expected) for expected in self.expected]
         self._map = space.map
         self._set_targets(MOST_PLAIN_BYTES)
+        self.row_schemas = [OutputSchema(*kind, target.shape) for kind, target in zip(self.kinds, self.targets, strict=True)]
         self.plans: list[tuple[Any, ...]] = [
             (DTYPES[code], code, ndim, _DESCRIPTORS[ndim], self.descriptors_offset + output * _DESCRIPTOR_BYTES)
             if UNKNOWN not in (code, ndim)
@@ -415,11 +417,16 @@ class Task:
 
         return put
 
-    def put_list(self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]) -> None:
+    def put_list(
+        self, output: int, values: Sequence[Any], source: Source, note: Callable[[int], None]
+    ) -> OutputSchema | None:
         """Write one output of all samples of the task.
 
         Args:
             note: called with the index of a sample that takes longer.
+
+        Returns:
+            The schema of the samples, if they are all arrays of the expected dtype and number of dimensions.
 
         Raises:
             SampleError, RegionFullError, NoMemoryError: as `put`.
@@ -429,9 +436,14 @@ class Task:
             self._describe_rows([output])
         memory, dtype, shape = self.view.targets[output]
         is_plain = not self.lent and not source.is_object(output)
+        first: tuple[int, ...] | None = None
+        is_alike = is_known = True
         for i, (value, key) in enumerate(zip(values, self.keys[output], strict=False), self.start):
             if is_plain and value.__class__ is ndarray:
-                if value.shape == shape and (value.dtype is dtype or value.dtype == dtype):
+                own = value.shape
+                if own != first:
+                    is_alike, first = first is None, own
+                if own == shape and (value.dtype is dtype or value.dtype == dtype):
                     try:
                         memory[key] = value  # it is described if necessary: see `describe_all`
                         continue
@@ -439,11 +451,17 @@ class Task:
                         pass
                 elif outside(i, output, value):
                     continue
+            is_known = False
             note(i)
             self.put(i, output, value, source)
+        _, code, ndim, _, _ = self.view.plans[output]
+        return OutputSchema(code, ndim, first if is_alike else None) if is_known and first is not None else None
 
-    def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> None:
+    def put_all(self, output: int, samples: NDArray[Any], source: Source, begin: int | None = None) -> OutputSchema:
         """Write one output of several samples from one array, from the sample `begin` on. Default: the first of the task.
+
+        Returns:
+            The schema of the samples.
 
         Raises:
             SampleError, RegionFullError, NoMemoryError: as `put`.
@@ -455,13 +473,14 @@ class Task:
             rows[...] = samples  # NumPy skips the copy if both are the same memory
             if self.region is not None:  # other samples of the task, or of a batch that this one replaces, were described
                 describe_rows(self.view.descriptors, output, self.view.expected[output], begin, begin + count)
-            return
+            return self.view.row_schemas[output]
         offset = self.describe_all().append(samples) - self.view.offset
         nbytes = samples.nbytes // count if count else 0
         words = (offset, nbytes, DTYPE_CODES[samples.dtype], len(shape), *shape)
         descriptors = self.view.descriptors[begin : begin + count, output]
         descriptors[:, : len(words)] = words
         descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
+        return OutputSchema(DTYPE_CODES[samples.dtype], len(shape), shape)
 
     def rows_of(
         self, output: int, begin: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]

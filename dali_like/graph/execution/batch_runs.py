@@ -209,7 +209,7 @@ def run_by_kernels(
     Returns:
         Whether there are results. Otherwise each sample must be computed alone.
     """
-    nbytes = [*map(_nbytes_of, inputs)]
+    nbytes = [0 if i in program.unread else _nbytes_of(samples) for i, samples in enumerate(inputs)]
     if None in nbytes:
         return False
     total = sum(nbytes)

@@ -140,14 +140,22 @@ class BufferPool:
         buffer = self._take(max(math.prod(shape) * dtype.itemsize, 1))
         return leased_array(Lease(self, buffer), self._space.address + buffer.offset, shape, dtype)
 
+    def elements(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an uninitialized array of one dimension.
+
+        Raises:
+            OutOfMemoryError: memory is short.
+        """
+        buffer = self._take(max(count * dtype.itemsize, 1))
+        return leased_array(Lease(self, buffer), self._space.address + buffer.offset, (count,), dtype)
+
     def bytes(self, nbytes: int) -> NDArray[np.uint8]:
         """Return an uninitialized array of `nbytes` bytes.
 
         Raises:
             OutOfMemoryError: memory is short.
         """
-        block: NDArray[np.uint8] = self.rows(SampleShape((nbytes,), np.dtype(np.uint8)), 1)[0]
-        return block
+        return self.elements(nbytes, np.dtype(np.uint8))
 
     def packed_buffer(self, nbytes: int) -> PackedBuffer:
         """Return a buffer to fill with arrays one by one.
@@ -334,8 +342,7 @@ class BatchMemory:
         Raises:
             OutOfMemoryError: memory is short.
         """
-        rows: Array = self._buffers.rows(SampleShape((count,), dtype), 1)[0]
-        return rows
+        return self._buffers.elements(count, dtype)
 
     def put_list(self, samples: SampleList) -> None:
         """Store all samples, which lie in the memory of `elements`."""

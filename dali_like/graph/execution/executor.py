@@ -3,7 +3,9 @@
 Runs in the main process. While the user works on a batch, operators in threads (`dali_like.graph.execution.computation`)
 work on the next ones: as many as prefetch_queue_depth allows, and as soon as their source data is complete. If an
 operator must see the batches in order, as functions of the user's must, only one batch is in progress. Copies to a GPU
-start the same way. Without operators and copies, batches go from the sources straight to the user.
+start the same way. Batches that take so little time that the calling thread computes them are not begun ahead: the user
+would wait for the next one, too, and more memory would be in use. Without operators and copies, batches go from the sources
+straight to the user.
 """
 
 from __future__ import annotations
@@ -201,15 +203,42 @@ class Executor:
         self._computation.close()
 
     def _next_computed(self) -> tuple[TensorList, ...]:
-        self._computation.settle()
+        computation = self._computation
+        computation.settle()
         if not self._queue:
             batch_id = self.id_of(self._lockstep.iteration)
             self._begin(_PendingBatch(self._lockstep.next(), batch_id))
-        self._work_ahead()
+        if computation.works_beside:
+            self._work_ahead()
         pending = self._queue[0]
         if pending.future is None:  # an interrupt cut the previous call short
             self._start(pending)
-        self._wait_for(pending)
+        if pending.future.__class__ is not _DoneFuture or pending.future.error is not None:
+            self._wait_for(pending)
+            self._make_room_for(pending)
+        self._queue.popleft()
+        if pending.operators_ns:
+            self.operator_times.add(pending.operators_ns)
+        try:
+            if computation.works_beside:
+                self._work_ahead()
+        except BaseException:  # an interrupt
+            self._queue.appendleft(pending)
+            raise
+        future = pending.future
+        assert future is not None
+        del pending
+        try:
+            return future.result()
+        finally:
+            del future  # the traceback of an exception raised above keeps this frame
+
+    def _make_room_for(self, pending: _PendingBatch) -> None:
+        """Compute a batch again that memory was short for.
+
+        Raises:
+            OutOfMemoryError: it is still short.
+        """
         for collect_garbage in (False, True):
             if _shortage(pending) is not None:
                 # Memory released in the meantime may suffice. If not, the batch stays in the queue for the next call.
@@ -222,21 +251,6 @@ class Executor:
             self._computation.free_unused(collect_garbage=False)
             self._start(pending)
             self._wait_for(pending)
-        self._queue.popleft()
-        if pending.operators_ns:
-            self.operator_times.add(pending.operators_ns)
-        try:
-            self._work_ahead()
-        except BaseException:  # an interrupt
-            self._queue.appendleft(pending)
-            raise
-        future = pending.future
-        assert future is not None
-        del pending
-        try:
-            return future.result()
-        finally:
-            del future  # the traceback of an exception raised above keeps this frame
 
     def _retract(self, shortage: OutOfMemoryError) -> bool:
         """Discard the last batch computed ahead, as if it had met the shortage; return whether there was one."""

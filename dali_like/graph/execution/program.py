@@ -330,6 +330,7 @@ class Program(NamedTuple):
         compiled: whether one of these kernels needs the compiled loops.
         for_large: whether all steps have kernels for large samples, and one of them has inputs. Then no intermediate result
             is as large as a batch.
+        unread: inputs of which steps need the shapes only.
     """
 
     constants: tuple[Array, ...]
@@ -346,6 +347,7 @@ class Program(NamedTuple):
     has_kernels: bool = False
     compiled: bool = False
     for_large: bool = False
+    unread: frozenset[int] = frozenset()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -728,7 +730,17 @@ def make_program(
         has_kernels=is_whole and not producers and _have_kernels(steps),
         compiled=any(map(_is_compiled, steps)),
         for_large=_are_for_large(steps),
+        unread=_unread(len(inputs), used, steps),
     )
+
+
+def _unread(num_inputs: int, exports: Sequence[int], steps: Sequence[ProgramStep]) -> frozenset[int]:
+    """Return the inputs of which steps need the shapes only."""
+    read = {*exports}
+    for step in steps:
+        needs = {*step.inputs, *step.arguments.values()}
+        read |= needs - {step.inputs[0]} if getattr(step.operator, "needs_shapes_only", False) else needs
+    return frozenset({*range(num_inputs)} - read)
 
 
 def _have_kernels(steps: Sequence[ProgramStep]) -> bool:

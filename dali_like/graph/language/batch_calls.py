@@ -154,6 +154,11 @@ class BatchCall:
         """The layout of the first input."""
         return self.layouts[0]
 
+    @property
+    def image_limit_bytes(self) -> int:
+        """The largest decoded sample."""
+        return self._call.image_limit_bytes
+
     def share(self, work: Callable[[int, int], int | None]) -> int:
         """Do the work of all samples; in several threads if that is much.
 
@@ -225,6 +230,22 @@ class BatchCall:
         table[:, Word.SHAPE] = counts
         table[:, Word.SHAPE + 1 : Word.SHAPE + 1 + len(tail)] = tail
         return memory.reshape(total, *tail), SampleList.within(memory, address_of(memory), table)
+
+    def lay_out(self, shapes: Table, dtype: np.dtype[Any]) -> Batch:
+        """As `place`, without compiled loops. Returns the samples."""
+        if (shapes == shapes[0]).all():
+            made: Batch = self._call.empty((self.count, *shapes[0].tolist()), dtype)
+            return made
+        nbytes = np.multiply.reduce(shapes, axis=1) * dtype.itemsize
+        steps = (nbytes + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+        ends, ndim = np.add.accumulate(steps), shapes.shape[1]
+        count = int(ends[-1]) // dtype.itemsize
+        memory = np.empty(count, dtype) if self._elements is None else self._elements(count, dtype)
+        table = np.zeros((self.count, DESCRIPTOR_WORDS), np.int64)
+        table[:, Word.OFFSET], table[:, Word.NBYTES] = ends - steps, nbytes
+        table[:, Word.DTYPE], table[:, Word.NDIM] = DTYPE_CODES[dtype], ndim
+        table[:, Word.SHAPE : Word.SHAPE + ndim] = shapes
+        return SampleList.within(memory, address_of(memory), table)
 
     def part(self, samples: SampleList) -> SampleList:
         """Return samples that lie in an input: the same if the result is intermediate, otherwise a copy."""

@@ -342,6 +342,8 @@ class ShapeOf(NamedTuple):
     has_kernel: bool = True
     kernel_is_compiled: bool = False
     kernel_for_large: bool = True
+    #: Whether the elements of the first input do not matter.
+    needs_shapes_only: bool = True
 
     def stacks(self, num_inputs: int, arguments: Collection[str]) -> bool:
         return True

@@ -20,6 +20,8 @@ from dali_like.operators.machinery.axes import for_each_axis
 
 _BYTE, _FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
 _MOST_PIXELS = (1 << 31) - 1
+#: Random integers are below 2**32 - 1.
+_MOST_CHOICES = (1 << 32) - 2
 #: Codes of reductions, as in kernels/src/sums.c.
 _SUM, _SQUARES, _DISTANCES = range(3)
 _TOTAL, _MEAN, _MEAN_SQUARE, _ROOT_MEAN_SQUARE = range(4)
@@ -342,6 +344,34 @@ def _units(call: BatchCall) -> Any:
     draws, units = call.draws(), np.empty(call.count)
     kernels().units(call.count, address_of(draws.key), draws.epoch, address_of(draws.positions), 1, address_of(units))
     return units
+
+
+def choice(call: BatchCall, a: Samples, shape_like: Samples | None = None, *, p: Any = None, shape: Any = None) -> Any:
+    """Serve ``fn.random.choice`` of equally probable elements of arrays."""
+    ndim = a.shapes.shape[1]
+    if p is not None or isinstance(shape, list) or not ndim or not kernels().draws_agree:
+        return None
+    if shape_like is not None and (shape is not None or shape_like.shape is None):
+        return None
+    counts = a.shapes[:, 0]
+    if (counts <= 0).any() or (counts > _MOST_CHOICES).any():
+        return None
+    extents = tuple(shape or ()) if shape_like is None else shape_like.shape or ()
+    shapes = np.empty((call.count, len(extents) + ndim - 1), np.int64)
+    shapes[:, : len(extents)], shapes[:, len(extents) :] = extents, a.shapes[:, 1:]
+    out, draws = call.place(shapes, a.dtype), call.draws()
+    jobs = np.empty((call.count, 4), np.int64)
+    jobs[:, 0], jobs[:, 1], jobs[:, 2] = a.addresses, out.addresses, counts
+    jobs[:, 3] = np.multiply.reduce(a.shapes[:, 1:], axis=1) * a.dtype.itemsize
+    kernels().choose(
+        call.count,
+        address_of(jobs),
+        address_of(draws.key),
+        draws.epoch,
+        address_of(draws.positions),
+        math.prod(extents),
+    )
+    return out.data
 
 
 def roi_random_crop(

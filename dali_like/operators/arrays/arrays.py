@@ -68,7 +68,7 @@ def copy(call: OperatorCall, input: Array) -> Array:
     return call.part(input)
 
 
-@operator(strided=True, stacks=(), **view_kernel("shapes"))
+@operator(strided=True, stacks=(), needs_shapes_only=True, **view_kernel("shapes"))
 def shapes(
     call: OperatorCall,
     input: Array,

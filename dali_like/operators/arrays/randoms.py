@@ -184,7 +184,15 @@ def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
     return f"{layout[1:]} {layout}".strip()
 
 
-@operator(module="random", random=True, output_layout=_drawn_layout, check=_check)
+@operator(
+    module="random",
+    random=True,
+    output_layout=_drawn_layout,
+    check=_check,
+    stacks=("shape_like",),
+    kernel="arrays.array_kernels.choice",
+    kernel_for_large=True,
+)
 def choice(
     call: OperatorCall,
     a: Array,
@@ -201,20 +209,28 @@ def choice(
         p: probability of each element. Default: all equal.
         shape: number and arrangement of drawn elements. Default: one element, with the shape of an element of `a`.
     """
-    if a.ndim == 0 and a.dtype.kind not in "iu":
+    lead, are_numbers = call.lead, a.ndim == call.lead
+    if are_numbers and a.dtype.kind not in "iu":
         raise ArgumentError(f"a must be an integer or an array, not a number of dtype {a.dtype}")
-    count = int(a) if a.ndim == 0 else len(a)
-    if count <= 0:
-        raise ArgumentError(f"a must have at least one element, not {count}")
+    counts = a.reshape(-1).tolist() if are_numbers else [a.shape[lead]] * (call.count if lead else 1)
+    if min(counts) <= 0:
+        raise ArgumentError(f"a must have at least one element, not {min(counts)}")
     extents = _shape(call, shape_like, shape)
+    left = iter(counts)  # of each sample of a stack
     if p is None:
-        indices = call.rng().integers(0, count, extents)
+        indices = call.draw(lambda rng: rng.integers(0, next(left), extents))
     else:
         _check_probabilities(p)
-        if len(p) != count:
-            raise ArgumentError(f"p must have one probability for each of the {count} elements, not {len(p)}")
-        indices = call.rng().choice(count, extents, p=np.array(p) / sum(p))
-    return np.asarray(indices, a.dtype) if a.ndim == 0 else np.asarray(a[indices])
+        if wrong := [count for count in counts if count != len(p)]:
+            raise ArgumentError(f"p must have one probability for each of the {wrong[0]} elements, not {len(p)}")
+        parts = np.array(p) / sum(p)
+        indices = call.draw(lambda rng: rng.choice(next(left), extents, p=parts))
+    if are_numbers:
+        return np.asarray(indices, a.dtype)
+    if not lead:
+        return np.asarray(a[indices])
+    samples = np.arange(len(a)).reshape(-1, *[1] * len(extents))
+    return np.asarray(a[samples, indices])
 
 
 def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 _LAYOUTS = "HWC FHWC DHWC FDHWC"
 #: Number of channels to warp next, by the number that remain. OpenCV takes up to four, but interpolates two less exactly.
 _CHANNELS_AT_ONCE = {2: 1, 6: 3}
+#: Numbers of channels that are warped together, in the order of memory.
+_TOGETHER = (1, 3, 4)
 _RESULTS_OF_FLOAT = frozenset(map(np.dtype, ("uint8", "int16", "int32")))
 #: Gray levels to add before OpenCV rounds, so that halves are rounded up.
 _HALVES_UP = 1e-4
@@ -96,13 +99,43 @@ def warp_affine(
             Integers are rounded and saturate.
     """
     rank = _rank(call.layout)
-    rows = np.asarray(matrix if matrix_input is None else matrix_input, np.float64)
-    _check_elements("matrix", rows.ravel().tolist(), rank * (rank + 1))
-    transform = np.vstack([rows.reshape(rank, rank + 1), [0] * rank + [1]])
-    if not inverse_map:
-        transform = np.linalg.inv(transform)
+    numbers = tuple(matrix_input.ravel().tolist()) if matrix is None and matrix_input is not None else matrix
+    assert numbers is not None  # see `_check_matrix`
     extents = image.shape[-rank - 1 : -1] if size is None else _whole(size, rank)
-    return _warp(call, image, transform, extents, fill_value, interp_type, dtype)
+    return _warp(call, image, _map_of_matrix(numbers, rank, inverse_map), extents, fill_value, interp_type, dtype)
+
+
+class _Map(NamedTuple):
+    """An affine map from the result to the image.
+
+    Attributes:
+        transform: a matrix, of which the last row is that of the identity.
+        shifted: for images, the first rows for OpenCV, whose first pixel has its center at (0, 0).
+        offset: for images, how far rows and columns are shifted, if the map does nothing else, and leaves one of them; else
+            None.
+    """
+
+    transform: NDArray[np.float64]
+    shifted: NDArray[np.float64]
+    offset: tuple[float, float] | None
+
+
+def _map_of(transform: NDArray[np.float64]) -> _Map:
+    shifted = transform[:2].copy()
+    offset = None
+    if len(transform) == 3:
+        shifted[:, 2] += transform[:2, :2] @ [0.5, 0.5] - 0.5
+        (a, b, across), (c, d, down) = shifted.tolist()
+        if (a, b, c, d) == (1, 0, 0, 1) and (not across or not down):
+            offset = down, across
+    return _Map(transform, shifted, offset)
+
+
+@functools.lru_cache(256)
+def _map_of_matrix(numbers: Floats, rank: int, inverse_map: bool) -> _Map:
+    _check_elements("matrix", numbers, rank * (rank + 1))
+    transform = np.vstack([np.array(numbers, np.float64).reshape(rank, rank + 1), [0] * rank + [1]])
+    return _map_of(transform if inverse_map else np.linalg.inv(transform))
 
 
 def _size_of_all(layout: str, shape: tuple[int, ...], given: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -141,15 +174,23 @@ def rotate(
         dtype: FLOAT, or the type of the input, which is the default. Images of FLOAT may become UINT8, INT16 or INT32, too.
             Integers are rounded and saturate.
     """
-    rank = _rank(call.layout)
-    extents = image.shape[-rank - 1 : -1]
+    extents = image.shape[-_rank(call.layout) - 1 : -1]
+    return _warp(call, image, *_rotation(extents, angle, axis, size, keep_size), fill_value, interp_type, dtype)
+
+
+@functools.lru_cache(256)
+def _rotation(
+    extents: tuple[int, ...], angle: float, axis: Floats | None, size: Floats | None, keep_size: bool
+) -> tuple[_Map, tuple[int, ...]]:
+    """Return the map that rotates an image about its center, and the size of the result."""
+    rank = len(extents)
     turn = _turned(rank, angle, axis)
     canvas = extents if keep_size else _canvas(extents, np.abs(turn))
     result = canvas if size is None else _whole(size, rank)
     transform = np.eye(rank + 1)
     transform[:rank, :rank] = turn
     transform[:rank, rank] = np.array(extents[::-1]) / 2 - turn @ (np.array(result[::-1]) / 2)
-    return _warp(call, image, transform, result, fill_value, interp_type, dtype)
+    return _map_of(transform), result
 
 
 def _whole(size: Floats, rank: int) -> tuple[int, ...]:
@@ -202,13 +243,13 @@ def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, .
 def _warp(
     call: OperatorCall,
     image: Array,
-    transform: NDArray[np.float64],
+    given: _Map,
     size: tuple[int, ...],
     fill_value: float | None,
     kind: DALIInterpType,
     dtype: np.dtype[Any] | None,
 ) -> Array:
-    """Map an image, or each of several images, by a transform from the result to the image."""
+    """Map an image, or each of several images."""
     result = image.dtype if dtype is None else dtype
     if result not in (image.dtype, np.float32) and (image.dtype != np.float32 or result not in _RESULTS_OF_FLOAT):
         raise SampleError(
@@ -224,7 +265,7 @@ def _warp(
         fill_value = convert(convert(np.array(fill_value, np.float32), result), image.dtype).item()
     warp = _nearest if kind == INTERP_NN else _linear if len(size) == 2 else _linear_volume
     for picture, place in zip(image.reshape(-1, *image.shape[first:]), out.reshape(-1, *out.shape[first:]), strict=True):
-        warp(picture, transform, fill_value, place)
+        warp(picture, given, fill_value, place)
     return out
 
 
@@ -259,42 +300,51 @@ def _gather(elements: Array, extents: Sequence[int], places: Sequence[Array]) ->
     return elements.take(numbers, axis=0)
 
 
-def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
-    positions = _positions(transform, _grid(out.shape[:-1]))
+def _nearest(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
+    positions = _positions(given.transform, _grid(out.shape[:-1]))
     places = [np.floor(position, out=position).astype(np.int64) for position in positions]
     np.copyto(out, _gather(_elements(image, fill_value), image.shape[:-1], places))
 
 
-def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
+def _linear(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
     cv2: Any = optional("cv2", "turning images", "images")
-    # OpenCV's first pixel has its center at (0, 0).
-    shifted = transform[:2].copy()
-    shifted[:, 2] += transform[:2, :2] @ [0.5, 0.5] - 0.5
-    if image.dtype == out.dtype == np.uint8 and image.shape == out.shape and _translate(image, shifted, fill_value, out):
+    are_bytes = image.dtype == out.dtype == np.uint8
+    if given.offset and are_bytes and image.shape == out.shape and _translate(image, given.offset, fill_value, out):
         return
-    if image.dtype != np.uint8 or out.dtype != np.uint8:  # OpenCV interpolates other dtypes less exactly
-        image = image.astype(np.float32)
+    if not are_bytes:  # OpenCV interpolates other dtypes less exactly
+        image = image.astype(np.float32, copy=False)
     mode = cv2.BORDER_REPLICATE if fill_value is None else cv2.BORDER_CONSTANT
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    border = (0.0 if fill_value is None else fill_value,) * 4
+    channels = image.shape[2]
+
+    def warp(some: Array, **target: Any) -> Any:
+        return cv2.warpAffine(
+            some, given.shifted, out.shape[1::-1], flags=flags, borderMode=mode, borderValue=border, **target
+        )
+
+    if channels in _TOGETHER and image.dtype == out.dtype and image.flags.c_contiguous and out.flags.c_contiguous:
+        warp(image, dst=out if channels > 1 else out.reshape(out.shape[:2]))
+        return
     first = 0
-    while left := image.shape[2] - first:
+    while left := channels - first:
         last = first + _CHANNELS_AT_ONCE.get(left, min(left, 4))
-        some = np.ascontiguousarray(image[:, :, first:last])
-        border = (0.0 if fill_value is None else fill_value,) * 4
-        mapped = cv2.warpAffine(some, shifted, out.shape[1::-1], flags=flags, borderMode=mode, borderValue=border)
+        mapped = warp(np.ascontiguousarray(image[:, :, first:last]))
         convert(mapped.reshape(*out.shape[:2], -1), out.dtype, out[:, :, first:last])
         first = last
 
 
-def _translate(image: Array, shifted: NDArray[np.float64], fill_value: float | None, out: Array) -> bool:
+def _translate(image: Array, offset: tuple[float, float], fill_value: float | None, out: Array) -> bool:
     """Shift an image of bytes along one axis, as a sum of two views; takes a fifth of the time of a general transform.
 
+    Args:
+        offset: of the rows and of the columns, of which one is 0.
+
     Returns:
-        Whether the transform, in OpenCV's coordinates, is such a shift.
+        Whether some of the image stays.
     """
-    offset = shifted[::-1, 2]
     axis = int(offset[0] == 0)
-    if not np.array_equal(shifted[:, :2], np.eye(2)) or offset[1 - axis] or abs(offset[axis]) >= image.shape[axis]:
+    if abs(offset[axis]) >= image.shape[axis]:
         return False
     cv2: Any = optional("cv2", "turning images", "images")
     whole = math.floor(offset[axis])
@@ -314,7 +364,7 @@ def _translate(image: Array, shifted: NDArray[np.float64], fill_value: float | N
     return True
 
 
-def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
+def _linear_volume(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
     """Interpolate some slices of the result after the other, so that their positions stay in the cache of the CPU.
 
     The volume gets margins with what lies outside, so positions are limited once, and all neighbors of a position exist.
@@ -333,7 +383,7 @@ def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: flo
         numbers = np.zeros((), np.intp)
         parts = []
         grid = [depths[begin : begin + together], *others]
-        for position, limit, step in zip(_positions(transform, grid), limits, steps, strict=True):
+        for position, limit, step in zip(_positions(given.transform, grid), limits, steps, strict=True):
             position += shift - 0.5  # noqa: PLW2901
             np.clip(position, *limit, out=position)
             low = np.floor(position)

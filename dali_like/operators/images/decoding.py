@@ -216,7 +216,12 @@ def image_random_crop(
     return decoded.decode_part(call, data, whole, ImagePart(window[:2], window[2:]))
 
 
-@operator()
+@operator(
+    kernel="images.decoding_kernels.peek_image_shape",
+    kernel_is_compiled=False,
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def peek_image_shape(
     call: OperatorCall,
     data: Array,
@@ -239,7 +244,14 @@ def peek_image_shape(
     return np.array(ImageForm(image_type, adjust_orientation).shape_of(data), dtype)
 
 
-@operator(module="decoders", name="numpy")
+@operator(
+    module="decoders",
+    name="numpy",
+    kernel="images.decoding_kernels.decode_numpy",
+    kernel_is_compiled=False,
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def decode_numpy(call: OperatorCall, data: Array, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Decode files written by ``numpy.save``.
 

@@ -113,7 +113,13 @@ def image_random_crop(
     return cast(Array, decoding.image_random_crop.function(call, data, **form, **others))
 
 
-@operator(module="experimental")
+@operator(
+    module="experimental",
+    kernel="images.decoding_kernels.peek_shape_upright",
+    kernel_is_compiled=False,
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def peek_image_shape(
     call: OperatorCall,
     data: Array,

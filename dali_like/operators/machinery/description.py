@@ -100,6 +100,7 @@ class Description:
             function of the constant arguments that returns this.
         strided: whether `function` accepts inputs that are not C-contiguous.
         views: whether the result has all bytes of the first input, and may be a view of it.
+        needs_shapes_only: whether the elements of the first input do not matter.
         in_order: whether batches must be passed to `function` one at a time, in their order.
         for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
             and the arguments of all frames. It returns additional arguments for every call.
@@ -126,6 +127,7 @@ class Description:
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
     views: bool = False
+    needs_shapes_only: bool = False
     stacks: Collection[str] | None = None
     elementwise: bool = False
     rowwise: int = 0
@@ -295,6 +297,10 @@ class BoundOperator:
         return bool(self.description.kernel) and (serves is None or serves(self.values))
 
     @property
+    def needs_shapes_only(self) -> bool:
+        return self.description.needs_shapes_only
+
+    @property
     def kernel_is_compiled(self) -> bool:
         return self.description.kernel_is_compiled
 
@@ -425,6 +431,7 @@ def describe(
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
     views: bool = False,
+    needs_shapes_only: bool = False,
     stacks: Collection[str] | None = None,
     elementwise: bool = False,
     rowwise: int = 0,
@@ -454,8 +461,9 @@ def describe(
         output_layout: see `Description`; a string is the layout of every result.
         check: see `Description`.
         random: see `Description`; adds the argument ``seed``.
-        per_sample, strided, views, stacks, elementwise, rowwise, kernel, kernel_is_compiled, kernel_for_stacks,
-            kernel_for_one, kernel_for_large, kernel_serves, in_order, writes, for_frames: see `Description`.
+        per_sample, strided, views, needs_shapes_only, stacks, elementwise, rowwise, kernel, kernel_is_compiled,
+            kernel_for_stacks, kernel_for_one, kernel_for_large, kernel_serves, in_order, writes, for_frames: see
+            `Description`.
         preserve: whether to run the operator even if its outputs are unused.
         ignored: arguments of DALI's operator that have no effect here, with their defaults.
         travels, replace_inputs: see `Description`.
@@ -490,6 +498,7 @@ def describe(
         per_sample=per_sample,
         strided=strided,
         views=views,
+        needs_shapes_only=needs_shapes_only,
         stacks=stacks,
         elementwise=elementwise,
         rowwise=rowwise,

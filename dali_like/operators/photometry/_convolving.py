@@ -88,6 +88,25 @@ def convolve_volume(pixels: Array, windows: Sequence[Array]) -> Array:
     return convolve(rows, (windows[0], WHOLE), np.empty(rows.shape, np.float32)).reshape(slices.shape)
 
 
+_DEPTHS = {"uint8": "CV_8U", "uint16": "CV_16U", "int16": "CV_16S", "float32": "CV_32F", "float64": "CV_64F"}
+
+
+def correlate_images(images: Array, window: Array, anchor: Sequence[int], border: str, out: Array) -> None:
+    """Write the sums of products of a window with the surroundings of each pixel.
+
+    Args:
+        images: shape (count, height, width, channels), of a dtype in `CORRELATED`.
+        window: weights of shape (height, width).
+        anchor: row and column of the window that lie on the pixel.
+        border: how OpenCV continues images.
+        out: memory for the result, C-contiguous, of the same dtype or FLOAT.
+    """
+    cv2 = opencv()
+    kind, flag, at = getattr(cv2, _DEPTHS[out.dtype.name]), getattr(cv2, border), (anchor[1], anchor[0])
+    for image, target in zip(images, out, strict=True):
+        cv2.filter2D(image, kind, window, dst=target, anchor=at, borderType=flag)
+
+
 #: dtypes that `correlate` accepts.
 CORRELATED = frozenset(map(np.dtype, ("uint8", "uint16", "int16", "float32", "float64")))
 
@@ -103,8 +122,7 @@ def correlate(stack: Array, window: Array, dtype: np.dtype[Any]) -> Array:
             FLOAT64, the result is, too.
     """
     cv2 = opencv()
-    kinds = {"uint8": cv2.CV_8U, "uint16": cv2.CV_16U, "int16": cv2.CV_16S, "float32": cv2.CV_32F}
-    kind = cv2.CV_64F if stack.dtype == np.float64 else kinds[dtype.name]
+    kind = getattr(cv2, "CV_64F" if stack.dtype == np.float64 else _DEPTHS[dtype.name])
     rows = stack.reshape(-1, *stack.shape[3:])  # a window that begins at the end of a slice is dropped below
     depth, height, width = (extent - size + 1 for extent, size in zip(stack.shape[1:4], window.shape, strict=True))
 

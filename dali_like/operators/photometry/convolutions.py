@@ -22,6 +22,7 @@ from dali_like.operators.photometry._convolving import (
     convolve,
     convolve_volume,
     correlate,
+    correlate_images,
     spatial_axes,
 )
 
@@ -35,6 +36,12 @@ _PADDING: dict[_Border, Any] = {
     "wrap": "wrap",
     "clamp": "edge",
     "constant": "constant",
+}
+#: Borders of images that OpenCV adds itself.
+_BORDERS: dict[_Border, str] = {
+    "reflect_101": "BORDER_REFLECT_101",
+    "reflect_1001": "BORDER_REFLECT",
+    "clamp": "BORDER_REPLICATE",
 }
 
 
@@ -80,6 +87,10 @@ def filter_data(
         return out
     window = filter.reshape(-1, *filter.shape[-2:])
     stack = _as_volumes(axes, data)
+    is_plain = axes.ndim == 2 and mode == "same" and border in _BORDERS and data.dtype in CORRELATED
+    if is_plain and (result == data.dtype or data.dtype != np.float64):
+        correlate_images(stack[:, 0], filter, anchors, _BORDERS[border], _as_volumes(axes, out)[:, 0])
+        return out
     if mode == "same":
         widths = [(at, size - at - 1) for at, size in zip(anchors, filter.shape, strict=True)]
         stack = _extended(stack, [*[(0, 0)] * (4 - axes.ndim), *widths, (0, 0)], border, fill_value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -35,7 +35,13 @@ def gaussian(call: OperatorCall, data: Array, *, mean: PerSample[float] = 0.0, s
     return convert(noise, data.dtype, call.empty(data.shape, data.dtype))
 
 
-@operator(module="noise", random=True, strided=True)
+@operator(
+    module="noise",
+    random=True,
+    strided=True,
+    kernel="photometry.noise_kernels.salt_and_pepper",
+    kernel_for_large=True,
+)
 def salt_and_pepper(
     call: OperatorCall,
     data: Array,
@@ -57,7 +63,7 @@ def salt_and_pepper(
         salt_vs_pepper: probability that a replacement is salt.
     """
     _check_numbers(data)
-    least, most = (-1, 1) if data.dtype.kind == "f" else (np.iinfo(data.dtype).min, np.iinfo(data.dtype).max)
+    least, most = limits_of(data.dtype)
     pepper = least if pepper_val is None else fill_numbers([pepper_val], data.dtype)[0]
     salt = most if salt_val is None else fill_numbers([salt_val], data.dtype)[0]
     numbers = np.asarray(call.rng().random(data.shape if per_channel else _shape_of_pixels(call.layout, data.shape)))
@@ -66,6 +72,11 @@ def salt_and_pepper(
     np.copyto(out, pepper, where=numbers < prob)
     np.copyto(out, salt, where=numbers < prob * salt_vs_pepper)
     return out
+
+
+def limits_of(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the default values of pepper and salt."""
+    return (-1, 1) if dtype.kind == "f" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
 def _shape_of_pixels(layout: str, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -22,7 +22,16 @@ _FLOAT = np.dtype(np.float32)
 _RATE = Rule("in Hz from 1 to 10 million, or 0 or less", lambda rate: rate <= 0 or is_sample_rate(rate))
 
 
-@operator(module="decoders", name="audio", num_outputs=2, output_layout=lambda _, __: ("", ""))
+@operator(
+    module="decoders",
+    name="audio",
+    num_outputs=2,
+    output_layout=lambda _, __: ("", ""),
+    kernel="sound.sound_kernels.decode_audio",
+    kernel_is_compiled=False,
+    kernel_for_stacks=False,
+    kernel_for_large=True,
+)
 def decode(
     call: OperatorCall,
     data: Array,

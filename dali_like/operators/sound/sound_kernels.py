@@ -7,14 +7,76 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.kernel_library import ELEMENTS, address_of, kernels
+from dali_like.engine.memory.ring import SampleList
 from dali_like.graph.language.batch_calls import BatchCall, Samples
 from dali_like.graph.language.operator_interface import scratch
 from dali_like.operators.geometry.window_kernels import each
 from dali_like.operators.sound.spectra import hann
+from dali_like.sources.readers.audio_decoding import of_16_bits
 
-_FLOAT = np.dtype(np.float32)
+_BYTE, _FLOAT = np.dtype(np.uint8), np.dtype(np.float32)
+#: The head of a WAV file without other chunks before its samples.
+_HEAD = np.dtype(
+    [
+        ("riff", "S4"),
+        ("file_bytes", "<u4"),
+        ("wave", "S8"),
+        ("format_bytes", "<u4"),
+        ("kind", "<u2"),
+        ("channels", "<u2"),
+        ("rate", "<u4"),
+        ("rate_bytes", "<u4"),
+        ("step", "<u2"),
+        ("bits", "<u2"),
+        ("data", "S4"),
+        ("nbytes", "<u4"),
+    ]
+)
 #: Windows of `spectrogram` that are transformed at once: their samples and spectra stay in the cache of the CPU.
 _WINDOWS = 256
+
+
+def decode_audio(
+    call: BatchCall,
+    data: Samples,
+    *,
+    sample_rate: Any = 0.0,
+    quality: float = 50.0,
+    downmix: bool = False,
+    dtype: np.dtype[Any] = _FLOAT,
+) -> Any:
+    """Serve ``fn.decoders.audio`` for WAV files of 16 bits at their own rate. Needs no compiled loops."""
+    if data.dtype != _BYTE or data.shapes.shape[1] != 1 or isinstance(sample_rate, list) or sample_rate > 0:
+        return None
+    begin, sizes = _HEAD.itemsize, data.shapes[:, 0]
+    if (sizes < begin).any():
+        return None
+    files: Any = data.data.arrays() if isinstance(data.data, SampleList) else data.data
+    is_stack = isinstance(files, np.ndarray)
+    heads = np.ascontiguousarray(files[:, :begin]) if is_stack else np.stack([file[:begin] for file in files])
+    head = heads.view(_HEAD)[:, 0]
+    channels, nbytes, step = int(head["channels"][0]), head["nbytes"].astype(np.int64), head["step"].astype(np.int64)
+    are_wav = (head["riff"] == b"RIFF") & (head["wave"] == b"WAVEfmt ") & (head["data"] == b"data")
+    are_plain = are_wav & (head["format_bytes"] == 16) & (head["kind"] == 1) & (head["bits"] == 16) & (head["rate"] > 0)
+    are_plain &= (head["channels"] == channels) & (step == 2 * channels) & (nbytes > 0) & (begin + nbytes <= sizes)
+    if not channels or (downmix and channels > 1) or not are_plain.all() or (nbytes % step).any():
+        return None
+    counts = nbytes // step
+    if int(counts.max()) * channels * max(_FLOAT.itemsize, dtype.itemsize) > call.image_limit_bytes:
+        return None
+    memory, made = call.place_rows(counts, () if downmix else (channels,), dtype)
+    ends = np.add.accumulate(counts).tolist()
+    shape = (-1, *memory.shape[1:])
+
+    def work(first: int, stop: int) -> None:
+        for i in range(first, stop):
+            samples = files[i][begin : begin + nbytes[i]].view("<i2")
+            of_16_bits(samples.reshape(shape), memory[ends[i - 1] if i else 0 : ends[i]])
+
+    call.share(work)
+    rates = call.place((), _FLOAT)
+    rates.data.reshape(-1)[:] = head["rate"]
+    return made, rates.data
 
 
 def preemphasis_filter(

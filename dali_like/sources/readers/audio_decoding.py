@@ -23,7 +23,7 @@ from dali_like.errors import ArgumentError, DecodeError
 from dali_like.images.decoding_limit import DecodingLimit
 from dali_like.sources.readers.sinc_resampling import resample
 
-__all__ = ["AudioOptions", "DecodedAudio", "decode_audio", "is_sample_rate"]
+__all__ = ["AudioOptions", "DecodedAudio", "decode_audio", "is_sample_rate", "of_16_bits"]
 
 _HIGHEST_HZ = 10_000_000
 _FLOAT = np.dtype(np.float32)
@@ -125,13 +125,13 @@ def _finished(
         samples = samples.reshape(len(samples))
     resampled = options.sample_rate > 0 and options.sample_rate != rate
     if samples.dtype == np.int16 and (resampled or (options.downmix and samples.ndim == 2)):
-        samples = _of_16_bits(samples, np.empty(samples.shape, np.float32))
+        samples = of_16_bits(samples, np.empty(samples.shape, np.float32))
     if options.downmix and samples.ndim == 2:
         samples = samples.mean(axis=1, dtype=np.float32)
     if resampled:
         samples = _resampled(samples, rate, options)
     out = empty(samples.shape, options.dtype)
-    converted = _of_16_bits(samples, out) if samples.dtype == np.int16 else _converted(samples, out)
+    converted = of_16_bits(samples, out) if samples.dtype == np.int16 else _converted(samples, out)
     return DecodedAudio(samples=converted, file_rate=rate)
 
 
@@ -168,7 +168,7 @@ def _plain_wav(data: Array) -> DecodedAudio | None:
     return None
 
 
-def _of_16_bits(samples: Array, out: Array) -> Array:
+def of_16_bits(samples: Array, out: Array) -> Array:
     """Convert samples of 16 bits as soundfile does."""
     if out.dtype == np.float32:
         np.multiply(samples, np.float32(1 / 32768), out=out)
