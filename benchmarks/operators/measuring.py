@@ -19,7 +19,7 @@ __all__ = ["LIBRARIES", "Row", "measure"]
 
 #: Ours first.
 LIBRARIES = ("dali_like", "nvidia.dali")
-_LEAST_BATCHES = 4
+_LEAST_BATCHES = 2
 #: A process is idle if it has used less than this share of a pause.
 _PAUSE_S, _IDLE_SHARE = 0.005, 0.1
 

@@ -77,10 +77,11 @@ _FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
         "resample_batch": (_I, (_I, _P, _P, _I)),
         "bilinear": (_I, (_P, _I, _I, _I, _P, _I, _I)),
         "decode_window": (_I, (_P, _I, _P, _P)),
+        "decode_windows": (_I, (_I, _P)),
     }
 )
 #: Functions that only libraries compiled with libjpeg-turbo have. Their attributes are None in others.
-_OPTIONAL = frozenset({"decode_window"})
+_OPTIONAL = frozenset({"decode_window", "decode_windows"})
 
 
 class Kernels:

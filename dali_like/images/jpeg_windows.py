@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
     from dali_like.types import DALIImageType
 
-__all__ = ["LIBRARY_VARIABLE", "JpegWindow", "decode_jpeg_by_kernel", "decode_jpeg_window", "find_turbojpeg"]
+__all__ = [
+    "COLOR_FORMATS",
+    "LIBRARY_VARIABLE",
+    "JpegWindow",
+    "decode_jpeg_by_kernel",
+    "decode_jpeg_window",
+    "find_turbojpeg",
+]
 
 #: Environment variable with the path of the library, for one that the system's linker does not find.
 LIBRARY_VARIABLE = "DALI_LIKE_TURBOJPEG"
@@ -39,7 +46,7 @@ _SUBSAMPLING, _WIDTH, _HEIGHT, _COLORS, _FAST_DCT = 4, 5, 6, 8, 10
 _COLORS_GRAY, _COLORS_CMYK = 2, (3, 4)
 _PIXEL_FORMATS = {RGB: 0, BGR: 1, GRAY: 6}
 #: In kernels/src/jpeg.c.
-_COLOR_FORMATS = {RGB: 0, BGR: 1, GRAY: 2}
+COLOR_FORMATS = {RGB: 0, BGR: 1, GRAY: 2}
 #: Width of the blocks that are stored together, for 4:4:4, 4:2:2, 4:2:0, gray, 4:4:0, 4:1:1 and 4:4:1.
 _BLOCK_WIDTHS = (8, 16, 16, 8, 8, 32, 8)
 #: Pixels beside a window that its pixels depend on: subsampled colors are interpolated between columns.
@@ -190,7 +197,7 @@ def decode_jpeg_by_kernel(
             output_type = GRAY if facts.header.channels == 1 else RGB
         height = min(height, -(-facts.header.height // factor) - top)
         width = min(width, -(-facts.header.width // factor) - left)
-    color_format = _COLOR_FORMATS.get(output_type)
+    color_format = COLOR_FORMATS.get(output_type)
     if color_format is None or height < 1 or width < 1:
         return None
     most_pixels, scanned = limit_bytes // 3, SAMPLES_OF_SCANS // 3

@@ -148,3 +148,13 @@ EXPORT int64_t dlk_decode_window(const uint8_t *file, int64_t size, const Window
     free(entropy);
     return status;
 }
+
+/* Decode a window for each job: file, its size, to, and a Window. Returns 0, or 1 if another decoder must decode one of them. */
+EXPORT int64_t dlk_decode_windows(int64_t count, const int64_t *jobs)
+{
+    enum { NUMBERS = 3 + sizeof(Window) / sizeof(int64_t) };
+    for (int64_t i = 0; i < count; i++, jobs += NUMBERS)
+        if (dlk_decode_window((const uint8_t *)jobs[0], jobs[1], (const Window *)(jobs + 3), (uint8_t *)jobs[2]))
+            return 1;
+    return 0;
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import operator
 import os
 import wave
 from collections import Counter
@@ -109,6 +110,15 @@ def image_file(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
     return (data[:20] if extent == 7 else data,)
 
 
+def photograph(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
+    """Return a JPEG, in gray or color; that of 34 rows is a PNG, and that of 36 is cut off."""
+    import cv2  # behind the check at the top
+
+    pixels = rng.integers(0, 256, (2 * extent + 30, 27, rng.choice([1, 3])), np.uint8)
+    data = cv2.imencode(".png" if extent == 2 else ".jpg", pixels)[1].reshape(-1)
+    return (data[:-20] if extent == 3 else data,)
+
+
 def polygons(rng: np.random.Generator, extent: int) -> tuple[Any, ...]:
     """Return ids of masks, polygons and vertices; now and then an id is missing or occurs twice."""
     vertices = rng.random((4 * extent + 3, 2)).astype(np.float32)
@@ -151,6 +161,31 @@ CMN: dict[str, Any] = {"mean": [3.0, 120.0, 60.0], "std": [2.0, 50.0, 0.3]}
 def reduction(name: str, **arguments: Any) -> Case:
     return array(lambda x: getattr(fn.reductions, name)(x, **arguments), 3, ("uint8", "float32", "int32", "int16"))
 
+
+def decoding(module: str, name: str, apply: Callable[[Any, Any], Any]) -> Case:
+    return Case(lambda x: apply(getattr(operator.attrgetter(module)(fn), name), x), makes=photograph)
+
+
+#: Applications of the decoders of `fn.decoders` and `fn.experimental.decoders`.
+DECODERS: dict[str, list[Callable[[Any, Any], Any]]] = {
+    "image": [
+        lambda decode, x: decode(x),
+        lambda decode, x: decode(x, output_type=types.ANY_DATA, use_fast_idct=True),
+        lambda decode, x: decode(x, output_type=types.YCbCr),
+    ],
+    "image_crop": [
+        lambda decode, x: decode(x, crop=[9, 20], crop_pos_x=fn.random.uniform(range=[0, 1]), output_type=types.BGR),
+        lambda decode, x: decode(x, crop=[33, 0], output_type=types.GRAY),
+    ],
+    "image_slice": [
+        lambda decode, x: decode(x, rel_start=[0.2, 0.1], rel_end=[0.8, 0.7]),
+        lambda decode, x: decode(x, start=[3], shape=[10], axes=[1]),
+    ],
+    "image_random_crop": [
+        lambda decode, x: decode(x),
+        lambda decode, x: decode(x, random_area=[0.9, 1.0], random_aspect_ratio=[3, 4], num_attempts=2),
+    ],
+}
 
 CASES: dict[str, list[Case]] = {
     "flip": [
@@ -406,6 +441,11 @@ CASES: dict[str, list[Case]] = {
         Case(fn.decoders.numpy, makes=npy_file),
         Case(lambda x: fn.decoders.numpy(x, dtype=types.INT16), makes=npy_file),
     ],
+    **{
+        f"{module}decoders.{name}": [decoding(f"{module}decoders", name, apply) for apply in applications]
+        for module in ("", "experimental.")
+        for name, applications in DECODERS.items()
+    },
     "peek_image_shape": [
         Case(fn.peek_image_shape, makes=image_file),
         Case(lambda x: fn.peek_image_shape(x, image_type=types.GRAY, dtype=types.FLOAT), makes=image_file),

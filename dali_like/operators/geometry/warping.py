@@ -105,7 +105,7 @@ def warp_affine(
     return _warp(call, image, _map_of_matrix(numbers, rank, inverse_map), extents, fill_value, interp_type, dtype)
 
 
-class _Map(NamedTuple):
+class _AffineMap(NamedTuple):
     """An affine map from the result to the image.
 
     Attributes:
@@ -120,7 +120,7 @@ class _Map(NamedTuple):
     offset: tuple[float, float] | None
 
 
-def _map_of(transform: NDArray[np.float64]) -> _Map:
+def _map_of(transform: NDArray[np.float64]) -> _AffineMap:
     shifted = transform[:2].copy()
     offset = None
     if len(transform) == 3:
@@ -128,11 +128,11 @@ def _map_of(transform: NDArray[np.float64]) -> _Map:
         (a, b, across), (c, d, down) = shifted.tolist()
         if (a, b, c, d) == (1, 0, 0, 1) and (not across or not down):
             offset = down, across
-    return _Map(transform, shifted, offset)
+    return _AffineMap(transform, shifted, offset)
 
 
 @functools.lru_cache(256)
-def _map_of_matrix(numbers: Floats, rank: int, inverse_map: bool) -> _Map:
+def _map_of_matrix(numbers: Floats, rank: int, inverse_map: bool) -> _AffineMap:
     _check_elements("matrix", numbers, rank * (rank + 1))
     transform = np.vstack([np.array(numbers, np.float64).reshape(rank, rank + 1), [0] * rank + [1]])
     return _map_of(transform if inverse_map else np.linalg.inv(transform))
@@ -181,7 +181,7 @@ def rotate(
 @functools.lru_cache(256)
 def _rotation(
     extents: tuple[int, ...], angle: float, axis: Floats | None, size: Floats | None, keep_size: bool
-) -> tuple[_Map, tuple[int, ...]]:
+) -> tuple[_AffineMap, tuple[int, ...]]:
     """Return the map that rotates an image about its center, and the size of the result."""
     rank = len(extents)
     turn = _turned(rank, angle, axis)
@@ -243,7 +243,7 @@ def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, .
 def _warp(
     call: OperatorCall,
     image: Array,
-    given: _Map,
+    given: _AffineMap,
     size: tuple[int, ...],
     fill_value: float | None,
     kind: DALIInterpType,
@@ -300,13 +300,13 @@ def _gather(elements: Array, extents: Sequence[int], places: Sequence[Array]) ->
     return elements.take(numbers, axis=0)
 
 
-def _nearest(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
+def _nearest(image: Array, given: _AffineMap, fill_value: float | None, out: Array) -> None:
     positions = _positions(given.transform, _grid(out.shape[:-1]))
     places = [np.floor(position, out=position).astype(np.int64) for position in positions]
     np.copyto(out, _gather(_elements(image, fill_value), image.shape[:-1], places))
 
 
-def _linear(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
+def _linear(image: Array, given: _AffineMap, fill_value: float | None, out: Array) -> None:
     cv2: Any = optional("cv2", "turning images", "images")
     are_bytes = image.dtype == out.dtype == np.uint8
     if given.offset and are_bytes and image.shape == out.shape and _translate(image, given.offset, fill_value, out):
@@ -364,7 +364,7 @@ def _translate(image: Array, offset: tuple[float, float], fill_value: float | No
     return True
 
 
-def _linear_volume(image: Array, given: _Map, fill_value: float | None, out: Array) -> None:
+def _linear_volume(image: Array, given: _AffineMap, fill_value: float | None, out: Array) -> None:
     """Interpolate some slices of the result after the other, so that their positions stay in the cache of the CPU.
 
     The volume gets margins with what lies outside, so positions are limited once, and all neighbors of a position exist.

@@ -48,6 +48,9 @@ _MinSize: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
     module="decoders",
     output_layout="HWC",
     ignored={**IGNORED, **CACHE},
+    kernel="images.decoding_kernels.image",
+    kernel_for_one=False,
+    kernel_for_large=True,
 )
 def image(
     call: OperatorCall,
@@ -99,7 +102,15 @@ def _divisor(height: int, width: int, min_size: Ints) -> int:
     return next((factor for factor in (8, 4, 2) if height // factor >= least[0] and width // factor >= least[1]), 1)
 
 
-@operator(module="decoders", output_layout="HWC", check=check_crop, ignored=IGNORED)
+@operator(
+    module="decoders",
+    output_layout="HWC",
+    check=check_crop,
+    ignored=IGNORED,
+    kernel="images.decoding_kernels.image_crop",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 def image_crop(
     call: OperatorCall,
     data: Array,
@@ -133,7 +144,15 @@ def image_crop(
     return decoded.decode_part(call, data, whole, ImagePart(*zip(window["H"], window["W"], strict=True)))
 
 
-@operator(module="decoders", output_layout="HWC", check=check_image_slice, ignored=IGNORED)
+@operator(
+    module="decoders",
+    output_layout="HWC",
+    check=check_image_slice,
+    ignored=IGNORED,
+    kernel="images.decoding_kernels.image_slice",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 def image_slice(
     call: OperatorCall,
     data: Array,
@@ -180,7 +199,15 @@ def image_slice(
     return decoded.decode_part(call, data, whole, part)
 
 
-@operator(module="decoders", output_layout="HWC", random=True, ignored=IGNORED)
+@operator(
+    module="decoders",
+    output_layout="HWC",
+    random=True,
+    ignored=IGNORED,
+    kernel="images.decoding_kernels.image_random_crop",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 def image_random_crop(
     call: OperatorCall,
     data: Array,

@@ -19,7 +19,14 @@ _INT64 = np.dtype(np.int64)
 _IGNORED = {**IGNORED, "hw_decoder_load": 0.9}
 
 
-@operator(module="experimental.decoders", output_layout="HWC", ignored={**_IGNORED, **CACHE})
+@operator(
+    module="experimental.decoders",
+    output_layout="HWC",
+    ignored={**_IGNORED, **CACHE},
+    kernel="images.decoding_kernels.image_of_any_depth",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 def image(
     call: OperatorCall,
     data: Array,
@@ -50,7 +57,15 @@ def image(
     return ImageForm(output_type, adjust_orientation, dtype, use_fast_idct).decode(call, data)
 
 
-@operator(module="experimental.decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
+@operator(
+    module="experimental.decoders",
+    output_layout="HWC",
+    check=check_crop,
+    ignored=_IGNORED,
+    kernel="images.decoding_kernels.image_crop_of_any_depth",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 @takes_arguments_of(decoding.image_crop)
 def image_crop(
     call: OperatorCall, data: Array, *, dtype: SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
@@ -68,7 +83,15 @@ def image_crop(
     return cast(Array, decoding.image_crop.function(call, data, **form, **others))
 
 
-@operator(module="experimental.decoders", output_layout="HWC", check=check_image_slice, ignored=_IGNORED)
+@operator(
+    module="experimental.decoders",
+    output_layout="HWC",
+    check=check_image_slice,
+    ignored=_IGNORED,
+    kernel="images.decoding_kernels.image_slice_of_any_depth",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 @takes_arguments_of(decoding.image_slice)
 def image_slice(
     call: OperatorCall,
@@ -95,7 +118,15 @@ def image_slice(
     return cast(Array, decoding.image_slice.function(call, data, anchor, shape_input, **form, **others))
 
 
-@operator(module="experimental.decoders", output_layout="HWC", random=True, ignored=_IGNORED)
+@operator(
+    module="experimental.decoders",
+    output_layout="HWC",
+    random=True,
+    ignored=_IGNORED,
+    kernel="images.decoding_kernels.image_random_crop_of_any_depth",
+    kernel_for_one=False,
+    kernel_for_large=True,
+)
 @takes_arguments_of(decoding.image_random_crop, without={"min_size"})
 def image_random_crop(
     call: OperatorCall, data: Array, *, dtype: SampleType = _UINT8, adjust_orientation: bool = True, **others: Any
