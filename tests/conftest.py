@@ -119,8 +119,6 @@ _ENDS_AFTER_S = 300.0
 
 _TERMINAL = pytest.StashKey[int]()
 _ARMED_S = pytest.StashKey[float]()
-#: Mappings of shared memory after the last test. Fixtures of a wider scope make none.
-_MAPPINGS = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -203,13 +201,19 @@ def is_running(pid: int) -> bool:
 class Resources:
     """Resources of this process: children, descriptors, mappings of shared memory, threads, names in /dev/shm.
 
-    To list the mappings takes longer than all else. Give their number if it is known.
+    Listing the mappings takes longer than all else. A mapping makes the address space larger, so their number is that of the
+    resources before unless the space has grown since.
+
+    Attributes:
+        descriptors: of open files.
+        size: of the address space, in pages.
     """
 
-    def __init__(self, mappings: int | None = None) -> None:
+    def __init__(self, before: Resources | None = None) -> None:
         self.children = set(descendants_of(os.getpid()))
-        self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
-        self.mappings = count_mappings() if mappings is None else mappings
+        self.descriptors = {fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)}
+        self.size = int(Path("/proc/self/statm").read_bytes().split()[0])
+        self.mappings = before.mappings if before is not None and self.size <= before.size else count_mappings()
         self.threads = {thread.name for thread in threading.enumerate()}
         self.shared_memory = names_of_ours()
 
@@ -217,12 +221,16 @@ class Resources:
         """The resources that are there and were not before."""
         more = {
             "children": self.children - before.children,
-            "descriptors": {fd: target for fd, target in self.descriptors.items() if fd not in before.descriptors},
+            "descriptors": {fd: target for fd in self.descriptors - before.descriptors if (target := _target(fd))},
             "mappings": max(0, self.mappings - before.mappings),
             "threads": self.threads - before.threads,
             "shared memory": self.shared_memory - before.shared_memory,
         }
         return {name: value for name, value in more.items() if value}
+
+
+#: Resources after the last test. Fixtures of a wider scope map no shared memory.
+_RESOURCES = pytest.StashKey[Resources]()
 
 
 def count_mappings() -> int:
@@ -241,6 +249,11 @@ def names_of_ours() -> set[str]:
 
 def descendants_of(pid: int) -> Iterator[int]:
     """The processes that a process has made, and their own ones. psutil would look at all there are."""
+    if pid == os.getpid():
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # one call for most tests, in place of two files for each thread
+            return
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
@@ -248,11 +261,19 @@ def descendants_of(pid: int) -> Iterator[int]:
                 yield from descendants_of(child)
 
 
-def _target(fd: str) -> str:
+def _target(fd: int) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
-    except FileNotFoundError:  # the one that the listing itself used
+    except FileNotFoundError:  # closed by another thread since the listing
         return ""
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:  # the one that the listing itself used
+        return False
+    return True
 
 
 _elder: set[int] = set()
@@ -279,20 +300,20 @@ def _leaves_nothing_behind(pytestconfig: pytest.Config) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
     gc.freeze()  # collections then look at objects of this test, and not at modules and the results of all tests before it
-    before = Resources(pytestconfig.stash.get(_MAPPINGS, 0))
+    before = Resources(pytestconfig.stash.get(_RESOURCES, None))
     _elder.clear()
     _elder.update(before.children)
     yield
     gc.collect()
     reap_forkservers()
-    now = Resources()
+    now = Resources(before)
     end = time.monotonic() + DEADLINE_S / 3
     while (more := now.more_than(before)) and time.monotonic() < end:
         time.sleep(0.01)
         gc.collect()
         reap_forkservers()
-        now = Resources()
-    pytestconfig.stash[_MAPPINGS] = now.mappings
+        now = Resources(before)
+    pytestconfig.stash[_RESOURCES] = now
     assert not more, f"the test has left behind: {more}"
 
 

@@ -35,16 +35,18 @@ class Interrupter:
         self.has_come = False
 
     def __enter__(self) -> None:
+        self._outside: FrameType | None = sys._getframe(1)
         renew_time_limit()  # there are hundreds of points, and each may take the time limit of a test
         sys.setprofile(self._look)
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        self._outside = None
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         if os.getpid() != self._pid:
             sys.setprofile(None)
-        elif event in ("call", "c_return") and self._concerns(frame) and not _is_in_finalizer(frame):
+        elif event in ("call", "c_return") and self._concerns(frame) and not self._is_in_finalizer(frame):
             self._left -= 1
             if self._left < 0:
                 sys.setprofile(None)
@@ -54,13 +56,13 @@ class Interrupter:
     def _concerns(self, frame: FrameType) -> bool:
         return str(frame.f_globals.get("__name__")).startswith(self._modules)
 
-
-def _is_in_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
+    def _is_in_finalizer(self, frame: FrameType | None) -> bool:
+        # Each event asks, and below the test are all the frames of pytest: the walk ends before these.
+        while frame is not None and frame is not self._outside:
+            if frame.f_code.co_name == "__del__":
+                return True
+            frame = frame.f_back
+        return False
 
 
 def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
