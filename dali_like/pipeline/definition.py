@@ -113,7 +113,9 @@ def _make_factory(
     parameters = inspect.signature(function).parameters
     name = getattr(function, "__qualname__", repr(function))
     takes_others = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    _warn_of_shadows(parameters.values(), name)
+    for key in parameters:
+        if key in _PIPELINE_ARGUMENTS:
+            warn(f"pipeline_def: the argument `{key}` of {name} shadows an argument of Pipeline", UserWarning)
 
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     named = {key for key, parameter in parameters.items() if parameter.kind not in variadic}
@@ -178,9 +180,3 @@ class _Uncalled(NamedTuple):
             f"{name} is a function that makes a pipeline, not a pipeline: call it first, pipe = {name}(), then "
             f"pipe.{self.method}(...)"
         )
-
-
-def _warn_of_shadows(parameters: Any, name: str) -> None:
-    for parameter in parameters:
-        if parameter.name in _PIPELINE_ARGUMENTS:
-            warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)

@@ -42,8 +42,10 @@ class PipelineTrace(Trace):
         assert runtime.inline_pool is not None
         hooks = GraphHooks(
             wait=tracer.span(WAIT),
-            compute=tracer.span(OPERATORS if executor.has_threads else "begin copies", _details_of_work),
-            times=functools.partial(tracer.add_operators, _details_of_batch),
+            compute=tracer.span(
+                OPERATORS if executor.has_threads else "begin copies", lambda _, batch_id: batch_id._asdict()
+            ),
+            times=functools.partial(tracer.add_operators, BatchId._asdict),
         )
         tracer.hook(executor.computation, hooks)
         tracer.hook(runtime.inline_pool, InlineHooks(compute=tracer.span("serial source", _details_of_source)))
@@ -60,11 +62,3 @@ class PipelineTrace(Trace):
 
 def _details_of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str, Any]:
     return {"source": assembler.source.name, **details_of_key(batch.key)}
-
-
-def _details_of_work(_: Any, batch_id: BatchId) -> dict[str, Any]:
-    return _details_of_batch(batch_id)
-
-
-def _details_of_batch(batch_id: BatchId) -> dict[str, Any]:
-    return batch_id._asdict()

@@ -150,7 +150,10 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         if isinstance(producer, SourceNode):
             return {"kind": "source", **asdict(_spec_of(names[producer], producer.external))}
         if isinstance(producer, ConstantNode):
-            return {"kind": "constant", **_describe_constant(producer.constant)}
+            constant = producer.constant
+            data = base64.b64encode(constant.array.tobytes()).decode()
+            kind, shape = constant.dtype.name, constant.shape
+            return {"kind": "constant", "dtype": kind, "shape": shape, "layout": constant.layout, "data": data}
         operator = producer.operator
         description = {
             "kind": "operator",
@@ -209,11 +212,6 @@ def _spec_of(name: str, external: ExternalSource) -> InputSpec:
         dtypes.append(None if dtype is None else dtype.name)
         ndims.append(None if output.ndim == UNKNOWN or dtype is OBJECT else output.ndim)
     return InputSpec(name, external.num_outputs, external.layouts, dtypes, ndims, external.batch)
-
-
-def _describe_constant(constant: Constant) -> dict[str, Any]:
-    data = base64.b64encode(constant.array.tobytes()).decode()
-    return {"dtype": constant.dtype.name, "shape": constant.shape, "layout": constant.layout, "data": data}
 
 
 def _plain(value: Any) -> Any:

@@ -295,7 +295,7 @@ class Lender:
 
     def wait_for_room(self) -> bool:
         """Wait until another batch may be lent. Return whether there is a consumer."""
-        self._wait(self._has_room, self._without_room)
+        self._wait(self._has_room, lambda: [peer for peer in self._active() if len(peer.untaken) >= self._lead])
         return bool(self._active())
 
     def wait_until_taken(self) -> None:
@@ -306,9 +306,6 @@ class Lender:
         peers = self._active()
         rooms = [len(peer.untaken) < self._lead for peer in peers]
         return not peers or (all(rooms) if self._policy == "same" else any(rooms) and not self._waiting)
-
-    def _without_room(self) -> list[_Peer]:
-        return [peer for peer in self._active() if len(peer.untaken) >= self._lead]
 
     def _with_untaken(self) -> list[_Peer]:
         return [peer for peer in self._active() if peer.untaken]

@@ -171,13 +171,10 @@ def _with_loaders(
 
 
 def _mismatch(dataset: ComposedDataset, case: _Case, reference: Reference, seed: int) -> Mismatch | None:
-    return first_mismatch(dataset, case.parts, reference, _make_rank(case, seed))
-
-
-def _make_rank(case: _Case, seed: int) -> MakeRank:
-    if case.start_method is None:
-        return functools.partial(SimulatedRank, seed=seed)
-    return functools.partial(LoaderRank, start_method=case.start_method)
+    make_rank: MakeRank = functools.partial(SimulatedRank, seed=seed)
+    if case.start_method is not None:
+        make_rank = functools.partial(LoaderRank, start_method=case.start_method)
+    return first_mismatch(dataset, case.parts, reference, make_rank)
 
 
 def _shrink(case: _Case, mismatch: Mismatch, run: Callable[[_Case], Mismatch | None]) -> tuple[_Case, Mismatch]:

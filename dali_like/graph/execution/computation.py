@@ -103,7 +103,12 @@ class Computation:
         self._copier = copier
         self._deliveries = [(key(node), graph.device_of(node), self._delivery(node)) for node in graph.outputs]
         self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
-        self._on_cpu = {key(node) for node in graph.outputs if graph.device_of(node) == "cpu" and not _is_object(node)}
+        arrays = [
+            node
+            for node in graph.outputs
+            if not (isinstance(node.producer, SourceNode) and node.producer.external.is_object(node.output))
+        ]
+        self._on_cpu = {key(node) for node in arrays if graph.device_of(node) == "cpu"}
         self._for_operators = _wanted_by_operators(graph)
         self._previous = {output: PreviousSamples() for stage in placement.stages for output in stage.outputs}
         self._buffers = buffers
@@ -395,11 +400,6 @@ class Computation:
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
         return functools.partial(kind.of_arrays, layout=producer.layouts[output])
-
-
-def _is_object(node: DataNode) -> bool:
-    """Whether an output consists of Python objects, which are unpickled for each batch."""
-    return isinstance(node.producer, SourceNode) and node.producer.external.is_object(node.output)
 
 
 def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor:

@@ -292,7 +292,10 @@ def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: Program
     pending = sorted(_with_dependencies(missing, there), key=lambda node: node.number)
     needed = _sources_needed(context.operators)
     while pending:
-        later = _after_batch_operators(pending, context)
+        later: set[Producer] = set()  # operators that need a whole batch, or depend on one that does
+        for node in pending:  # in an order of execution
+            if not context.operators[node].per_sample or any(data.producer in later for data in node.needs):
+                later.add(node)
         now = [node for node in pending if node not in later]
         pending = [node for node in pending if node in later]
         for behind, group in _by_policy(now, needed):
@@ -333,15 +336,6 @@ def _source_outputs(source: SourceNode) -> list[Key]:
 
 def _outputs(node: OperatorNode) -> list[Key]:
     return [(node, i) for i in range(len(node.layouts))]
-
-
-def _after_batch_operators(nodes: Sequence[OperatorNode], context: ProgramContext) -> set[OperatorNode]:
-    """Return the operators that need a whole batch or depend on one that does."""
-    found: set[Producer] = set()
-    for node in nodes:
-        if not context.operators[node].per_sample or any(data.producer in found for data in node.needs):
-            found.add(node)
-    return {node for node in nodes if node in found}
 
 
 def _stage(

@@ -714,6 +714,7 @@ def make_program(
     if stacks and not producers:
         packs = _shapes_of(used, steps, len(inputs), constants)
         rows = not packs and len(inputs) == 1 and bool(_shapes_of(used, steps, 1, constants, rows=True))
+    have_kernels = any(step.has_kernel for step in steps) and all(step.has_kernel or step.stacks for step in steps)
     views = not producers and all(_returns_view(step, len(inputs), len(inputs) + len(constants)) for step in steps)
     return Program(
         tuple(constants),
@@ -727,7 +728,7 @@ def make_program(
         packs=packs,
         rows=rows,
         views=views,
-        has_kernels=is_whole and not producers and _have_kernels(steps),
+        has_kernels=is_whole and not producers and have_kernels,
         compiled=any(map(_is_compiled, steps)),
         for_large=_are_for_large(steps),
         unread=_unread(len(inputs), used, steps),
@@ -741,10 +742,6 @@ def _unread(num_inputs: int, exports: Sequence[int], steps: Sequence[ProgramStep
         needs = {*step.inputs, *step.arguments.values()}
         read |= needs - {step.inputs[0]} if getattr(step.operator, "needs_shapes_only", False) else needs
     return frozenset({*range(num_inputs)} - read)
-
-
-def _have_kernels(steps: Sequence[ProgramStep]) -> bool:
-    return any(step.has_kernel for step in steps) and all(step.has_kernel or step.stacks for step in steps)
 
 
 def _is_compiled(step: ProgramStep) -> bool:
