@@ -187,7 +187,7 @@ def ignore(done: float, rate: float) -> None:
     pass
 
 
-def test_a_trial_measures_and_tells_how_far_it_is() -> None:
+def test_a_trial_measures_and_tells_its_progress() -> None:
     told: list[tuple[float, float]] = []
     outcome = trials.try_pipeline(small, SECONDS, lambda *how: told.append(how))
     assert outcome.samples_per_s > outcome.batches_per_s > 0
@@ -273,9 +273,7 @@ def test_bench_shows_the_gain_of_each_number_of_workers(
 @pytest.mark.parametrize(
     ("numbers", "message"), [("1;2", "expected numbers of workers such as 1,2,4, not '1;2'"), ("0", "at least one")]
 )
-def test_bench_refuses_numbers_of_workers_that_are_none(
-    numbers: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_refuses_wrong_numbers_of_workers(numbers: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["bench", "a_program:parallel", "--workers", numbers])
 
@@ -284,7 +282,7 @@ def test_bench_refuses_numbers_of_workers_that_are_none(
 
 @pytest.mark.parametrize("command", ["bench", "tune"])
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_times_that_are_none_are_refused(command: str, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_times_are_refused(command: str, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main([command, "a_program:parallel", "--seconds", seconds])
 

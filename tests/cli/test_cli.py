@@ -96,7 +96,7 @@ def test_ctrl_c_ends_it_quietly(install: Install, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("lines", [1, 100_000])
-def test_output_that_nobody_reads_ends_it_quietly(lines: int) -> None:
+def test_a_closed_output_ends_it_quietly(lines: int) -> None:
     """As in ``dali-like doctor | true``."""
     program = (
         "import sys; from types import ModuleType; from dali_like import cli\n"

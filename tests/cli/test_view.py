@@ -85,7 +85,7 @@ def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
         (["--pid", "1"], "process 1 does not show a pipeline"),
     ],
 )
-def test_view_says_why_there_is_nothing_to_see(
+def test_view_without_anything_to_show_is_an_error_with_the_reason(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["view", *arguments]) == 2
@@ -193,7 +193,7 @@ def test_top_lists_several_pipelines_with_the_rank_that_holds_the_job_up() -> No
     assert re.search(r"2 of 3 +train +4713 +workers +40% +4\.0 ms +fn\.decoders\.image_0 80%", lines[2])
 
 
-def test_top_shows_how_things_are_before_there_are_rates() -> None:
+def test_top_shows_the_state_before_there_are_rates() -> None:
     text = shown(snapshot(1), snapshot(1))
     assert "2 ready, 5 in use" in text
     assert "samples/s" not in text

@@ -372,7 +372,7 @@ def test_lengths_that_make_no_splits(lengths: list[float], error: type[Exception
         random_split(range(10), lengths)
 
 
-def test_a_generator_that_is_none() -> None:
+def test_a_wrong_generator_is_refused() -> None:
     with pytest.raises(ArgumentTypeError, match=r"numpy.random.Generator, a seed or a torch.Generator, but got 'dice'"):
         random_split(range(10), [10], generator="dice")
 

@@ -216,7 +216,7 @@ def test_a_dataset_that_raises_stop_iteration_ends_the_epoch(workers: int) -> No
     assert list(batches) == []
 
 
-def test_workers_and_how_they_are_started_make_no_difference() -> None:
+def test_batches_do_not_depend_on_workers_and_start_methods() -> None:
     def batches(workers: int, method: str = "fork") -> Any:
         sampler = SubsetRandomSampler(range(20), generator=1)
         return all_of(loader_of(Squares(), workers, method, batch_size=4, sampler=sampler))

@@ -280,7 +280,7 @@ def test_memory_is_pinned_where_there_is_an_accelerator(
     assert LoaderOptions.of(loader).pins_memory is (asked and available)
 
 
-def test_nobody_looks_for_an_accelerator_if_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_accelerator_is_looked_for_without_pinning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("dali_like.device.accelerator.accelerator_is_available")
 
     check_before_iteration(DataLoader("abc"))

@@ -55,7 +55,7 @@ def test_unknown_arguments_are_those_of_the_class_that_users_know() -> None:
         DataLoader(Squares(), batchsize=1)  # type: ignore[call-arg]
 
 
-def test_workers_that_somebody_has_ended_are_those_of_an_iterator() -> None:
+def test_workers_ended_by_the_program_are_an_error_that_names_the_iterator() -> None:
     loader = loader_of(Squares(), 1, persistent_workers=True)
     first, second = iter(loader), iter(loader)
 

@@ -282,7 +282,7 @@ def test_a_thread_that_asks_for_another_group_meanwhile_is_no_matter() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, (1 << 62) + 1])
-def test_lengths_that_none_has(length: int) -> None:
+def test_impossible_lengths_are_refused(length: int) -> None:
     with pytest.raises(ArgumentError, match=r"length should be from 0 to 2\^62, but got"):
         Permutation(length)
 

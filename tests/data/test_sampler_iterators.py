@@ -343,7 +343,7 @@ def test_invalid_state_is_refused(state: Any) -> None:
             resumable(make(1)).load_state_dict(state)
 
 
-def test_a_state_of_batches_is_none_of_indices() -> None:
+def test_a_sampler_of_indices_refuses_a_state_of_batches() -> None:
     state = iter(BatchSampler(SequentialSampler("abc"), 2, False)).state_dict()
 
     with pytest.raises(CheckpointError, match="the state has no 'total'"):

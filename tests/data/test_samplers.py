@@ -468,7 +468,7 @@ def test_the_dataset_may_grow() -> None:
 
 
 @pytest.mark.parametrize(("replicas", "rank", "last"), [(3, 3, 2), (3, -1, 2), (0, 0, -1)])
-def test_ranks_that_are_none(replicas: int, rank: int, last: int) -> None:
+def test_wrong_ranks_are_refused(replicas: int, rank: int, last: int) -> None:
     message = rf"Invalid rank {rank}, rank should be in the interval \[0, {last}\]"
 
     with pytest.raises(ArgumentError, match=message):

@@ -100,7 +100,7 @@ def test_all_may_be_hidden(named: str, expected: bool, monkeypatch: pytest.Monke
     ("libraries", "is_known"),
     [({"libcuda.so.1"}, False), ({"libcuda.so.1", "libnvidia-ml.so.1"}, True), ({"libnvidia-ml.so.1"}, True), (set(), True)],
 )
-def test_a_driver_without_nvml_does_not_say_how_many_there_are(libraries: set[str], is_known: bool) -> None:
+def test_a_driver_without_nvml_leaves_the_number_of_gpus_unknown(libraries: set[str], is_known: bool) -> None:
     assert count_is_known(lambda name: name if name in libraries else None) is is_known
 
 

@@ -189,7 +189,7 @@ def test_a_poisoned_index_beside_a_file_is_built_again(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"otherData": ' + "[" * 100_000, "5", '{"otherData": {"made_by": []}}'])
-def test_a_trace_that_is_none_is_an_error_with_its_name(content: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_an_error_with_its_name(content: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(content)
     with pytest.raises(DaliLikeError, match=r"trace.json is not a trace of dali_like"):

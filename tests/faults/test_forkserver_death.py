@@ -359,7 +359,7 @@ class TestTheLimit:
         with pytest.raises(WorkerDiedError):
             pipe.run()
 
-    def test_of_none_is_an_error_at_the_first_death(self, make_pipeline: MakePipeline, start_method: str) -> None:
+    def test_of_zero_restarts_is_an_error_at_the_first_death(self, make_pipeline: MakePipeline, start_method: str) -> None:
         pipe = make_pipeline(lambda info: np.int64(0), start_method, py_worker_restarts=0)
         pid, *_ = kill_forkserver_of(pipe)
 
@@ -399,7 +399,7 @@ class TestNoRowHasTwoWriters:
 
         assert first + batches_of(pipe, LENGTH) == expected(Noise(), LENGTH + 1)
 
-    def test_a_worker_that_nobody_knows_takes_no_task(
+    def test_an_unknown_worker_takes_no_task(
         self, make_pipeline: MakePipeline, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The forkserver dies after it has forked a worker, and before the main process hears of that."""

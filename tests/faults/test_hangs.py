@@ -408,7 +408,7 @@ class TestTheWatch:
                     overdue.append(self.now_s)
             return overdue
 
-    def test_counts_how_long_a_worker_has_been_on_one_thing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_counts_the_time_of_a_worker_on_one_thing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         watched = self.Watched(8.0, monkeypatch)
 
         assert watched.overdue_at("a task", *range(1, 8)) == []

@@ -183,7 +183,7 @@ class TestAvailableMemory:
 
         assert available_bytes(machine.root) == 5_000
 
-    def test_is_none_and_not_less_where_a_group_is_over_its_limit(self, machine: Machine) -> None:
+    def test_is_zero_and_not_negative_for_a_group_over_its_limit(self, machine: Machine) -> None:
         machine.write(membership("/job", 2) | v2("/job", 10_000, 12_000))
 
         assert available_bytes(machine.root) == 0
@@ -315,7 +315,7 @@ def test_processes_left_are_those_of_the_group(
     assert processes_left(machine.root) == left
 
 
-def test_processes_left_are_any_number_where_nobody_knows_how_many_there_are(machine: Machine) -> None:
+def test_processes_left_are_unlimited_if_their_number_is_unknown(machine: Machine) -> None:
     machine.write(membership("/job", 2) | {"sys/fs/cgroup/job/pids.max": "9\n"})
 
     assert processes_left(machine.root) is None

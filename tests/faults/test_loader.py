@@ -185,7 +185,7 @@ class TestAWorkerThatDies:
         assert f"(pid {info.value.pid})" in str(info.value)
         assert len(list(map(digest, loader))) == LENGTH  # by new workers
 
-    def test_does_not_touch_batches_that_somebody_holds(self, tmp_path: Path) -> None:
+    def test_leaves_held_batches_unchanged(self, tmp_path: Path) -> None:
         event = Happening(range(4, 48, 5), die_of_sigkill, tmp_path)
 
         held = list(make_loader("sample by sample", "fork", event, worker_restarts=None))
@@ -395,7 +395,7 @@ class Hopeless(IterableDataset[int]):
 
 
 class TestASamplerThatRaises:
-    def test_costs_none_of_the_batches_before(self) -> None:
+    def test_loses_no_earlier_batch(self) -> None:
         loader = DataLoader(Samples(), batch_sampler=Drawing(fails_at=5), num_workers=2, multiprocessing_context="fork")
 
         seen = outcomes(iter(loader))

@@ -126,7 +126,7 @@ def test_batches_of_several_sources_come_whole() -> None:
             assert [samples_of(pool, batch) for batch in batches] == [batch_of(i // 2) for i in range(8)]
 
 
-def test_batches_that_nobody_wants_any_more_leave_nothing() -> None:
+def test_canceled_batches_leave_nothing_behind() -> None:
     """Some in the middle of being made, some ready, some waiting for their turn."""
     for seed in SEEDS:
         with played(of(ragged), deaths=0.1, seed=seed) as pool:
@@ -145,7 +145,7 @@ def test_batches_that_nobody_wants_any_more_leave_nothing() -> None:
 
 
 @pytest.mark.parametrize("have_begun", [True, False])
-def test_no_worker_begins_a_task_of_a_batch_that_nobody_wants(have_begun: bool) -> None:
+def test_no_worker_begins_a_task_of_a_canceled_batch(have_begun: bool) -> None:
     made = []
 
     def callback(info: SampleInfo) -> NDArray[Any]:
@@ -516,7 +516,7 @@ class TestSampleThatKills:
                 pool.play_on()
                 assert pool.is_settled
 
-    def test_is_made_no_more_once_nobody_wants_its_batch(self) -> None:
+    def test_is_not_computed_again_after_its_batch_is_canceled(self) -> None:
         with played(self.make(10, 99), num_workers=2) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             pool.play_until(lambda: pool.num_restarts)
@@ -526,7 +526,7 @@ class TestSampleThatKills:
             assert samples_of(pool, batches[2]) == batch_of(2)
             assert pool.num_restarts == 1
 
-    def test_is_not_under_suspicion_where_nobody_wants_it(self) -> None:
+    def test_of_a_canceled_batch_is_not_suspected(self) -> None:
         calls = []
 
         def callback(info: SampleInfo) -> NDArray[Any]:
@@ -770,7 +770,7 @@ class TestOwners:
 
     OWNERS = (1, 0, 2)
 
-    def test_compute_their_tasks_and_nobody_else_does(self) -> None:
+    def test_alone_compute_their_tasks(self) -> None:
         def check(worker: PlayedWorker) -> None:
             batch = worker.task and pool.dispatcher.batch_of(worker.task[0], worker.task[2])
             if batch:
@@ -941,7 +941,7 @@ class TestLittleMemory:
             finally:
                 gc.enable()
 
-    def test_is_left_to_a_batch_that_there_was_none_for(self) -> None:
+    def test_is_left_to_a_batch_that_is_short_of_memory(self) -> None:
         """Nothing is begun beside it. Else they might take it from each other for ever."""
         is_last = []
 

@@ -442,7 +442,7 @@ class TestAPipelineThatIsDropped:
         assert not interruptions
         wait_until(lambda: not any(map(is_running, pids)), "the end of the workers", GONE_S)
 
-    def test_leaves_a_batch_that_somebody_holds(self, start_method: str, make_and_run: Callable[[str], Pipeline]) -> None:
+    def test_leaves_a_held_batch_unchanged(self, start_method: str, make_and_run: Callable[[str], Pipeline]) -> None:
         pipe = make_and_run(start_method)
         (batch,) = pipe.run()
 

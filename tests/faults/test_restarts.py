@@ -197,9 +197,7 @@ class TestAWorkerThatDies:
 
         assert seen == [[0, 1, 2, 3], "no such sample", [8, 9, 10, 11], [12, 13, 14, 15]]
 
-    def test_does_not_touch_a_batch_that_somebody_holds(
-        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
-    ) -> None:
+    def test_leaves_a_held_batch_unchanged(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         pipe = make_pipeline(
             Disturbed(Noise(), in_first_epochs(range(4, 40, 5)), die_of_sigkill, tmp_path),
             "fork",
@@ -328,7 +326,7 @@ class TestTheNumberOfRestarts:
             pipe.run()
         assert pipe.statistics().worker_restarts == 0
 
-    def test_is_none_where_no_worker_has_died(self, make_pipeline: MakePipeline, way: str) -> None:
+    def test_is_zero_without_a_death(self, make_pipeline: MakePipeline, way: str) -> None:
         pipe = make_pipeline(Noise(), way)
         assert pipe.statistics().worker_restarts == 0
 
@@ -477,7 +475,7 @@ class TestClose:
 
         assert not any(map(is_running, [forkserver, *pids]))
 
-    def test_knows_how_a_worker_has_ended_and_how_the_one_in_its_place(self, make_pipeline: MakePipeline) -> None:
+    def test_knows_the_exit_codes_of_a_worker_and_of_its_replacement(self, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(Noise(), "fork", workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)

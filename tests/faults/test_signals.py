@@ -60,7 +60,7 @@ def waking() -> Iterator[None]:
             signal.set_wakeup_fd(before)
 
 
-def test_workers_have_none_of_the_handling_of_the_program(start_method: str, make_pipeline: MakePipeline) -> None:
+def test_workers_do_not_inherit_the_signal_handling_of_the_program(start_method: str, make_pipeline: MakePipeline) -> None:
     with (
         handled(signal.SIGUSR1, lambda *_: None),
         handled(signal.SIGCHLD, signal.SIG_IGN),

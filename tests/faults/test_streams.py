@@ -228,7 +228,7 @@ class TestAWorkerThatDies:
         with pipeline_of((source, {}), way="fork") as pipe:
             assert outcomes(pipe, LENGTH + 1) == [0, "LookupError", 2, 3, "LookupError", 5, END]
 
-    def test_does_not_touch_batches_that_somebody_holds(self, tmp_path: Path) -> None:
+    def test_leaves_held_batches_unchanged(self, tmp_path: Path) -> None:
         source = Batches(20, disturbed(tmp_path, {3, 9, 15}, die_of_sigkill))
 
         with pipeline_of((source, {})) as pipe:

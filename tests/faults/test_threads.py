@@ -602,13 +602,13 @@ class TestASourceThatDoesNotForkWell:
         assert seen[0].filename == __file__
 
     @every_hazard
-    def test_is_none_under_spawn(self, hazard: Any, make_pipeline: MakePipeline) -> None:
+    def test_works_under_spawn(self, hazard: Any, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(Source(hazard), "spawn")
 
         assert run(pipe) == iteration(0)
 
     @every_hazard
-    def test_is_none_in_the_main_process(self, hazard: Any, make_pipeline: MakePipeline) -> None:
+    def test_works_in_the_main_process(self, hazard: Any, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(Source(hazard), "serial")
 
         assert run(pipe) == iteration(0)

@@ -232,7 +232,7 @@ class TestAWorkerThatDies:
 
         run_until(WorkerDiedError, pipe)
 
-    def test_leaves_a_batch_that_somebody_holds_as_it_was(self, make: MakePipeline) -> None:
+    def test_leaves_a_held_batch_unchanged(self, make: MakePipeline) -> None:
         pipe = make(dies_at(9), "fork")
         (held,) = pipe.run()
         run_until(WorkerDiedError, pipe, first=1)

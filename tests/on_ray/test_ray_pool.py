@@ -209,7 +209,9 @@ class TestErrors:
         ("options", "text"),
         [({"max_restarts": 1}, "the pipeline sets 'max_restarts' itself"), ({"num_cpu": 1}, "Ray rejects these options")],
     )
-    def test_options_that_are_none(self, make_pipeline: Callable[..., Pipeline], options: dict[str, Any], text: str) -> None:
+    def test_wrong_options_are_refused(
+        self, make_pipeline: Callable[..., Pipeline], options: dict[str, Any], text: str
+    ) -> None:
         with pytest.raises(ArgumentError, match=text):
             make_pipeline(dense, "ray", py_worker_options=options).build()
 

@@ -78,7 +78,7 @@ def test_a_store_that_is_down_for_good_is_an_error_of_the_sample(
     assert store.requests[:3] == ["photographs/train/00.bin"] * 3
 
 
-def test_nobody_else_tries_again(store: HttpStore) -> None:
+def test_no_other_layer_tries_again(store: HttpStore) -> None:
     store.faults.append("truncate")
 
     with pytest.raises(Exception, match="not completed"):  # raised for the reader of the body

@@ -541,7 +541,7 @@ def test_without_the_check_the_ways_to_run_mix_alike() -> None:
     same(program)
 
 
-def test_batches_that_are_not_released_stop_nobody_and_stay() -> None:
+def test_unreleased_batches_block_no_call_and_stay() -> None:
     def program(dali: ModuleType) -> Any:
         with pipeline(dali) as pipe:
             held = []

@@ -44,7 +44,7 @@ def test_pages_are_locked_without_a_context_on_another_gpu(cuda: DriverStandIn) 
     assert cuda.contexts == {1}
 
 
-def test_pages_are_locked_on_the_current_gpu_if_none_is_in_use(cuda: DriverStandIn) -> None:
+def test_pages_are_locked_on_the_current_gpu_without_a_context_in_use(cuda: DriverStandIn) -> None:
     cuda.contexts.clear()
     TorchPinning().register(4096, 8192)
 

@@ -133,11 +133,11 @@ def test_dalis_default_executor_is_not_shown_where_dali_does_without(options: di
 
 
 @pytest.mark.parametrize("seed", [-1, -(2**40)])
-def test_a_negative_seed_is_none(seed: int) -> None:
+def test_a_negative_seed_means_a_random_one(seed: int) -> None:
     assert Pipeline(4, seed=seed).seed is None
 
 
-def test_the_device_that_stands_for_none() -> None:
+def test_the_cpu_only_device_id_means_no_device() -> None:
     assert Pipeline(4, device_id=types.CPU_ONLY_DEVICE_ID).device_id is None
 
 
@@ -183,7 +183,7 @@ def test_wrong_types_are_type_errors(argument: str, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, True, "2", [1]])
-def test_a_number_of_workers_that_is_none_is_refused_at_once(value: Any) -> None:
+def test_a_wrong_number_of_workers_is_refused_at_once(value: Any) -> None:
     with pytest.raises(RuntimeError, match="py_num_workers must be a positive integer"):
         Pipeline(4, py_num_workers=value)
 

@@ -95,7 +95,7 @@ def test_constants_alone_make_a_pipeline_without_end() -> None:
             assert other.as_array().tolist() == [[2, 3]] * 3
 
 
-def test_a_constant_is_the_same_after_somebody_has_written_into_its_batch() -> None:
+def test_a_constant_stays_the_same_after_a_write_into_its_batch() -> None:
     value = np.zeros(2, np.uint8)
     pipe = Pipeline(1, 1)
     pipe.set_outputs(value)

@@ -609,7 +609,7 @@ def test_batches_have_no_policy(policy: str) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, "4", True])
-def test_sizes_that_are_none_are_refused(size: Any) -> None:
+def test_wrong_sizes_are_refused(size: Any) -> None:
     with pytest.raises(ArgumentError, match="size must be the number of samples"):
         fn.external_source(source=numbers(), batch=False, size=size)
 

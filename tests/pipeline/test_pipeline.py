@@ -174,7 +174,7 @@ def test_outputs_of_a_source_in_any_order() -> None:
         assert samples_of(pipe) == [[3, 3], [1, 1], [2, 2]]
 
 
-def test_outputs_that_nobody_needs_are_pointed_out() -> None:
+def test_unused_outputs_are_reported() -> None:
     @pipeline_def(batch_size=2)
     def pipeline() -> list[DataNode]:
         nodes = fn.external_source(source=lambda info: (np.array(1), np.array(2), np.array(3)), num_outputs=3, batch=False)
@@ -350,7 +350,7 @@ def test_close_without_build() -> None:
 
 
 @pytest.mark.parametrize(("options", "expected"), [({}, 1), ({"py_worker_threads": 3}, 3), ({"py_worker_threads": None}, 0)])
-def test_environment_tells_libraries_how_many_threads_to_use(
+def test_environment_tells_libraries_the_number_of_threads(
     options: dict[str, Any],
     expected: int,
     start_method: str,

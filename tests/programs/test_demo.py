@@ -156,7 +156,7 @@ def test_images_in_no_sub_folder_are_labelled_by_the_folder(user_folder: Path) -
         ("cats", "cats holds 25 images, and one batch needs 32"),
     ],
 )
-def test_a_folder_that_cannot_be_used_says_why(user_folder: Path, folder: str, message: str) -> None:
+def test_an_unusable_folder_is_an_error_with_the_reason(user_folder: Path, folder: str, message: str) -> None:
     with pytest.raises(FolderError, match=re.escape(message)):
         demo_data.scan_folder(user_folder / folder, minimum=32)
 

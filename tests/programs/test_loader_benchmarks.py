@@ -81,7 +81,7 @@ def test_a_loader_that_cannot_be_run_is_told_of_and_the_others_are_measured(tmp_
     assert rows(finished.stdout, SERIAL)
 
 
-def test_a_loader_that_nobody_knows_is_refused_with_the_names_that_are_known() -> None:
+def test_an_unknown_loader_is_refused_with_the_known_names() -> None:
     finished = run_benchmarks("--systems", "torhc")
 
     assert finished.returncode == 2
@@ -122,7 +122,7 @@ def test_memory_is_counted_without_that_of_the_dataset(loader: str, copies: int)
 class TestWaits:
     """Batch 1 has the slow sample; the other batches are due every second."""
 
-    def test_nobody_waits_for_it(self) -> None:
+    def test_a_slow_batch_that_blocks_no_other_counts_as_no_wait(self) -> None:
         arrivals = [Arrival(0, 1.0), Arrival(2, 2.0), Arrival(3, 3.0), Arrival(1, 20.0)]
 
         assert longest_wait_s(arrivals, slow_batch=1) == 1.0

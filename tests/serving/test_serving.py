@@ -371,7 +371,7 @@ class Hooked(Squares):
 
 
 @pytest.mark.parametrize("unread", [False, True], ids=["that has read all", "with batches in its socket"])
-def test_a_batch_that_a_consumer_has_taken_before_its_end_goes_to_nobody_else(path: str, unread: bool) -> None:
+def test_a_batch_taken_by_a_consumer_that_ends_goes_to_no_other_consumer(path: str, unread: bool) -> None:
     """The consumer ends while the server draws a batch, so the server finds out when it sends that."""
 
     def take_one_and_end() -> None:

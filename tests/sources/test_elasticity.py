@@ -109,7 +109,7 @@ def test_the_batches_of_ten_thousand_million_samples_lie_side_by_side() -> None:
     assert end == length
 
 
-def test_of_ten_thousand_million_samples_anyone_is_where_its_position_says() -> None:
+def test_each_of_ten_thousand_million_samples_is_at_its_position() -> None:
     """Its rank follows from its position; the test before shows that no other rank has it."""
     length = 10**10
     epoch = Epoch(length, Rest.UNEVEN, change=70_000)

@@ -320,7 +320,7 @@ class TestArguments:
         with pytest.raises(ArgumentError, match=text):
             RemoteFiles("/tmp", **options)
 
-    def test_urls_that_nobody_knows(self) -> None:
+    def test_unknown_kinds_of_urls_are_refused(self) -> None:
         with pytest.raises(ArgumentError, match="Protocol not known: nonsense"):
             RemoteFiles("nonsense://host")
 

@@ -408,7 +408,7 @@ def test_streams_of_libraries_are_accepted(stream: Any, handle: int | None) -> N
     assert stream_handle(stream) == handle
 
 
-def test_a_stream_that_is_none_is_refused() -> None:
+def test_a_value_that_is_not_a_stream_is_refused() -> None:
     with pytest.raises(ArgumentTypeError, match="cuda_stream must be"):
         stream_handle("default")
 

@@ -225,7 +225,7 @@ def test_sources_of_one_pipeline_have_arrays_of_their_own() -> None:
     assert setup.__self__ is arrived[1].callback
 
 
-def test_nobody_can_change_a_shipment() -> None:
+def test_a_shipment_cannot_be_changed() -> None:
     sources = [Source("the source", Holding(np.arange(LARGE)))]
 
     (packed,) = bundle.pack(sources, bundle.pickle_sources(sources, dumps))
@@ -490,7 +490,7 @@ def test_sources_can_be_renewed_again(start_method: str, make_pipeline: MakePipe
     run_until(pipe, [4.0] * 4)
 
 
-def test_memory_of_sources_that_nobody_has_any_more_is_given_back(start_method: str, make_pipeline: MakePipeline) -> None:
+def test_memory_of_replaced_sources_is_released(start_method: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(constant(1), start_method, workers=1)
     forkserver = forkserver_of(pipe)
 

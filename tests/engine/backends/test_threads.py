@@ -469,7 +469,7 @@ class TestAThreadThatHangs:
         assert [batch[:, 0].tolist() for batch in held] == [list(range(i, i + 4)) for i in range(8, 48, 4)]
         assert all((batch == batch[:, :1]).all() for batch in held)
 
-    def test_is_the_end_where_nobody_else_can_go_on(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+    def test_ends_an_iterator_because_no_other_thread_can_continue_it(self, make_pipeline: MakePipeline, gate: Gate) -> None:
         def numbers() -> Iterator[Any]:
             for i in range(10):
                 if i == 2:

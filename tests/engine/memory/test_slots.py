@@ -191,7 +191,7 @@ def test_arrays_with_gaps_go_into_their_rows_as_others_do(num_outputs: int, gap:
         assembler.ring.release(slot)  # for the next batch
 
 
-def test_views_know_how_many_keys_they_keep() -> None:
+def test_views_know_the_number_of_keys_that_they_keep() -> None:
     """Small rows are copied as bytes of the space; NumPy copies large rows, and rows of arrays with gaps, without keys."""
     rows = [OutputSchema(DTYPE_CODES[np.dtype(np.uint8)], 1, (nbytes,)) for nbytes in (3, MOST_PLAIN_BYTES + 1)]
     ring = Ring(SharedSpace.create(), SlotLayout(5, 2, PAGE_BYTES, tuple(rows)))
@@ -242,7 +242,7 @@ def test_returned_slots_are_free_before_the_next_request() -> None:
     assert (ring.num_free, ring.num_slots) == (1, 3)
 
 
-def test_slot_that_somebody_may_still_write_to_is_not_used_before_he_has_given_it_back() -> None:
+def test_slot_with_a_possible_writer_is_not_used_before_the_writer_releases_it() -> None:
     ring = make_ring()
     slot = ring.acquire(0)
     hold = ring.hold(slot)

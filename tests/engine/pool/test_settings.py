@@ -255,7 +255,7 @@ class TestTheTuner:
         assert pool.grown == []
         assert chooser.settings == ChosenSettings(4, 2, NOT_MEASURED, NOT_MEASURED)
 
-    def test_lets_the_pool_grow_and_says_why(self, clock: list[float]) -> None:
+    def test_lets_the_pool_grow_and_gives_the_reason(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.64, 0.0064)
 
@@ -339,7 +339,7 @@ class TestTheTuner:
         assert chooser.settings.num_workers == 5
         assert chooser.settings.num_workers_reason == "the loop takes 110 ms for a batch, and workers 400 ms"
 
-    def test_makes_fewer_batches_ahead_when_all_are_ready_and_more_when_none_is(self, clock: list[float]) -> None:
+    def test_computes_fewer_batches_ahead_if_all_are_ready_and_more_if_no_batch_is(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         changes: list[int] = []
         chooser.on_deeper = changes.append
@@ -562,7 +562,7 @@ class TestTheTuner:
         assert measured.loop_s == pytest.approx(0.1)
 
     @pytest.mark.parametrize("delayed_ns", [0, 10**9])
-    def test_believes_more_workers_than_cpus_where_it_is_known_how_long_they_wait_for_one(
+    def test_accepts_more_workers_than_cpus_if_their_waits_for_a_cpu_are_known(
         self, delayed_ns: int, clock: list[float], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pool, chooser = StandIn(), Tuner(2)

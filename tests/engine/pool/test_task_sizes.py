@@ -237,7 +237,7 @@ def test_at_first_batches_are_cut_for_the_workers_that_there_are(make_pipeline: 
     assert assembler.ring.slot_layout.num_tasks(BATCH_SIZE) == 2, "one thread, and there may be 64"
 
 
-def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: MakePipeline) -> None:
+def test_canceled_batches_do_not_count_as_in_flight(make_pipeline: MakePipeline) -> None:
     gate = threading.Event()
 
     def source(info: SampleInfo) -> Any:

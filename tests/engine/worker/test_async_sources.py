@@ -861,7 +861,7 @@ def test_a_coroutine_function_without_a_parameter_is_refused(parallel: bool) -> 
         fn.external_source(source=source, batch=False, parallel=parallel)
 
 
-def test_a_function_that_returns_a_coroutine_is_none(way: str, make_pipeline: MakePipeline) -> None:
+def test_a_plain_function_that_returns_a_coroutine_is_an_error(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: number(info), way)  # noqa: PLW0108
 
     with pytest.raises(SampleTypeError, match=r"returned a coroutine, which is awaited only if .* `async def`"):

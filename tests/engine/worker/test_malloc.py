@@ -70,7 +70,9 @@ def test_memory_freed_by_one_sample_is_reused_by_the_next_without_page_faults(st
     assert float(result.stdout) <= FEW_FAULTS
 
 
-def test_users_may_say_how_much_is_kept(make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_may_limit_the_memory_that_is_kept(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", str(MIB))
     pipe = make_pipeline(frees_much, "spawn", workers=1, batch_size=BATCH_SIZE)
 

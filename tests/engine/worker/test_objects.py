@@ -208,7 +208,7 @@ def test_large_objects_among_small_ones(sizes: tuple[int, int], way: str, make: 
         assert pipe.run()[0] == [value(4 * iteration + i) for i in range(4)]
 
 
-def test_a_serial_source_without_argument_loses_none_when_they_grow(make_pipeline: MakePipeline) -> None:
+def test_a_serial_source_without_argument_loses_no_batch_when_batches_grow(make_pipeline: MakePipeline) -> None:
     numbers = iter(range(24))
 
     def source() -> Any:

@@ -158,7 +158,7 @@ class TestLines:
         assert wire.received() == ["[3] child\n", "[3] begun and ended\n"]
 
 
-class TestNobodyReads:
+class TestWithoutReaders:
     def test_a_closed_descriptor(self) -> None:
         reader, writer = os.pipe()
         stream = marked_stream(writer, "[0] ", "<stdout>", LIKE_STDOUT)
@@ -568,7 +568,7 @@ class TestAProgram:
         return subprocess.Popen(command, shell=True, text=True, env={**os.environ, "PYTHONPATH": package}, **options)
 
     @pytest.mark.parametrize("what_sigpipe_does", ["SIGPIPE kills", "SIGPIPE is ignored"])
-    def test_runs_on_when_nobody_reads(self, start_method: str, what_sigpipe_does: str, tmp_path: Path) -> None:
+    def test_runs_on_after_its_reader_has_ended(self, start_method: str, what_sigpipe_does: str, tmp_path: Path) -> None:
         with self.start(
             tmp_path, start_method, what_sigpipe_does, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as program:

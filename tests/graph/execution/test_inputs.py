@@ -326,7 +326,7 @@ def test_unknown_names_are_refused(call: str, make: MakeInputs) -> None:
         calls[call]()
 
 
-def test_an_input_that_nobody_needs_is_none(make: MakeInputs) -> None:
+def test_feeding_an_unused_input_is_an_error(make: MakeInputs) -> None:
     nodes: list[DataNode] = []
 
     def define() -> DataNode:

@@ -385,7 +385,7 @@ AUTO_WORKERS = ChosenSettings(2, 3, "callbacks wait for 99% of their time; a lar
 AUTO_DEPTH = ChosenSettings(8, 3, "", "more batches of 100 MiB would take over half of max_held_bytes")
 
 
-def test_a_number_of_workers_that_is_chosen_is_explained_and_none_proposed() -> None:
+def test_a_chosen_number_of_workers_is_explained_and_no_other_is_proposed() -> None:
     found = diagnosis_of(Statistics(settings=settings(2, chosen=AUTO_WORKERS), loop=loop(40, 10), sources=(source(98),)))
 
     assert (found.bottleneck, found.changes, found.provided) == (Bottleneck.WORKERS, {}, "with 8 workers")

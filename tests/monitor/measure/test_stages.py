@@ -104,7 +104,7 @@ def test_the_rank_that_waits_for_data_holds_the_others_up() -> None:
     )
 
 
-def test_ranks_that_wait_alike_hold_nobody_up() -> None:
+def test_ranks_with_equal_waits_have_no_slowest_rank() -> None:
     text = slowest_rank_text([shown(0, 0.030), shown(1, 0.035), shown(2, 0.04, "decode")])
 
     assert text.startswith("All ranks wait for data alike; rank 2, stage decode, the longest: it waits 40 ms a batch")

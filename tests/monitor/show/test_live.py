@@ -295,7 +295,7 @@ def test_requests_with_the_token_get_data(server: PageServer) -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "wröng"])
-def test_nobody_else_does(server: PageServer, token: str | None) -> None:
+def test_a_request_without_the_token_gets_no_data(server: PageServer, token: str | None) -> None:
     status, content, _ = ask(server, "/trace.json", token and token.encode("utf-8").decode("latin-1"))
     assert status == 403
     assert b"[]" not in content

@@ -91,7 +91,7 @@ def test_an_epoch_that_is_broken_off_ends_its_bar(ten: Pipeline, bars: list[Bar]
     assert [bar.is_closed for bar in bars] == [True, False]
 
 
-def test_the_bar_says_how_much_the_loop_waits(ten: Pipeline, bars: list[Bar]) -> None:
+def test_the_bar_shows_the_waiting_time_of_the_loop(ten: Pipeline, bars: list[Bar]) -> None:
     list(DALIGenericIterator(ten, ["index"], progress=True))
 
     assert bars[0].is_closed
@@ -104,7 +104,7 @@ def test_no_thread_looks_after_it(ten: Pipeline, bars: list[Bar]) -> None:
     assert type(bars[0]).monitor_interval == 0
 
 
-def test_there_is_none_unless_it_is_wanted(ten: Pipeline, bars: list[Bar]) -> None:
+def test_without_the_argument_no_bar_appears(ten: Pipeline, bars: list[Bar]) -> None:
     list(DALIGenericIterator(ten, ["index"]))
 
     assert bars == []

@@ -87,7 +87,7 @@ def test_a_task_says_its_batch_its_process_and_lies_within_the_trace(make_pipeli
         assert records.begin_ns <= span.begin_ns <= span.end_ns <= records.end_ns
 
 
-def test_a_task_that_does_not_succeed_says_how_it_ended(make_pipeline: MakePipeline) -> None:
+def test_an_unsuccessful_task_has_its_outcome(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(numbered)
     with pipe.trace() as trace:
         for _ in pipe:

@@ -80,7 +80,7 @@ def test_random_windows_depend_on_the_position_alone(way: str) -> None:
 @pytest.mark.parametrize("attempts", [-1, 7])
 @pytest.mark.parametrize("every", [True, False])
 @pytest.mark.parametrize("measure", ["iou", "overlap"])
-def test_windows_do_not_depend_on_how_many_boxes_are_looked_at_one_by_one(
+def test_windows_do_not_depend_on_the_number_of_boxes_examined_one_by_one(
     measure: str, every: bool, attempts: int, prune: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(3)

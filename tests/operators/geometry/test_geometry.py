@@ -255,7 +255,7 @@ class TestRandomWindows:
         assert 0 <= window.left <= window.left + window.width <= width
         assert min(window.height, window.width) >= 1
 
-    def test_of_an_image_that_none_fits(self):
+    def test_of_an_image_with_an_impossible_ratio_is_the_largest(self):
         window = random_window(np.random.default_rng(0), 10, 1000, (0.9, 1.0), (3 / 4, 4 / 3), 10)
 
         assert (window.height, window.width) == (10, 13)

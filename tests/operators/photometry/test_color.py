@@ -91,7 +91,7 @@ class TestHueAndSaturation:
         assert np.ptp(gray.astype(int), axis=2).max() <= 1
         np.testing.assert_array_equal(gray, none)
 
-    def test_a_whole_turn_is_none(self):
+    def test_a_whole_turn_of_hue_changes_nothing(self):
         whole, forth_and_back = results(
             lambda image: [fn.hue(image, hue=360), fn.hue(fn.hue(image, hue=50, dtype=types.FLOAT), hue=-50)],
             NOISE.astype(np.float32),

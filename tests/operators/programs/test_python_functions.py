@@ -117,7 +117,7 @@ class TestCalls:
         assert results == [[0, 1], [2, 3], [10, 11], [12, 13]]
         assert seen == sorted(seen)
 
-    def test_if_nobody_needs_the_result(self):
+    def test_function_without_a_used_result_is_called(self):
         seen = []
 
         def define(data: Any) -> Any:

@@ -314,7 +314,7 @@ class TestOnDisk:
         assert file.read_bytes() == data
         assert len(images.computed) == 3
 
-    def test_nobody_else_may_enter(self, images, tmp_path):
+    def test_a_folder_open_to_other_users_is_refused(self, images, tmp_path):
         (tmp_path / "disk").mkdir(mode=0o755)
         (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
         for name in ("disk", "link"):

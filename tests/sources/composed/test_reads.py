@@ -278,7 +278,7 @@ def test_a_coroutine_function_is_awaited_without_an_argument() -> None:
     assert [int(number) for number in ComposedDataset.source(range(5)).map(slow_coroutine)] == list(range(5))
 
 
-def test_a_description_does_not_tell_how_many_reads_run_together() -> None:
+def test_a_description_is_independent_of_the_number_of_simultaneous_reads() -> None:
     one, many = (ComposedDataset.source(range(5)).map(slow_call, read_threads=count) for count in (1, 8))
 
     assert one.description == many.description

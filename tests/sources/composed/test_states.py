@@ -141,7 +141,7 @@ def test_streams_of_random_access_save_a_position_alone() -> None:
 @pytest.mark.parametrize(
     ("drawn", "merged"), [([[5, 2], [3, 9]], [5, 9]), ([[5, 2], []], [5, 2]), ([[], []], []), ([[5, 2], None], None)]
 )
-def test_merged_states_tell_how_far_mixtures_have_been_drawn(drawn: list[Any], merged: list[int] | None) -> None:
+def test_merged_states_have_the_progress_of_mixtures(drawn: list[Any], merged: list[int] | None) -> None:
     states = [state_of(rank, 2) for rank in range(2)]
     for state, each in zip(states, drawn, strict=True):
         state.update({} if each is None else {"drawn": each})

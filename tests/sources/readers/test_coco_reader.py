@@ -132,7 +132,7 @@ def test_images_without_a_size_are_refused_if_outputs_depend_on_it(
     assert len(read(1, **given)[0]) == 3
 
 
-def test_an_empty_dataset_says_why(tmp_path: Path) -> None:
+def test_an_empty_dataset_is_an_error_with_the_reason(tmp_path: Path) -> None:
     given = write_coco(tmp_path)
     with pytest.raises(ArgumentError, match=r"annotations.json has none of the images of images="):
         read(**given, images=["x.jpg"])
