@@ -144,7 +144,7 @@ cookbook: .venv/cookbook/.ready
 browser: $(TEST_ENV)/.ready docs
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) $(TEST_ENV)/bin/python -m pytest tests/browser $(ARGS)
 
-# Texts, states, indexes, databases and statistics of strangers: 10,000 damaged ones of each kind, 300 in `make test`.
+# Texts, states, indexes, databases and statistics of strangers: 10,000 damaged ones of each kind, 150 in `make test`.
 MUTATED = tests/pipeline/test_untrusted_pipelines.py tests/faults/test_mutated_states.py tests/monitor/show/test_strangers.py \
     tests/sources/readers/test_lmdb_file.py tests/sources/readers/test_mutated_indexes.py
 parity-full: .venv/peers/.ready

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from dali_like.common import kernel_library
 from dali_like.graph.execution import batch_runs
 
 FOLDER = Path(__file__).resolve().parents[1] / "kernels"
-
+#: Variable with a folder that all processes of a run of pytest share; see tests/conftest.py.
+SHARED_FOLDER = "TESTS_SHARED_FOLDER"
 
 _GIVEN = os.environ.get(kernel_library.VARIABLE, "")
 
@@ -29,20 +30,19 @@ def library() -> str:
         return os.path.abspath(_GIVEN)
     if shutil.which(os.environ.get("CC", "cc")) is None:
         pytest.skip("there is no C compiler")
-    spec = importlib.util.spec_from_file_location("build_library", FOLDER / "build_library.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    folder = tempfile.TemporaryDirectory(prefix="dali-like-kernels-")
-    _kept.append(folder)
-    path = Path(folder.name) / "libdali_like_kernels.so"
-    module.build(path)
+    path = Path(os.environ[SHARED_FOLDER]) / "libdali_like_kernels.so"
+    # Compiling takes five seconds, and several processes of a run need the library at the same time.
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            spec = importlib.util.spec_from_file_location("build_library", FOLDER / "build_library.py")
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            module.build(path.with_suffix(".part"))
+            path.with_suffix(".part").rename(path)  # a failed compiler leaves nothing under the final name
     return str(path)
-
-
-#: Removed when the process ends.
-_kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
 @contextlib.contextmanager

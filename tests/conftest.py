@@ -11,6 +11,7 @@ import multiprocessing.process
 import os
 import re
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.opening import substitute
 from dali_like.engine.backends.forkserver_link import reap_forkservers
 from dali_like.testing.simulated_device import SimulatedDevice
+from tests.compiled import SHARED_FOLDER
 
 #: How long anything may take that should happen at once, on a machine that is busy with other things.
 DEADLINE_S = 60.0
@@ -119,17 +121,27 @@ _ENDS_AFTER_S = 300.0
 
 _TERMINAL = pytest.StashKey[int]()
 _ARMED_S = pytest.StashKey[float]()
+_SHARED = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the descriptor of the terminal, for the stacks of a test that hangs. pytest replaces it during tests."""
+    """Keep the descriptor of the terminal, for the stacks of a test that hangs. pytest replaces it during tests.
+
+    The processes of pytest-xdist inherit the folder for files that are made once in a run.
+    """
     config.stash[_TERMINAL] = os.dup(2)
+    if SHARED_FOLDER not in os.environ:
+        config.stash[_SHARED] = tempfile.TemporaryDirectory(prefix="tests-of-dali-like-")
+        os.environ[SHARED_FOLDER] = config.stash[_SHARED].name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Undo `pytest_configure`."""
     faulthandler.cancel_dump_traceback_later()
     os.close(config.stash[_TERMINAL])
+    if (folder := config.stash.get(_SHARED, None)) is not None:
+        del os.environ[SHARED_FOLDER]
+        folder.cleanup()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -285,7 +285,7 @@ def example_text(name: str) -> bytes:
 
 
 @settings(
-    max_examples=10_000 if _IS_FULL else 300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10_000 if _IS_FULL else 150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(choices=st.data())
 def test_no_text_writes_or_unpickles_anything(choices: st.DataObject, data: Path, elsewhere: Path) -> None:

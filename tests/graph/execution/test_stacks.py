@@ -1,6 +1,6 @@
 """Programs over stacks give the bits of the same programs over single samples: random chains of operators.
 
-`PARITY=full` tests 20,000 programs instead of 300.
+`PARITY=full` tests 20,000 programs instead of 150.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dali_like.graph.language.nodes import DataNode, make_graph
 from dali_like.pipeline import do_not_convert
 from dali_like.types import SampleInfo
 
-NUM_PROGRAMS = 20_000 if os.environ.get("PARITY") == "full" else 300
+NUM_PROGRAMS = 20_000 if os.environ.get("PARITY") == "full" else 150
 NUM_PARTS = 10
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bool")
 TYPES = (types.UINT8, types.INT16, types.INT64, types.FLOAT16, types.FLOAT, types.FLOAT64, types.BOOL)

@@ -83,7 +83,7 @@ def test_a_file_without_a_header_is_skipped() -> None:
         os.close(fd)
 
 
-@settings(max_examples=10_000 if _IS_FULL else 300, deadline=None)
+@settings(max_examples=10_000 if _IS_FULL else 150, deadline=None)
 @given(st.data())
 def test_damaged_statistics_are_shown_or_skipped(choices: st.DataObject) -> None:
     junk = st.none() | st.integers(-3, 2**70) | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)

@@ -104,7 +104,7 @@ def test_loaders_at_different_steps_near_the_end_of_an_epoch_are_merged(part: in
 @in_parts
 def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
     @hypothesis.seed(part)
-    @hypothesis.settings(max_examples=1250 if _IS_FULL else 200)
+    @hypothesis.settings(max_examples=1250 if _IS_FULL else 100)
     @hypothesis.given(st.data())
     def check(data: Any) -> None:
         dataset: ComposedDataset = data.draw(composed_datasets(shards=(12, 4, 60), raising=True))
@@ -122,7 +122,7 @@ def test_simulated_ranks_deliver_the_elements_of_a_plain_iteration(part: int) ->
 @pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
 def test_loaders_deliver_the_elements_of_a_plain_iteration(part: int) -> None:
     @hypothesis.seed(part)
-    @hypothesis.settings(max_examples=63 if _IS_FULL else 10)
+    @hypothesis.settings(max_examples=63 if _IS_FULL else 6)
     @hypothesis.given(st.data())
     def check(data: Any) -> None:
         dataset: ComposedDataset = data.draw(composed_datasets(shards=(60,)))

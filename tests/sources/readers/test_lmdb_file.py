@@ -62,7 +62,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return write(tmp_path_factory.mktemp("database"), records)
 
 
-@settings(max_examples=10_000 if _IS_FULL else 300, deadline=None)
+@settings(max_examples=10_000 if _IS_FULL else 150, deadline=None)
 @given(changes=st.data())
 def test_a_damaged_database_is_read_or_refused(changes: st.DataObject, database: bytes) -> None:
     data = bytearray(database)

@@ -97,7 +97,7 @@ def test_records_are_read_or_refused(name: str, tmp_path: Path) -> None:
     key = head.rpartition(b" ")[0]
 
     @settings(
-        max_examples=10_000 if _IS_FULL else 300 // len(FORMATS),
+        max_examples=10_000 if _IS_FULL else 150 // len(FORMATS),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
