@@ -25,7 +25,6 @@ from dali_like.images.decode import decode_image, may_be_decoded_smaller
 from dali_like.images.header import has_more_scans, most_scans
 from dali_like.types import RGB
 from tests.audio_files import encoded
-from tests.image_files import as_file, image_file, jpeg_promising
 from tests.sources.readers.videos import make_video
 
 LARGE = 1 << 24
@@ -292,12 +291,14 @@ class TestScans:
 
     @staticmethod
     def with_scans(count: int, height: int, width: int) -> bytes:
+        from tests.image_files import jpeg_promising  # it imports OpenCV, which makes forks of other tests slower
+
         file = jpeg_promising(height, width, progressive=True)
         last = file.rindex(b"\xff\xda")
         return file[:last] + file[last:-2] * count + file[-2:]
 
     def test_are_an_error_before_they_are_decoded(self) -> None:
-        file = as_file(self.with_scans(500, 13000, 13000))
+        file = np.frombuffer(self.with_scans(500, 13000, 13000), np.uint8)
 
         with pytest.raises(DecodeError, match=r"more than 67 scans of 13000x13000 pixels.*with fewer scans: jpegtran"):
             decode_image(file, RGB)
@@ -306,7 +307,7 @@ class TestScans:
     def test_windows_are_no_way_around(self) -> None:
         pipe = Pipeline(1, 1, None)
         with pipe:
-            file = as_file(self.with_scans(500, 13000, 13000))
+            file = np.frombuffer(self.with_scans(500, 13000, 13000), np.uint8)
             pipe.set_outputs(fn.decoders.image_crop(file, crop=[5, 5]))
         with closing(pipe), pytest.raises(DecodeError, match="more than 67 scans"):
             pipe.run()
@@ -317,6 +318,8 @@ class TestScans:
 
     @pytest.mark.parametrize("behind", [b"", b"\xff\xda" * 1000], ids=["nothing", "another file"])
     def test_are_counted_up_to_the_end_of_the_image(self, behind: bytes) -> None:
+        from tests.image_files import image_file  # see above
+
         scans = 4 + image_file("jpeg_progressive").tobytes().count(b"\xff\xda")
         file = memoryview(self.with_scans(5, 60, 50) + behind)
 

@@ -16,6 +16,7 @@ import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
+from tests.conftest import skip_without
 from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
 from tests.faults.programs import StartProgram, assert_is_interrupted
 
@@ -251,7 +252,7 @@ class TestAStormOfInterrupts:
         assert program.lines("done") == [True]
 
     def test_loses_batches_at_worst_also_with_operators(self, start: StartProgram, way: str) -> None:
-        pytest.importorskip("cv2")
+        skip_without("cv2")
         program = start(STORM, arguments=(way, "operators"))
 
         end = program.end()

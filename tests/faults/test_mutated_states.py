@@ -20,7 +20,7 @@ from dali_like.errors import CheckpointError, EmptyFilterError
 from dali_like.testing.strategies import composed_datasets
 
 _IS_FULL = os.environ.get("PARITY") == "full"
-EXAMPLES = 10_000 if _IS_FULL else 150
+EXAMPLES = 10_000 if _IS_FULL else 300
 #: Values that replace values of a state. Some are so large that counting up to them takes hours.
 JUNK = st.one_of(
     st.none(),

@@ -17,7 +17,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.engine.backends import processes
 from dali_like.types import SampleInfo
-from tests.conftest import is_running, wait_until
+from tests.conftest import is_running, skip_without, wait_until
 from tests.faults.programs import GONE_S, Program, StartProgram
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
@@ -312,7 +312,7 @@ class TestANormalEndIsSilent:
         ],
     )
     def test_with_a_pipeline_that_has_operators(self, way: str, ending: str, start: StartProgram) -> None:
-        pytest.importorskip("cv2")
+        skip_without("cv2")
         program = start(USING_OPERATORS, "pipe = images(); check(pipe.run()[0], 0)", ending, arguments=(way,), flags=STRICT)
 
         end = program.end()
@@ -551,7 +551,7 @@ class TestAForkedChild:
 
     @pytest.mark.parametrize("does", ["runs", "drops everything", "makes a pipeline of its own"])
     def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram) -> None:
-        pytest.importorskip("cv2")
+        skip_without("cv2")
         program = start(
             USING_OPERATORS,
             "make = images",

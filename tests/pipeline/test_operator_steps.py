@@ -11,8 +11,9 @@ from dali_like import fn, pipeline_def
 from dali_like.errors import NotRepeatableError, SampleIndexError
 from dali_like.pipeline.operator_steps import OperatorStep
 from dali_like.types import FLOAT, OBJECT, SampleInfo
+from tests.conftest import skip_without
 
-pytest.importorskip("cv2")
+skip_without("cv2")
 
 
 def picture(info: SampleInfo) -> Any:
