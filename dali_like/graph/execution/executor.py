@@ -187,6 +187,7 @@ class Executor:
     def _put_back(self) -> None:
         """Drop the batches computed ahead; batches of sources that persist go back to the lockstep."""
         for pending in reversed(self._queue):
+            # A batch that a thread has begun runs to its end. An operator in order must not see the next epoch before.
             if pending.future is not None and not pending.future.cancel() and self._computation.in_order:
                 self._wait_for(pending)
             self._lockstep.put_back(pending.outputs)
@@ -296,7 +297,7 @@ class Executor:
         """
         if self._lockstep.any_persists:
             return  # `put_back` may need them
-        for pending in list(self._queue):
+        for pending in list(self._queue):  # a copy: the main thread may change the queue meanwhile
             future = pending.future
             if future is None or not future.done() or future.cancelled() or _shortage(pending) is not None:
                 return
@@ -315,6 +316,7 @@ class Executor:
         self._start(pending)
 
     def _start(self, pending: _PendingBatch) -> None:
+        # Waking a thread takes longer than the operators of a short batch.
         if (threads := self._computation.threads) is not None and not self._computation.is_short:
             pending.future = future = threads.submit(self._compute, pending)
             future.add_done_callback(lambda _: self._drop_source_outputs())
