@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.common.suggestions import with_suggestion
 from dali_like.errors import ArgumentError
 from dali_like.pipeline.pipeline import Pipeline
@@ -47,7 +48,7 @@ class Factory:
         self._check(settings)
         pipe = self.function(**{**self.given, **settings})
         if not isinstance(pipe, Pipeline):
-            raise ArgumentError(f"{self.name} returned a {type(pipe).__qualname__}, not a Pipeline")
+            raise ArgumentError(f"{self.name} returned {kind_of(pipe)}, not a Pipeline")
         return pipe
 
     def line(self, **settings: Any) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dali_like.cli.factories import object_of, parse_argument
 from dali_like.cli.reports import table
+from dali_like.common.articles import kind_of
 from dali_like.errors import ArgumentError, CheckpointError, NotRepeatableError, OriginError, SampleIndexError
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.sources.origins import texts_of
@@ -100,7 +101,7 @@ def _object_of(options: argparse.Namespace) -> Any:
     if callable(found) and (getattr(found, "_is_pipeline_def", False) or not hasattr(found, "batch_at")):
         found = found(**dict(map(parse_argument, options.given)))
     if not hasattr(found, "batch_at"):
-        raise ArgumentError(f"{options.object} is a {type(found).__qualname__}, not a loader or pipeline of this library")
+        raise ArgumentError(f"{options.object} is {kind_of(found)}, not a loader or pipeline of this library")
     return found
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.collector import paused_collector
 from dali_like.common.conditional_methods import unavailable_if
 from dali_like.common.notices import warn
@@ -198,7 +199,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
         Raises:
             CheckpointError: a state has been loaded, from which that iterator cannot continue.
         """
-        what = f"a {type(iterator).__qualname__} as iterator"
+        what = f"{kind_of(iterator)} as iterator"
         self._dali_like_foreign_iterator = f"{type(self).__qualname__}._get_iterator returns {what}"
         if self._dali_like_loaded_state is not None:
             raise CheckpointError(f"the loader cannot resume, because {self._dali_like_why_foreign}")

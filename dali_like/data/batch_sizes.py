@@ -156,10 +156,12 @@ def batch_sizes_of(batch_size: Any, dataset: Any) -> tuple[Any, SizeSchedule | N
         The sizes are None for a number, and without batches.
 
     Raises:
-        ArgumentTypeError, ArgumentError: it is not a list of such pairs.
+        ArgumentTypeError, ArgumentError: it is not a list of such pairs; or it is an array.
         ArgumentClashError: it is another kind of dataset, or its positions do not go on from epoch to epoch.
     """
     if not isinstance(batch_size, (list, tuple)):
+        if getattr(batch_size, "shape", ()):  # comparing it would raise an error of NumPy or PyTorch
+            raise ArgumentError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
         return batch_size, None
     example = "batch_size should be a number, or pairs of a position and a size, such as [(0, 64), (100_000, 128)]"
     if not batch_size or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in batch_size):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.common.foreign_errors import add_note, repr_of
 from dali_like.common.user_objects import method_of, next_items
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
@@ -365,8 +366,8 @@ class Fetcher:
         value = get(key)
         if not inspect.isawaitable(value):
             raise SampleTypeError(
-                f"concurrency= is for coroutine functions, and __getitem__ of {self.name} returned a "
-                f"{type(value).__qualname__}. Define it by `async def`, or pass read_threads={self.num_reads} if it blocks"
+                f"concurrency= is for coroutine functions, and __getitem__ of {self.name} returned "
+                f"{kind_of(value)}. Define it by `async def`, or pass read_threads={self.num_reads} if it blocks"
             )
         return await value
 

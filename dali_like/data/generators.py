@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import ArgumentTypeError, CheckpointError
 
 __all__ = ["NumpyRandomness", "Randomness", "TorchRandomness", "as_generator", "randomness_of"]
@@ -92,8 +93,8 @@ class NumpyRandomness:
         try:
             self._generator.bit_generator.state = dict(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            kind = type(self._generator.bit_generator).__name__
-            raise CheckpointError(f"Invalid state_dict: its generator is not a {kind} of NumPy: {error}") from error
+            kind = kind_of(self._generator.bit_generator)
+            raise CheckpointError(f"Invalid state_dict: its generator is not {kind} of NumPy: {error}") from error
 
 
 class TorchRandomness:

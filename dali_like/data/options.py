@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dali_like.common.articles import kind_of
 from dali_like.common.cpu_only import is_cpu_only
 from dali_like.common.notices import warn
 from dali_like.common.user_objects import method_of
@@ -384,7 +385,7 @@ def check_composed(
         for name in RANK_NAMES if given["peers"] is None else RANK_NAMES[: RANK_NAMES.index("mesh")]:
             if given[name] is not None:
                 raise ArgumentClashError(
-                    f"{name} is for composed datasets. For a {type(dataset).__qualname__}, pass "
+                    f"{name} is for composed datasets. For {kind_of(dataset)}, pass "
                     "batch_sampler=ShardedBatchSampler(...), or use ComposedDataset.source(dataset)"
                 )
         return False
@@ -582,7 +583,7 @@ def _check_dataset(dataset: Any) -> None:
     has_items = method_of(dataset, "__getitem__") or method_of(dataset, "__getitems__")
     if is_iterable(dataset) or (has_items and not isinstance(dataset, type)):
         return
-    what = f"a {type(dataset).__qualname__}"
+    what = kind_of(dataset)
     if isinstance(dataset, type):
         what, advice = f"the class {dataset.__name__}", f"Pass an instance, {dataset.__name__}(...)"
     elif isinstance(dataset, Iterable):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import full_kind_of
 from dali_like.common.extras import GPU_EXTRAS, optional
 from dali_like.device.cuda_copies import CudaCopies
 from dali_like.device.cuda_driver import OUT_OF_MEMORY, CopyKind, driver, is_fatal
@@ -106,8 +107,7 @@ class CudaDevice(CudaCopies):
         except Exception as error:  # from CuPy, or from the library of the array
             if is_fatal(error) and isinstance(error, self._failures):
                 raise DeviceError(f"GPU {self.device_id}: an array cannot be taken in: {error}") from error
-            kind = type(value)
-            raise ArgumentTypeError(f"a {kind.__module__}.{kind.__qualname__} is not an array on a GPU: {error}") from error
+            raise ArgumentTypeError(f"{full_kind_of(value)} is not an array on a GPU: {error}") from error
         if array.device.id != self.device_id:
             raise ArgumentTypeError(
                 f"an array on GPU {array.device.id} was given to a pipeline with device_id={self.device_id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import DefinitionError
 
 
@@ -32,7 +33,7 @@ class Compose:
     def __init__(self, op_list: Sequence[Callable[..., Any]]) -> None:
         for operator in op_list:
             if not callable(operator):
-                raise DefinitionError(f"ops.Compose: op_list must contain callables, not a {type(operator).__qualname__}")
+                raise DefinitionError(f"ops.Compose: op_list must contain callables, not {kind_of(operator)}")
         self._operators = tuple(op_list)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:

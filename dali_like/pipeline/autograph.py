@@ -52,6 +52,7 @@ from malt.pyct.naming import Namer
 from malt.pyct.origin_info import Location, OriginInfo
 from malt.pyct.transformer import Context, EntityInfo
 
+from dali_like.common.articles import kind_of
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, DefinitionError
 from dali_like.graph.language.branches import condition, in_branch, merge, merge_values
@@ -246,7 +247,7 @@ def _logical(expression: str, left: DataNode, right: Callable[[], Any]) -> tuple
             (node,) = output_nodes([value])
         except DefinitionError:
             raise ArgumentTypeError(
-                f"`{expression}` in {where}: the right operand is a {type(value).__qualname__}; operands are DataNodes or "
+                f"`{expression}` in {where}: the right operand is {kind_of(value)}; operands are DataNodes or "
                 "Booleans: compare the value"
             ) from None
         return condition(node, expression=expression, where=where)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import CheckpointError
 from dali_like.sources.state_format import PIPELINE, PIPELINE_FORMAT, VERSION, SourceProgress, read_state
 
@@ -149,7 +150,7 @@ class Checkpoint(NamedTuple):
         """
         if not isinstance(data, (bytes, bytearray, str)):
             raise CheckpointError(
-                f"a checkpoint cannot be a {type(data).__qualname__}: pass the result of Pipeline.checkpoint() or of "
+                f"a checkpoint cannot be {kind_of(data)}: pass the result of Pipeline.checkpoint() or of "
                 "Pipeline.state_dict()"
             )
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.common.interrupts import interruptible
 from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentTypeError, InputNameError, NoOutputsError, PipelineStateError
@@ -137,7 +138,7 @@ class DebugPipeline(Pipeline):
     def feed_input(self, data_node: DataNode | str, data: Any, *options: Any, **named: Any) -> None:
         """Feed an input; see `Pipeline.feed_input`. Before the first run, every name is accepted."""
         if not isinstance(data_node, (str, DataNode)):
-            raise ArgumentTypeError(f"an input is a DataNode or its name, not a {type(data_node).__qualname__}")
+            raise ArgumentTypeError(f"an input is a DataNode or its name, not {kind_of(data_node)}")
         name = data_node if isinstance(data_node, str) else data_node.name
         source = next((source for source in self._sources if source.key == name), None)
         if source is not None:

@@ -18,6 +18,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import not_negative
 from dali_like.common.collector import paused_collector
 from dali_like.common.hooks import LoopHooks
@@ -556,7 +557,7 @@ class Pipeline:
 
     def _input(self, data_node: DataNode | str) -> InputPool:
         if not isinstance(data_node, (str, DataNode)):
-            raise ArgumentTypeError(f"an input is a DataNode or its name, not a {type(data_node).__qualname__}")
+            raise ArgumentTypeError(f"an input is a DataNode or its name, not {kind_of(data_node)}")
         self._build_once()
         runtime = self._runtime  # another thread may be closing the pipeline
         if runtime is None:

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.json_state import (
     BOOLEAN,
     LIST,
@@ -192,9 +193,7 @@ def _plain_arguments(where: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         try:
             json.dumps(value)
         except TypeError:
-            raise SerializationError(
-                f"{where}: the argument {name} is a {type(value).__qualname__}, which JSON cannot hold"
-            ) from None
+            raise SerializationError(f"{where}: the argument {name} is {kind_of(value)}, which JSON cannot hold") from None
     return dict(arguments)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.common.foreign_errors import add_note
 from dali_like.common.nesting import TYPED_SEQUENCES, is_array_like, is_named_tuple, is_record, parts_of, rebuilt
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
@@ -182,7 +183,7 @@ def _other_kind(batch: Sequence[Any], sample: Any) -> CollateTypeError:
     if sample is None:
         return _unfit(type(None), batch)
     return CollateTypeError(
-        f"the samples of a batch must have the same type: the first one is a {type(batch[0])}, another is a {type(sample)}"
+        f"the samples of a batch must have the same type: the first one is {kind_of(batch[0])}, another is {kind_of(sample)}"
     )
 
 

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from dali_like.common.articles import kind_of
 from dali_like.common.user_objects import is_stateful
 from dali_like.engine.worker.streams import Restart, StatefulCallable
 from dali_like.errors import ArgumentError, DefinitionError
@@ -49,8 +50,7 @@ def external_source_of(source: Any, said: dict[str, Any], *, takes_dicts: bool) 
         raise ArgumentError(f"{label}: sharded=True is for iterables: leave it out for a callable")
     if not callable(source):
         raise DefinitionError(
-            f"{label}: the `source` must be callable, iterable or a parameterless generator function, not a "
-            f"{type(source).__qualname__}"
+            f"{label}: the `source` must be callable, iterable or a parameterless generator function, not {kind_of(source)}"
         )
     if isinstance(source, type) and any("__call__" in vars(kind) for kind in source.__mro__):
         raise DefinitionError(

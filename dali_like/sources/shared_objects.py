@@ -27,6 +27,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
+from dali_like.common.articles import kind_of
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.system_calls import advise_on_shortage, anonymous_file, seal
@@ -165,7 +166,7 @@ class _Writer:
         try:
             data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            raise PicklingError(f"{name.format(of)}, a {type(value).__qualname__}, cannot be pickled: {error}") from error
+            raise PicklingError(f"{name.format(of)}, {kind_of(value)}, cannot be pickled: {error}") from error
         self._pending += data
         self._offsets.append(self._offsets[-1] + len(data))
         if len(self._pending) >= _WRITE_BYTES:

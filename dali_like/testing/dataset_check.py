@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import flag, not_negative, positive
 from dali_like.common.pickling_by_value import dumps_by_value
 from dali_like.common.suggestions import suggest_arguments
@@ -83,9 +84,7 @@ def check_dataset(
     >>> check_dataset(ComposedDataset.source(range(30)).map(lambda x: x * x).shuffle(), start_methods=())
     """
     if not isinstance(dataset, ComposedDataset):
-        raise ArgumentTypeError(
-            f"a composed dataset is needed, but got a {type(dataset).__qualname__}: pass ComposedDataset.source(it)"
-        )
+        raise ArgumentTypeError(f"a composed dataset is needed, but got {kind_of(dataset)}: pass ComposedDataset.source(it)")
     ranks = _ranks(dataset, num_ranks)
     workers = [not_negative("num_workers", count) for count in num_workers] or [0]
     not_negative("seed", seed)

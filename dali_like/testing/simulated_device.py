@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.common.hooks import DeviceHooks
 from dali_like.device.interface import OWN_STREAM, GpuArray
 from dali_like.engine.memory.space import mib
@@ -301,7 +302,7 @@ class SimulatedDevice:
     def adopt(self, value: Any) -> GpuArray:
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
-            raise ArgumentTypeError(f"a {type(value).__qualname__} is not an array on a GPU")
+            raise ArgumentTypeError(f"{kind_of(value)} is not an array on a GPU")
         dtype, strides = np.dtype(interface["typestr"]), interface.get("strides")
         array = GpuArray(interface["data"][0], tuple(interface["shape"]), dtype, value, strides)
         return array._replace(strides=None) if as_numpy(array).flags.c_contiguous else array

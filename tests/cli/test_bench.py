@@ -118,7 +118,7 @@ def test_a_function_that_cannot_be_told_the_settings_is_refused() -> None:
 
 
 def test_a_function_that_makes_something_else_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="zeros returned a ndarray"):
+    with pytest.raises(ArgumentError, match="zeros returned an ndarray"):
         Factory(np.zeros, "zeros", {"shape": 3}).make()
 
 

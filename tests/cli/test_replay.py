@@ -138,7 +138,7 @@ def test_pipelines_are_replayed(program: Any, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("name", "step", "state", "message"),
     [
-        ("number", 0, "state.json", "is a int, not a loader or pipeline of this library"),
+        ("number", 0, "state.json", "is an int, not a loader or pipeline of this library"),
         ("photos", -1, "state.json", "--step must not be negative, but is -1"),
         ("photos", 9, "state.json", "the epoch has no batch 9"),
         ("photos", 0, "none.json", "cannot read none.json: No such file"),

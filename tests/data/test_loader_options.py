@@ -74,6 +74,12 @@ def test_the_error_of_an_unknown_start_method_names_those_of_the_library() -> No
     assert caught.value.__notes__ == ["Those of this library alone are 'thread', 'thread_copies'"]
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_sampler": [[0, 1]]}, {"num_workers": 1}], ids=str)
+def test_an_array_of_batch_sizes_is_an_error_of_that_argument(options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=r"batch_size should be a positive integer value, but got batch_size=\[4 8\]"):
+        DataLoader(range(8), np.array([4, 8]), **options)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["set_weights", "set_batch_size"])
 def test_a_change_in_the_loop_points_to_composed_datasets(name: str) -> None:
     with pytest.raises(AttributeError, match=r"it is for composed datasets, such as ComposedDataset\.source\(dataset\)"):

@@ -85,7 +85,7 @@ class TestTensors:
         np.testing.assert_array_equal(products, np.square(SAMPLES, dtype=np.float32))
 
     def test_function_that_returns_no_tensor_is_refused(self):
-        with pytest.raises(TypeError, match=r"the function must return PyTorch tensors, not a ndarray"):
+        with pytest.raises(TypeError, match=r"the function must return PyTorch tensors, not an ndarray"):
             self.run(1, function=lambda a: a.numpy(), batch_processing=False)
 
     def test_where_dali_has_it(self):

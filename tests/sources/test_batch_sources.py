@@ -461,7 +461,7 @@ REFUSED = {
     "array without dimensions": Wrong(
         lambda: np.array(3), errors.SampleTypeError, TypeError, ("shape ()", "counts the samples", "batch=False")
     ),
-    "number": Wrong(lambda: 3, errors.SampleTypeError, TypeError, ("a int", "counts the samples", "batch=False")),
+    "number": Wrong(lambda: 3, errors.SampleTypeError, TypeError, ("an int", "counts the samples", "batch=False")),
     "nothing": Wrong(lambda: None, errors.SampleTypeError, TypeError, ("None", "return")),
     "nothing as a sample": Wrong(lambda: [*GOOD[:2], None], errors.SampleTypeError, TypeError, ("None", "return")),
     "string": Wrong(lambda: "text", errors.SampleTypeError, TypeError, ("str", "np.frombuffer")),
@@ -553,7 +553,7 @@ REFUSED_OUTPUTS = {
     "second too large": Wrong(
         lambda: (GOOD, [GOOD[0]] * 5), errors.BatchSizeError, RuntimeError, ("batch_size <= 4, actual: 5",)
     ),
-    "second a number": Wrong(lambda: (GOOD, 7), errors.SampleTypeError, TypeError, ("a int", "output 1")),
+    "second a number": Wrong(lambda: (GOOD, 7), errors.SampleTypeError, TypeError, ("an int", "output 1")),
     "second of another dtype": Wrong(
         lambda: (GOOD, GOOD.astype("f4")), errors.DtypeMismatchError, RuntimeError, ("output 1", "float32", "int64")
     ),

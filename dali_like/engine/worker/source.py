@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import full_kind_of
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.common.foreign_errors import repr_of
 from dali_like.engine.memory.descriptors import Descriptor
@@ -545,4 +546,4 @@ def _describe(value: Any) -> str:
         return "None"
     if isinstance(value, np.ndarray):
         return f"an array of dtype {value.dtype} and shape {value.shape}"
-    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
+    return full_kind_of(value)

@@ -28,6 +28,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.common.foreign_errors import is_a
 from dali_like.common.user_objects import is_stateful, next_items
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
@@ -417,7 +418,7 @@ class Grouped:
             return batch
         for sample in batch:
             if not isinstance(sample, (tuple, list)) or len(sample) != self._num_outputs:
-                what = f"a {type(sample).__qualname__}"
+                what = kind_of(sample)
                 what += f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
                 raise OutputCountError(
                     f"an iterable has returned {what}; with num_outputs={self._num_outputs} a sample is a tuple or list of "

@@ -24,6 +24,7 @@ import re
 import string
 from typing import Any
 
+from dali_like.common.articles import kind_of, with_article
 from dali_like.errors import ArgumentError, CheckpointError, CheckpointNameError, CheckpointTypeError, MissingFileError
 from dali_like.experimental.dynamic.evaluation import EvalContext
 
@@ -105,7 +106,7 @@ class Checkpoint:
         if earlier is None and self._is_loaded and key not in self._states:
             raise CheckpointNameError(f"the loaded checkpoint has no state of {key!r}; it has {sorted(self._states)}")
         if earlier is not None and type(earlier) is not type(op):
-            raise CheckpointTypeError(f"{key!r} is a {type(earlier).__qualname__}, not a {type(op).__qualname__}")
+            raise CheckpointTypeError(f"{key!r} is {kind_of(earlier)}, not {kind_of(op)}")
         self._members[key] = op
         self._apply(key)
         return key
@@ -250,7 +251,7 @@ class Checkpoint:
         state, kind = self._states[key]
         member = self._members[key]
         if kind is not None and type(member).__qualname__ != kind:
-            raise CheckpointTypeError(f"the state of {key!r} is of a {kind}, the object is a {type(member).__qualname__}")
+            raise CheckpointTypeError(f"the state of {key!r} is of {with_article(kind)}, the object is {kind_of(member)}")
         member.set_state(state)
         self._pending.discard(key)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.engine.worker.info import get_worker_info
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, CheckpointError
 from dali_like.graph.language.operator_random import RandomKey
@@ -164,4 +165,4 @@ def key_from(rng: Any) -> RandomKey:
     if isinstance(rng, np.random.Generator):
         one, two = rng.integers(0, 1 << 64, 2, np.uint64).tolist()
         return one, two
-    raise ArgumentTypeError(f"rng must be a random.RNG or a numpy.random.Generator, such as info.rng(), not a {type(rng)}")
+    raise ArgumentTypeError(f"rng must be a random.RNG or a numpy.random.Generator, such as info.rng(), not {kind_of(rng)}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from dali_like.common.arguments import Argument
+from dali_like.common.articles import with_article
 from dali_like.common.checks import Check, is_int, not_negative, or_none, positive, queue_depth
 from dali_like.common.saved_arguments import NOT_SAVED, SAVED
 from dali_like.common.stability import warn_deprecated
@@ -154,7 +155,7 @@ def _each(check: Check) -> Check:
 def _member(kind: type[enum.Enum]) -> Check:
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, kind):
-            raise ArgumentTypeError(f"{name} must be a {kind.__name__} or None, not {value!r}")
+            raise ArgumentTypeError(f"{name} must be {with_article(kind.__qualname__)} or None, not {value!r}")
         return value
 
     return check

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -406,7 +407,7 @@ def _node(name: str, symbol: str, operand: Any) -> DataNode:
         return operand
     if contains_node(operand):
         raise DefinitionError(
-            f"an operand of `{symbol}` must be a DataNode or a constant, not a {type(operand).__qualname__} with nested "
+            f"an operand of `{symbol}` must be a DataNode or a constant, not {kind_of(operand)} with nested "
             "DataNodes. Pass one DataNode; an operator with several outputs returns a list, so index it first"
         )
     try:

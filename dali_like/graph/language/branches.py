@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.nesting import rebuilt
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, DaliLikeError, DefinitionError, DeviceError
 from dali_like.graph.language.conditions import Condition, Merge, current_scope, in_scope
@@ -136,8 +137,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return f"a dictionary with the keys {[*value]}"
     if isinstance(value, (list, tuple)):
-        return f"a {type(value).__qualname__} of {len(value)}"
-    return f"a {type(value).__qualname__}"
+        return f"{kind_of(value)} of {len(value)}"
+    return kind_of(value)
 
 
 def _as_node(value: Any, name: str, where: str) -> DataNode:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import DefinitionError, NoOutputsError, PipelineStateError
 from dali_like.graph.language.nodes import DataNode, Graph, make_graph, output_nodes
 
@@ -74,7 +75,7 @@ class Definition:
         """Add a sink; see `dali_like.Pipeline.add_sink`."""
         self._check_open("add_sink()")
         if not isinstance(edge, DataNode):
-            raise DefinitionError(f"add_sink() takes a DataNode, not a {type(edge).__qualname__}")
+            raise DefinitionError(f"add_sink() takes a DataNode, not {kind_of(edge)}")
         self._sinks.append(edge)
 
     def make_graph(self, define: Callable[[], Any]) -> Graph:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Expression:
             return _apply(operation, *inputs)
         ours = f"use dali_like.math.{ufunc.__name__}, or " if ufunc.__name__ in _FUNCTIONS else "use "
         raise ArgumentTypeError(
-            f"np.{ufunc.__name__} computes arrays, but a {type(self).__name__} gets its batches when the pipeline runs: "
+            f"np.{ufunc.__name__} computes arrays, but {kind_of(self)} gets its batches when the pipeline runs: "
             f"{ours}fn.python_function(node, function=np.{ufunc.__name__})"
         )
 

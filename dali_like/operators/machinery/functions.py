@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.class_names import class_name
 from dali_like.common.stability import deprecated, unstable, warn_deprecated
 from dali_like.common.suggestions import list_unknown
@@ -125,8 +126,8 @@ def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode
             nodes += output_nodes([_without_enumerations(value)])
         except DefinitionError:
             raise DefinitionError(
-                f"{description.name}: the input {name} must be a DataNode, a number, a list of numbers or an array, not a "
-                f"{type(value).__qualname__}"
+                f"{description.name}: the input {name} must be a DataNode, a number, a list of numbers or an array, not "
+                f"{kind_of(value)}"
             ) from None
     return tuple(nodes)
 

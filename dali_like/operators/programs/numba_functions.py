@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.extras import optional
 from dali_like.errors import (
     ArgumentClashError,
@@ -33,7 +34,7 @@ def _dtypes(value: Any) -> list[np.dtype[Any]]:
 def _check_numba(given: Mapping[str, Any]) -> None:
     for name in ("run_fn", "setup_fn"):
         if name in given and not callable(given[name]):
-            raise ArgumentTypeError(f"{name} must be callable, not a {type(given[name]).__qualname__}")
+            raise ArgumentTypeError(f"{name} must be callable, not {kind_of(given[name])}")
     for types, ndims in (("out_types", "outs_ndim"), ("in_types", "ins_ndim")):
         dtypes, counts = _dtypes(given[types]), _listed(given[ndims])
         if len(dtypes) != len(counts):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.common.articles import kind_of, with_article
 from dali_like.common.extras import optional
 from dali_like.common.foreign_errors import add_note
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, OutputCountError, SampleTypeError
@@ -26,7 +27,7 @@ _Batches: TypeAlias = Sequence[list[Any]]
 
 def _check(given: Mapping[str, Any]) -> None:
     if not callable(given["function"]):
-        raise ArgumentTypeError(f"function must be callable, not a {type(given['function']).__qualname__}")
+        raise ArgumentTypeError(f"function must be callable, not {kind_of(given['function'])}")
     layouts, count = given.get("output_layouts", ()), given.get("num_outputs", 1)
     if not isinstance(layouts, str) and len(layouts) > count:
         raise ArgumentClashError(f"output_layouts has {len(layouts)} layouts, but num_outputs is {count}")
@@ -103,7 +104,7 @@ def torch_python_function(
 
     def to_array(tensor: Any) -> Array:
         if not isinstance(tensor, torch.Tensor):
-            raise SampleTypeError(f"the function must return PyTorch tensors, not a {type(tensor).__qualname__}")
+            raise SampleTypeError(f"the function must return PyTorch tensors, not {kind_of(tensor)}")
         return np.asarray(tensor.detach().cpu().numpy())
 
     return _results(calls(function, tensors, call.count, num_outputs), num_outputs, to_array)
@@ -150,7 +151,7 @@ class _Capsule:
 def _from_dlpack(result: Any) -> Array:
     if not hasattr(result, "__dlpack__"):
         if type(result).__name__ != "PyCapsule":
-            raise SampleTypeError(f"the function must return DLPack capsules, not a {type(result).__qualname__}")
+            raise SampleTypeError(f"the function must return DLPack capsules, not {kind_of(result)}")
         result = _Capsule(result)
     return np.from_dlpack(result)
 
@@ -159,7 +160,7 @@ def _call_with_batch(function: Callable[..., Any], inputs: _Batches, count: int,
     outputs = _as_outputs(_called(function, inputs), num_outputs)
     for output in outputs:
         if not isinstance(output, Sequence) or len(output) != count:
-            what = f"{len(output)} samples" if isinstance(output, Sequence) else f"a {type(output).__qualname__}"
+            what = f"{len(output)} samples" if isinstance(output, Sequence) else kind_of(output)
             raise OutputCountError(f"the function must return a list of the {count} samples of the batch, not {what}")
     return [list(output) for output in outputs]
 
@@ -186,7 +187,7 @@ def _as_outputs(result: Any, count: int) -> tuple[Any, ...]:
     if not isinstance(result, tuple):
         if count == 1:
             return (result,)
-        raise SampleTypeError(f"the function has {count} outputs and must return a tuple, not a {type(result).__qualname__}")
+        raise SampleTypeError(f"the function has {count} outputs and must return a tuple, not {kind_of(result)}")
     if len(result) != count:
         raise OutputCountError(f"unexpected number of outputs of the function: got {len(result)}, expected {count}")
     return result
@@ -205,6 +206,6 @@ def _checked(results: Sequence[Any], to_array: Callable[[Any], Array]) -> list[A
         except ValueError as error:
             kind = next(type(result) for result, array in zip(results, arrays, strict=True) if array.dtype == dtype)
             raise SampleTypeError(
-                f"the function must return arrays of numbers, not a {kind.__qualname__} ({dtype})"
+                f"the function must return arrays of numbers, not {with_article(kind.__qualname__)} ({dtype})"
             ) from error
     return arrays

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, OutputCountError, SampleTypeError
 from dali_like.graph.language.nodes import DataNode
 from dali_like.graph.language.operator_interface import Array
@@ -65,7 +66,7 @@ def jax_function(
     if function is None:
         return lambda function: jax_function(function, num_outputs, output_layouts, sharding, device, preserve)
     if not callable(function):
-        raise ArgumentTypeError(f"jax_function: function must be callable, not a {type(function).__qualname__}")
+        raise ArgumentTypeError(f"jax_function: function must be callable, not {kind_of(function)}")
     if num_outputs < 0:
         raise ArgumentClashError(f"jax_function: num_outputs must be from 0 on, not {num_outputs}")
     call = _ListsCall(function if sharding is None else _with_sharding(function, sharding), num_outputs)
@@ -123,7 +124,7 @@ def _stacked(batch: list[Array]) -> Any:
 
 def _samples(output: Any, count: int) -> list[Array]:
     if not isinstance(output, jax.Array):
-        raise SampleTypeError(f"the function must return JAX arrays, not a {type(output).__qualname__}")
+        raise SampleTypeError(f"the function must return JAX arrays, not {kind_of(output)}")
     array = np.asarray(output)
     if array.ndim == 0 or len(array) != count:
         raise OutputCountError(f"the function returned an array of shape {array.shape} for a batch of {count} samples")
@@ -137,7 +138,7 @@ def _with_sharding(function: Callable[..., Any], sharding: Any) -> Callable[...,
         ArgumentError: the sharding is of another kind, or this process has several devices.
     """
     if not isinstance(sharding, NamedSharding):
-        raise ArgumentError(f"jax_function: sharding must be a NamedSharding, not a {type(sharding).__qualname__}")
+        raise ArgumentError(f"jax_function: sharding must be a NamedSharding, not {kind_of(sharding)}")
     if (count := jax.local_device_count()) != 1:
         raise ArgumentError(f"jax_function: sharding needs processes with one device each, but this one has {count}")
 

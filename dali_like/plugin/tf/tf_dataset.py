@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, PipelineStateError
 from dali_like.pipeline.pipeline import Pipeline
@@ -125,7 +126,7 @@ def _dataset(
 ) -> Any:
     tf = optional("tensorflow", "dali_like.plugin.tf", "tensorflow")
     if not isinstance(pipeline, Pipeline):
-        raise ArgumentTypeError(f"pipeline must be a Pipeline, not a {type(pipeline).__name__}")
+        raise ArgumentTypeError(f"pipeline must be a Pipeline, not {kind_of(pipeline)}")
     if unknown := [name for name in ignored if name not in _EXECUTION]:
         raise ArgumentTypeError(f"DALIDataset has no argument {unknown[0]!r}")
     own = {"batch_size": pipeline.max_batch_size, "num_threads": pipeline.num_threads, "device_id": pipeline.device_id}

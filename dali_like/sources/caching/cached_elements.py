@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import full_kind_of
 from dali_like.engine.memory.protocol import WORD_BYTES, align
 from dali_like.errors import CorruptionError, SampleTypeError
 
@@ -71,7 +72,7 @@ class _Encoder:
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
             return self._stored("tensor", value.detach().numpy())
         raise SampleTypeError(
-            f"the cache behind {self.stage} cannot store a {kind.__module__}.{kind.__qualname__}: it stores arrays, "
+            f"the cache behind {self.stage} cannot store {full_kind_of(value)}: it stores arrays, "
             "numbers, texts, bytes, and tuples, lists and dicts of them with texts as keys. Convert it before the cache, "
             "for example with numpy.asarray"
         )

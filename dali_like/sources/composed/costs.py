@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import ArgumentError, ArgumentTypeError, SampleError, SampleTypeError
 from dali_like.sources.composed.elementwise import name_of
 
@@ -53,8 +54,7 @@ class Cost:
             return (self._checked(value, ""),)
         if not isinstance(value, Mapping):
             raise SampleTypeError(
-                f"{self.text} should return a mapping with {', '.join(self.names)}, but it returned a "
-                f"{type(value).__qualname__}"
+                f"{self.text} should return a mapping with {', '.join(self.names)}, but it returned {kind_of(value)}"
             )
         for name in self.names:
             if name not in value:
@@ -89,9 +89,7 @@ class Cost:
     def _checked(self, value: Any, place: str) -> float:
         if not isinstance(value, (int, float, np.integer, np.floating)):
             hint = ", which needs key=" if self.names is None and isinstance(value, Mapping) else ""
-            raise SampleTypeError(
-                f"{self.text} should return a number{place}, but it returned a {type(value).__qualname__}{hint}"
-            )
+            raise SampleTypeError(f"{self.text} should return a number{place}, but it returned {kind_of(value)}{hint}")
         if not value >= 0:
             raise SampleError(f"{self.text} should return a number from 0 on{place}, but it returned {value}")
         return float(value)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import flag, not_negative, one_of, positive
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.engine.memory.sample_cache import CacheMemory
@@ -1223,8 +1224,7 @@ class ComposedDataset:
         for dataset in datasets:
             if not isinstance(dataset, ComposedDataset):
                 raise ArgumentTypeError(
-                    f"the inputs are composed datasets, and one is a {type(dataset).__qualname__}: use "
-                    "ComposedDataset.source(it)"
+                    f"the inputs are composed datasets, and one is {kind_of(dataset)}: use ComposedDataset.source(it)"
                 )
         options = []
         for name, values in (

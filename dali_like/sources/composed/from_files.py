@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import not_negative, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingFileError
 from dali_like.sources.composed.array_files import Hdf5Files, ZarrStores, layout_of
@@ -238,7 +239,7 @@ def _patterns(paths: Paths) -> list[str]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     for path in given:
         if not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is a {type(path).__qualname__}")
+            raise ArgumentTypeError(f"paths are texts or os.PathLike, and one is {kind_of(path)}")
     if not given:
         raise ArgumentError("paths is empty: name at least one file")
     return [pattern for path in given for pattern in expanded(os.fspath(path))]

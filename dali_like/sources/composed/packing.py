@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import one_of, positive
 from dali_like.errors import (
     ArgumentClashError,
@@ -111,8 +112,8 @@ class PackLayout:
     def _field(self, element: Any, name: str) -> Any:
         if not isinstance(element, Mapping):
             raise SampleTypeError(
-                f"an element should be a mapping with the fields {', '.join(self.names)}, but it is a "
-                f"{type(element).__qualname__}. For elements that are arrays, pass one length: pack({self.lengths[0]})"
+                f"an element should be a mapping with the fields {', '.join(self.names)}, but it is "
+                f"{kind_of(element)}. For elements that are arrays, pass one length: pack({self.lengths[0]})"
             )
         if name not in element:
             raise SampleError(f"an element has no field {name!r}; it has {', '.join(map(str, element))}")

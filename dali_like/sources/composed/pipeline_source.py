@@ -16,6 +16,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from dali_like.common.articles import kind_of
 from dali_like.engine.worker.parts import AbsentSampleError
 from dali_like.errors import SampleTypeError
 from dali_like.sources.composed.dataset import ComposedDataset
@@ -194,6 +195,6 @@ def _check_outputs(element: Any, num_outputs: int | None) -> None:
     if not isinstance(element, (tuple, list)) or len(element) != num_outputs:
         parts = f" of {len(element)}" if isinstance(element, (tuple, list)) else ""
         raise SampleTypeError(
-            f"an element of the composed dataset is a {type(element).__qualname__}{parts}; with num_outputs={num_outputs} "
+            f"an element of the composed dataset is {kind_of(element)}{parts}; with num_outputs={num_outputs} "
             f"it is a tuple of {num_outputs} arrays. Return that from the last stage"
         )

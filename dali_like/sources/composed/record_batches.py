@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.errors import SampleTypeError
 
 __all__ = [
@@ -70,7 +71,7 @@ def checked(columns: Any) -> Columns:
             return columns_of(columns)
         raise SampleTypeError(
             "behind from_parquet(as_batches=True), map gets record batches and returns them: a dict from name to column, or "
-            f"a RecordBatch of pyarrow. A function has returned a {type(columns).__qualname__}. For single rows, call "
+            f"a RecordBatch of pyarrow. A function has returned {kind_of(columns)}. For single rows, call "
             "as_rows()"
         )
     found = {name: column if type(column) is np.ndarray else _as_column(name, column) for name, column in columns.items()}
@@ -89,7 +90,7 @@ def _as_column(name: str, column: Any) -> Any:
     if isinstance(column, np.ndarray):
         return np.asarray(column)
     raise SampleTypeError(
-        f"column {name!r} of a record batch should be an array of NumPy or pyarrow, not a {kind.__qualname__}. Convert it, "
+        f"column {name!r} of a record batch should be an array of NumPy or pyarrow, not {kind_of(column)}. Convert it, "
         "for example with numpy.asarray"
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.articles import kind_of
 from dali_like.common.checks import positive
 from dali_like.common.extras import optional
 from dali_like.common.saved_arguments import SavedText, SavedTexts
@@ -114,7 +115,7 @@ class FitsReader(Reader):
         except IndexError:
             raise ValueError(f"the file has only {len(hdus)} HDUs") from None
         if not hdu.is_image:
-            raise ValueError(f"HDU {number} is not an image, but a {type(hdu).__name__}")
+            raise ValueError(f"HDU {number} is not an image, but {kind_of(hdu)}")
         if math.prod(hdu.shape) * abs(int(hdu.header.get("BITPIX", 8))) // 8 > self._most_bytes:
             raise ValueError(self._too_large(f"HDU {number} of shape {hdu.shape}"))
         pixels = hdu.data

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from dali_like.common.articles import kind_of, with_article
 from dali_like.common.foreign_errors import repr_of, text_of, type_name
 from dali_like.engine.backends.inherited import InheritedObjects
 from dali_like.engine.worker.out_of_band import put_large_aside
@@ -58,7 +59,7 @@ def pickle_by_value(function: _Function) -> _Function:
     ...     return np.full((2, 3), info.idx_in_epoch)
     """
     if not inspect.isfunction(function):
-        raise ArgumentTypeError(f"only plain functions can be pickled by value, not a {type(function).__qualname__}")
+        raise ArgumentTypeError(f"only plain functions can be pickled by value, not {kind_of(function)}")
     by_value.mark(function)
     return function
 
@@ -143,7 +144,7 @@ def dumps(
         if main is None and inherits and " -> " in path and has_unguarded_main():
             advice += '. Or put the code that starts the program under `if __name__ == "__main__":`; workers import the rest'
         raise PicklingError(
-            f"{name} cannot be pickled for {receivers}: {path}, a {type_name(culprit)}, refuses: "
+            f"{name} cannot be pickled for {receivers}: {path}, {with_article(type_name(culprit))}, refuses: "
             f"{text_of(error) or repr_of(error)}. {advice}"
         ) from error
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
+from dali_like.common.articles import kind_of
 from dali_like.engine.memory.protocol import PAGE_BYTES
 
 #: Limits of the search for large containers.
@@ -68,7 +69,7 @@ class LargeContainer(NamedTuple):
     @property
     def text(self) -> str:
         """The description, for messages."""
-        return f"{self.path}, a {type(self.objects).__name__} of {len(self.objects):,} objects"
+        return f"{self.path}, {kind_of(self.objects)} of {len(self.objects):,} objects"
 
     def bytes_to_copy(self) -> int:
         """Estimate, from some of the objects, the memory that a worker copies by reading each object once.

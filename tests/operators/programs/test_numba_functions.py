@@ -23,8 +23,8 @@ def inverted(out: Any, data: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"run_fn": 3}, ArgumentTypeError, "run_fn must be callable, not a int"),
-        ({"setup_fn": 3}, ArgumentTypeError, "setup_fn must be callable, not a int"),
+        ({"run_fn": 3}, ArgumentTypeError, "run_fn must be callable, not an int"),
+        ({"setup_fn": 3}, ArgumentTypeError, "setup_fn must be callable, not an int"),
         ({"ins_ndim": [3, 3]}, ArgumentError, "in_types has 1 elements, but ins_ndim has 2"),
         ({"outs_ndim": []}, ArgumentError, "out_types has 1 elements, but outs_ndim has 0"),
         ({"outs_ndim": [0]}, ArgumentError, "outs_ndim has 0; arrays must have one dimension or more"),

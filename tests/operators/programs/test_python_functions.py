@@ -161,7 +161,7 @@ class TestErrors:
         ("function", "arguments", "error", "message"),
         [
             (lambda a: None, {}, SampleTypeError, r"must return arrays of numbers, not a NoneType"),
-            (lambda a: a, {"num_outputs": 2}, SampleTypeError, "has 2 outputs and must return a tuple, not a ndarray"),
+            (lambda a: a, {"num_outputs": 2}, SampleTypeError, "has 2 outputs and must return a tuple, not an ndarray"),
             (lambda a: (a,) * 3, {"num_outputs": 2}, OutputCountError, "got 3, expected 2"),
             (lambda a: (a, a), {}, OutputCountError, "got 2, expected 1"),
             (lambda a: a[:2], {"batch_processing": True}, OutputCountError, "the 4 samples of the batch, not 2 samples"),
@@ -169,7 +169,7 @@ class TestErrors:
                 np.stack,
                 {"batch_processing": True},
                 OutputCountError,
-                "the 4 samples of the batch, not a ndarray",
+                "the 4 samples of the batch, not an ndarray",
             ),
             (
                 lambda a: a if a[0, 0] else a * 0.5,
@@ -186,7 +186,7 @@ class TestErrors:
     def test_wrong_arguments(self):
         node = fn.external_source(lambda info: NUMBERS[0], batch=False)
 
-        with pytest.raises(ArgumentTypeError, match=r"fn.python_function: function must be callable, not a int"):
+        with pytest.raises(ArgumentTypeError, match=r"fn.python_function: function must be callable, not an int"):
             fn.python_function(node, function=5)
         with pytest.raises(ArgumentTypeError, match=r"fn.python_function needs the argument function"):
             fn.python_function(node)
@@ -225,5 +225,5 @@ class TestCapsules:
         np.testing.assert_array_equal(ones, np.ones((4, 2)))
 
     def test_a_result_that_is_not_a_capsule_is_an_error(self):
-        with pytest.raises(SampleTypeError, match="must return DLPack capsules, not a int"):
+        with pytest.raises(SampleTypeError, match="must return DLPack capsules, not an int"):
             run(lambda data: fn.dl_tensor_python_function(data, function=lambda _: 3, batch_processing=False), NUMBERS)

@@ -88,7 +88,7 @@ def test_no_inputs() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (np.asarray, SampleTypeError, "must return JAX arrays, not a ndarray"),
+        (np.asarray, SampleTypeError, "must return JAX arrays, not an ndarray"),
         (lambda batch: batch[:1], OutputCountError, r"shape \(1, 2, 4, 3\) for a batch of 4 samples"),
         (lambda batch: batch.sum(), OutputCountError, r"shape \(\) for a batch of 4 samples"),
         (lambda batch: (batch, batch), OutputCountError, "returned 2 arrays, but num_outputs is 1"),
@@ -105,7 +105,7 @@ def test_samples_of_different_shapes() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ArgumentError, match="function must be callable, not a int"):
+    with pytest.raises(ArgumentError, match="function must be callable, not an int"):
         jax_function(3)
     with pytest.raises(ArgumentError, match="sharding must be a NamedSharding, not a str"):
         jax_function(lambda batch: batch, sharding="all")

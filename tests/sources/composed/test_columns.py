@@ -199,7 +199,7 @@ def test_text_and_numbers_make_batches_as_single_rows_do(files: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda dataset: dataset.map(lambda columns: columns["x"]), "a function has returned|has returned a ndarray"),
+        (lambda dataset: dataset.map(lambda columns: columns["x"]), "a function has returned|has returned an ndarray"),
         (lambda dataset: dataset.map(lambda columns: {"x": columns["x"], "y": columns["y"][:1]}), "equally many rows"),
         (lambda dataset: dataset.map(lambda columns: {"x": np.sum(columns["x"])}), "should be an array|single number"),
         (lambda dataset: dataset.filter(lambda columns: True), "a boolean for each"),

@@ -431,7 +431,7 @@ def test_wrong_arguments_are_refused(arguments: Any, kind: type[Exception], mess
     ("budget", "value", "kind", "message"),
     [
         (4, {"a": 1}, SampleTypeError, "identity should return a number, but it returned a dict, which needs key="),
-        ({"a": 4}, 3, SampleTypeError, "identity should return a mapping with a, but it returned a int"),
+        ({"a": 4}, 3, SampleTypeError, "identity should return a mapping with a, but it returned an int"),
         ({"a": 4, "b": 1}, {"a": 1, "c": 2}, SampleError, "identity should return a mapping with 'b', but it has a, c"),
         ({"a": 4}, {"a": -1}, SampleError, "should return a number from 0 on as 'a', but it returned -1"),
         ({"a": 4, "b": 2}, {"a": 1, "b": 3}, SampleError, "an element has the cost 'b' 3, and a pack the budget 2"),

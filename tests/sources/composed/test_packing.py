@@ -355,7 +355,7 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
         ({"a": [1]}, 8, SampleTypeError, r"tokens of an element should be an array of numbers"),
         (np.int64(3), 8, SampleTypeError, r"it has type int64, dtype int64 and shape \(\)"),
         (["a"], 8, SampleTypeError, "Convert it: map"),
-        (np.arange(3), {"a": 8}, SampleTypeError, r"it is a ndarray\. For elements that are arrays.*pack\(8\)"),
+        (np.arange(3), {"a": 8}, SampleTypeError, r"it is an ndarray\. For elements that are arrays.*pack\(8\)"),
         ({"b": 1, "c": 2}, {"a": 8}, SampleError, "an element has no field 'a'; it has b, c"),
     ],
 )

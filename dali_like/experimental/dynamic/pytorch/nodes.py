@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from dali_like.common.articles import with_article
 from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError, CheckpointError, PipelineStateError
 from dali_like.experimental.dynamic.epochs import EpochReader
@@ -57,7 +58,9 @@ class Reader(tn.BaseNode[dict[str, Any]]):
         done = 0
         if initial_state is not None:
             if not initial_state.keys() >= {_STATE, _DONE}:
-                raise CheckpointError(f"this is not a state of a {self._name}: it has the keys {sorted(initial_state)}")
+                raise CheckpointError(
+                    f"this is not a state of {with_article(self._name)}: it has the keys {sorted(initial_state)}"
+                )
             self._reader.close()
             self._reader = self._make()
             self._reader.set_state(initial_state[_STATE])
@@ -77,10 +80,10 @@ class Reader(tn.BaseNode[dict[str, Any]]):
             raise PipelineStateError("Reader.next() called before reset(): call reset() first")
         outputs = next(self._epoch)
         if self._names is None and len(outputs) != 2:
-            raise ArgumentError(f"a {self._name} has {len(outputs)} outputs: pass output_names=")
+            raise ArgumentError(f"{with_article(self._name)} has {len(outputs)} outputs: pass output_names=")
         names = self._names or ("data", "label")
         if len(names) != len(outputs):
-            raise ArgumentError(f"a {self._name} has {len(outputs)} outputs; output_names= has {len(names)}")
+            raise ArgumentError(f"{with_article(self._name)} has {len(outputs)} outputs; output_names= has {len(names)}")
         return dict(zip(names, outputs, strict=True))
 
     def get_state(self) -> dict[str, Any]:
