@@ -457,19 +457,24 @@ class Fetcher:
     def _converts_by_default(self) -> bool:
         return self.array_backend.is_default_conversion(self.collate_fn)
 
+    @functools.cached_property
+    def _functions_of_columns(self) -> tuple[Callable[..., Any], Callable[[Any], Any]]:
+        from dali_like.data.columns import columns_of, first_sample  # most workers need no datasets of ours
+
+        return columns_of, first_sample
+
     def _gather(self, keys: Any, request: Request | LocalRequest, schema: SampleSchema | None = None) -> Any:
         """Return the batch of a dataset that is columnar. With a schema, the part of the request goes to its rows instead.
 
         Returns:
             None: the dataset must be asked for each sample.
         """
-        from dali_like.data.columns import columns_of, first_sample  # most workers need no datasets of ours
-
+        columns_of, first_sample = self._functions_of_columns
         rows = None
         if schema is not None:
             assert isinstance(request, Request)
             keys, rows = keys[request.start : request.stop], [row[request.start : request.stop] for row in request.rows]
-        begin_ns = monotonic_ns()
+        begin_ns = 0 if request.watch is None else monotonic_ns()
         try:
             columns = columns_of(self.dataset, keys, self.array_backend)
             if schema is None and self._nesting is None:

@@ -22,7 +22,6 @@ from dali_like.data.plans import IteratorState, resolved
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.settled import Settled
 from dali_like.engine.memory.limits import available_cpus
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.monitor.monitoring import Monitor
 from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from dali_like.data.peers import PeerLink
     from dali_like.data.position_sampler import PositionIterator, PositionSampler
     from dali_like.data.weights_file import WeightsWatcher
+    from dali_like.engine.pool.tuner import Tuner
     from dali_like.sources.state_format import ShardState
 
 #: Values of these types are compared; other objects must be identical.
@@ -283,6 +283,8 @@ class IteratorFactory:
             self.tuner = None
             return
         if self.tuner is None:
+            from dali_like.engine.pool.tuner import Tuner  # few programs tune
+
             self.tuner = Tuner(
                 available_cpus(),
                 num_workers=None if "num_workers" in auto and not options.binds_batches else options.num_workers,

@@ -43,13 +43,13 @@ from dali_like.errors import (
     OutOfMemoryError,
     SampleTypeError,
 )
-from dali_like.feed.first_batches import FirstBatches
 from dali_like.feed.shards import PositionsAnswer
 
 if TYPE_CHECKING:
     from dali_like.data.device_senders import DeviceSender
     from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
     from dali_like.data.position_sampler import PositionIterator
+    from dali_like.feed.first_batches import FirstBatches
     from dali_like.sources.state_format import ShardState
 
 
@@ -272,6 +272,8 @@ class WorkerIterator(LoaderIterator):
         self._watches_restarts = not options.seeds_by_task
         self._first_batches: FirstBatches | None = None
         if options.is_iterable and not counters.loop.batches and not plan.num_begun:
+            from dali_like.feed.first_batches import FirstBatches  # it takes hashlib, and with it OpenSSL
+
             name = f"dataset {type(options.dataset).__name__}"
             self._first_batches = FirstBatches(options.num_workers, name)
         plan.check()

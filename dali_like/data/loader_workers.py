@@ -28,7 +28,6 @@ from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER
 from dali_like.engine.pool.assembler import RequestAssembler
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.settings import AUTO
-from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.engine.worker.source import PickledSource, Source, SourceType
@@ -37,6 +36,7 @@ from dali_like.sources.travel.hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
+    from dali_like.engine.pool.tuner import Tuner
 
 _REMEDY = (
     "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used)",

@@ -10,16 +10,18 @@ import abc
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey, Sizes
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Outcome, Output, result_of
-from dali_like.feed.first_batches import ROWS, FirstBatches
 from dali_like.feed.source_states import SourceState
 from dali_like.feed.turns import Turns
 from dali_like.sources.sharding import ALONE, Shard
+
+if TYPE_CHECKING:
+    from dali_like.feed.first_batches import FirstBatches
 
 
 class SourcePlan:
@@ -342,6 +344,8 @@ class TurnsFeed(MergingFeed):
     """Feed of a source that is an iterable in each worker: merges their batches, in the order of `dali_like.feed.turns`."""
 
     def __init__(self, plan: SourcePlan, pool: Pool, ahead: int, *, num_workers: int, name: str = "the source") -> None:
+        from dali_like.feed.first_batches import FirstBatches  # it takes hashlib, and with it OpenSSL
+
         super().__init__(plan, pool, ahead)
         self._num_workers = num_workers
         self._first_batches = FirstBatches(num_workers, name)
@@ -376,7 +380,8 @@ class _TurnsEpoch(MergedEpoch):
         outcome = self.outcome_of(made)
         if not self._first_batches.is_done and type(outcome) is list:
             # Row by row: until shapes are known, the samples of a batch are not in one array.
-            self._first_batches.note(made.key.worker, [list(output[:ROWS]) for output in outcome])
+            first_rows = [list(output[: self._first_batches.num_rows]) for output in outcome]
+            self._first_batches.note(made.key.worker, first_rows)
         self.deliver(outcome)
 
     def submit_missing(self) -> None:

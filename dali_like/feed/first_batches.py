@@ -15,7 +15,7 @@ from dali_like.common.notices import warn
 
 #: Batches of each worker that are compared, and rows of each array in them. Batches that do not differ from each other, such
 #: as zeros, tell nothing.
-_BATCHES, ROWS = 2, 4
+_BATCHES, _ROWS = 2, 4
 #: Batches of each worker after which the search ends, although some workers may have delivered fewer.
 _MOST_BATCHES = 8
 
@@ -29,7 +29,10 @@ class FirstBatches:
 
     Attributes:
         is_done: whether further batches are not needed.
+        num_rows: number of rows of each array that are compared.
     """
+
+    num_rows = _ROWS
 
     def __init__(self, num_workers: int, name: str) -> None:
         self._name = name
@@ -70,7 +73,7 @@ def _digest(batch: Any) -> bytes | None:
         if isinstance(value, (str, bytes, bool, int, float, type(None))):
             data: bytes = repr(value).encode("utf-8", "surrogatepass")
         elif (array := _array_of(value)) is not None:
-            data = np.ascontiguousarray(array[:ROWS] if array.ndim else array).tobytes()
+            data = np.ascontiguousarray(array[:_ROWS] if array.ndim else array).tobytes()
         else:
             return None
         content.update(f"{path}\0{len(data)}\0".encode("utf-8", "surrogatepass"))

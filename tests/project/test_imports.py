@@ -71,6 +71,7 @@ NOT_FOR_RUNNING = (
     *("cli", "data", "images", "plugin", "testing", "device.copier", "device.cuda", "device.opening", "device.device_array"),
     *("engine.backends.threads", "engine.backends.ray.ray_workers", "graph.execution.gpu_sources"),
     *("engine.backends.source_bundle", "engine.pool.host_budget", "engine.pool.tuner", "engine.worker.parts"),
+    "feed.first_batches",
     *(
         "graph.execution.inputs",
         "monitor.show.report",
@@ -102,7 +103,7 @@ HEAVY = {
 }
 
 #: Needed for operators, objects, random numbers or messages, and not for batches of arrays from a source.
-NOT_FOR_SOURCES = {"cloudpickle", "logging", "numpy.random", "threadpoolctl", "uuid"}
+NOT_FOR_SOURCES = {"_hashlib", "cloudpickle", "logging", "numpy.random", "threadpoolctl", "uuid"}
 
 
 def run_python(program: str) -> str:
@@ -256,7 +257,7 @@ def test_a_loader_imports_neither_pipelines_nor_transforms(for_loading: set[str]
 
 def test_a_loader_imports_nothing_heavy_but_contexts_of_multiprocessing_and_random_numbers(for_loading: set[str]) -> None:
     of_contexts = {"multiprocessing", "selectors", "socket"}
-    assert for_loading & (HEAVY | NOT_FOR_SOURCES) - of_numpy() <= {*of_contexts, "numpy.random"}
+    assert for_loading & (HEAVY | NOT_FOR_SOURCES) - of_numpy() <= {*of_contexts, "numpy.random", "_hashlib"}
 
 
 def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> None:
