@@ -163,7 +163,7 @@ def test_an_epoch_without_workers_draws_one_permutation_from_a_generator_of_its_
     assert drawn == [100]
 
 
-def test_workers_keep_what_they_know_of_hundreds_of_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_keep_the_views_of_hundreds_of_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
     def make(*arguments: Any) -> SlotView:

@@ -197,7 +197,7 @@ class TestErrors:
         pipe = pipeline(call(np.copy), NUMBERS)
         try:
             with pytest.raises(
-                SerializationError, match=r"fn.python_function: the argument function is a .* JSON cannot hold"
+                SerializationError, match=r"fn.python_function: the argument function is an? .* JSON cannot hold"
             ):
                 pipe.serialize()
         finally:
