@@ -387,6 +387,11 @@ class SampleList(Sequence[NDArray[Any]]):
         return PackedSamples(self.elements, begins, self._table[:, _SHAPE : _SHAPE + self.ndim])
 
     @property
+    def descriptors(self) -> NDArray[np.int64]:
+        """The descriptors of the samples. Do not change them."""
+        return self._table
+
+    @property
     def addresses(self) -> NDArray[np.int64]:
         """The address of each sample."""
         addresses: NDArray[np.int64] = self._table[:, _OFFSET] + self._address

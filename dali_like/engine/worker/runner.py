@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dali_like.common.foreign_errors import is_a
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop, ReadGroup, Reads, ReadThreads
@@ -31,7 +32,16 @@ from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import Request, answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
-from dali_like.engine.worker.staging import STACK_BYTES, MisfitError, StackOperators, StagedTask, Staging, are_alike
+from dali_like.engine.worker.staging import (
+    STACK_BYTES,
+    GatheredSamples,
+    MisfitError,
+    StackOperators,
+    StagedTask,
+    Staging,
+    TaskResults,
+    are_alike,
+)
 from dali_like.engine.worker.task import (
     NOT_CONTIGUOUS,
     NoMemoryError,
@@ -528,14 +538,14 @@ class TaskRunner:
             i = stop
             if other is None:
                 continue
-            if operators.packs and are_alike(other, other):
-                i = self._make_packed(task, operators, call, callback, i, other)
+            if operators.works_together and are_alike(other, other):
+                i = self._make_together(task, operators, call, callback, i, other)
             else:
                 self._operate_alone(task, operators, call, i, other)
                 i += 1
             staging.learn(other, task.view.task_size)
 
-    def _make_packed(
+    def _make_together(
         self,
         task: Task,
         operators: StackOperators,
@@ -544,14 +554,14 @@ class TaskRunner:
         begin: int,
         first: Sequence[Any],
     ) -> int:
-        """Compute samples of any shapes, given the first one, and elementwise operators over them together.
+        """Compute samples of any shapes, given the first one, and the operators over them together.
 
         Returns:
             The next index.
         """
-        samples = [[array.copy() for array in first]]  # the callback may return the same memory again
-        nbytes, i, error, other = sum(array.nbytes for array in first), begin + 1, None, None
-        while i < task.stop and nbytes < STACK_BYTES:
+        samples = GatheredSamples(first)
+        i, error, other = begin + 1, None, None
+        while i < task.stop and samples.nbytes < STACK_BYTES:
             self._cell[0] = i
             try:
                 outputs = split_outputs(callback(sample_info(task, i)), operators.source)
@@ -561,10 +571,9 @@ class TaskRunner:
             if not are_alike(outputs, first):
                 other = outputs
                 break
-            samples.append([array.copy() for array in outputs])
-            nbytes += sum(array.nbytes for array in outputs)
+            samples.add(outputs)
             i += 1
-        self._operate_packed(task, operators, call, begin, samples)
+        self._operate_together(task, operators, call, begin, samples.lists())
         if error is not None:
             self._cell[0] = i
             if _is_last(error, task.source):
@@ -576,31 +585,27 @@ class TaskRunner:
             return i + 1
         return i
 
-    def _operate_packed(
-        self, task: Task, operators: StackOperators, call: CallContext, begin: int, samples: Sequence[Sequence[NDArray[Any]]]
+    def _operate_together(
+        self, task: Task, operators: StackOperators, call: CallContext, begin: int, inputs: Sequence[SampleList]
     ) -> None:
-        """Compute elementwise operators over samples of any shapes, and write the results."""
-        results = None
-        if len(samples) > 1:
-            packed = [np.concatenate([array.ravel() for array in column]) for column in zip(*samples, strict=True)]
+        """Compute operators over samples of any shapes, and write the results."""
+        source, count = task.source, len(inputs[0])
+        done = False
+        if count > 1:
+            self._cell[0] = begin
+            results = [TaskResults(task, output, begin) for output in range(source.output_count)]
             try:
-                results = operators.compute_packed(packed, samples[0], call, sample_info(task, begin))
+                done = operators.compute_together(
+                    inputs, call, sample_info(task, begin), stride=source.stride, results=results
+                )
+            except (RegionFullError, NoMemoryError):
+                self._cell[0] = begin + count - 1
+                raise
             except Exception:
-                results = None  # the sample is not known: see below
-        if results is None:
-            for i, outputs in enumerate(samples, begin):
-                self._operate_alone(task, operators, call, i, outputs)
-            return
-        task.describe_all()
-        ends, put = [0] * len(results), task.writer()
-        for i, outputs in enumerate(samples, begin):
-            made = []
-            for k, (result, like) in enumerate(zip(results, operators.packs, strict=True)):
-                start, ends[k] = ends[k], ends[k] + outputs[like].size
-                made.append(result[start : ends[k]].reshape(outputs[like].shape))
-            self._cell[0] = i
-            if task.lent or not put(i, made):
-                self.put(task, i, tuple(made), task.source)
+                done = False  # the sample is not known: see below
+        if not done:
+            for i in range(count):
+                self._operate_alone(task, operators, call, begin + i, [samples[i] for samples in inputs])
 
     def _operate(
         self, task: Task, operators: StackOperators, call: CallContext, staging: Staging, begin: int, stop: int

@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.memory.protocol import DTYPE_CODES, align
+from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPE_CODES, Word, align
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.task import NO_TARGET, Target, Task
 from dali_like.types import CallContext, SampleInfo
@@ -41,8 +42,8 @@ class StackOperators(Protocol):
     def source(self) -> Source: ...
 
     @property
-    def packs(self) -> tuple[int, ...]:
-        """For each result, the output of the callback with the same shape, if the operators are elementwise; else empty."""
+    def works_together(self) -> bool:
+        """Whether samples of different shapes may be computed together."""
 
     def compute(self, outputs: Sequence[Any], call: CallContext, info: SampleInfo) -> tuple[Any, ...]:
         """Return the results for the outputs of the callback for one sample.
@@ -74,17 +75,20 @@ class StackOperators(Protocol):
             empty: given a result, a shape and a dtype, returns memory for a stack of results, or None.
         """
 
-    def compute_packed(
-        self, packed: Sequence[NDArray[Any]], first: Sequence[Any], call: CallContext, info: SampleInfo
-    ) -> Sequence[NDArray[Any]] | None:
-        """Return the results for several samples of any shapes, if the operators are elementwise.
+    def compute_together(
+        self, inputs: Sequence[SampleList], call: CallContext, info: SampleInfo, *, stride: int, results: Sequence[Any]
+    ) -> bool:
+        """Compute the results for several samples of any shapes.
 
-        An error says nothing about its sample, and None that the samples must be computed alone.
+        An error says nothing about its sample.
 
         Args:
-            packed: for each output of the callback, the elements of all samples, one after another, in one dimension.
-            first: the outputs for the first sample. The others have the same dtypes and numbers of dimensions.
-            call, info: as for `compute_stack`.
+            inputs: for each output of the callback, the samples.
+            call, info, stride: as for `compute_stack`.
+            results: for each result, takes the samples; see `dali_like.graph.execution.batch_runs.Results`.
+
+        Returns:
+            Whether there are results. Otherwise call `compute` for each sample.
         """
 
 
@@ -97,6 +101,46 @@ def are_alike(outputs: Sequence[Any], first: Sequence[Any]) -> bool:
         and array.ndim == other.ndim
         for array, other in zip(outputs, first, strict=True)
     )
+
+
+class GatheredSamples:
+    """Samples of any shapes, copied one behind the other: the callback may return the same memory again.
+
+    Args:
+        first: the outputs for the first sample. The others are alike; see `are_alike`.
+
+    Attributes:
+        nbytes: of all samples.
+    """
+
+    def __init__(self, first: Sequence[NDArray[Any]]) -> None:
+        self.nbytes = 0
+        self._dtypes = [array.dtype for array in first]
+        self._memories = [bytearray() for _ in first]
+        self._shapes: list[list[tuple[int, ...]]] = [[] for _ in first]
+        self.add(first)
+
+    def add(self, outputs: Sequence[NDArray[Any]]) -> None:
+        """Copy the outputs for a sample."""
+        for array, memory, shapes in zip(outputs, self._memories, self._shapes, strict=True):
+            memory.extend(array.data.cast("B") if array.flags.c_contiguous and array.size else array.tobytes())
+            shapes.append(array.shape)
+            self.nbytes += array.nbytes
+
+    def lists(self) -> list[SampleList]:
+        """Return the samples of each output."""
+        return [*map(_list_of, self._memories, self._dtypes, self._shapes)]
+
+
+def _list_of(memory: bytearray, dtype: np.dtype[Any], shapes: Sequence[tuple[int, ...]]) -> SampleList:
+    table, ndim = np.zeros((len(shapes), DESCRIPTOR_WORDS), np.int64), len(shapes[0])
+    extents = np.array(shapes, np.int64).reshape(len(shapes), ndim)
+    table[:, Word.SHAPE : Word.SHAPE + ndim] = extents
+    table[:, Word.NBYTES] = np.multiply.reduce(extents, axis=1) * dtype.itemsize
+    table[:, Word.OFFSET] = np.add.accumulate(table[:, Word.NBYTES]) - table[:, Word.NBYTES]
+    table[:, Word.DTYPE], table[:, Word.NDIM] = DTYPE_CODES[dtype], ndim
+    elements = np.ndarray((len(memory) // dtype.itemsize,), dtype, memory)
+    return SampleList.within(elements, elements.__array_interface__["data"][0], table)
 
 
 class Staging:
@@ -198,3 +242,39 @@ class StagedTask:
             MisfitError: always.
         """
         raise MisfitError(i, outputs)
+
+
+class TaskResults:
+    """Takes the results of operators for several samples of a task, as `dali_like.graph.execution.batch_runs.Results`.
+
+    Args:
+        task: the task.
+        output: the number of the result.
+        begin: the first sample.
+    """
+
+    def __init__(self, task: Task, output: int, begin: int) -> None:
+        self._task, self._output, self._begin = task, output, begin
+
+    def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return None: no sample is computed alone."""
+
+    def put(self, i: int, sample: NDArray[Any]) -> None:
+        """Store a sample."""
+        self._task.put(self._begin + i, self._output, sample, self._task.source)
+
+    def rows_of(self, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Return the rows of a stack of samples, if samples of this shape and dtype have any."""
+        return self._task.rows_of(self._output, self._begin + begin, shape[0], shape[1:], dtype)
+
+    def put_all(self, begin: int, samples: NDArray[Any]) -> None:
+        """Store a stack of samples."""
+        self._task.put_all(self._output, samples, self._task.source, self._begin + begin)
+
+    def elements(self, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return memory for the elements of all samples."""
+        return self._task.describe_all().array((count,), dtype)
+
+    def put_list(self, samples: SampleList) -> None:
+        """Store all samples, copying them unless they lie in the memory of `elements`."""
+        self._task.put_samples(self._output, samples, self._task.source, self._begin)

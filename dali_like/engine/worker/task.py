@@ -29,6 +29,7 @@ from dali_like.engine.memory.protocol import (
     Word,
     align,
 )
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.memory.slot_layout import OutputSchema, describe_rows
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import map_pages
@@ -481,6 +482,23 @@ class Task:
         descriptors[:, : len(words)] = words
         descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
         return OutputSchema(DTYPE_CODES[samples.dtype], len(shape), shape)
+
+    def put_samples(self, output: int, samples: SampleList, source: Source, begin: int) -> None:
+        """Write one output of several samples of any shapes, from the sample `begin` on, and describe them.
+
+        Raises:
+            SampleError, RegionFullError, NoMemoryError: as `put`.
+        """
+        self._check(samples.dtype, samples.ndim, output, source)
+        region = self.describe_all()
+        addresses = samples.addresses - self._space.address
+        first, end = int(addresses.min()), int(addresses.max())
+        if not region.start <= first <= end < region.start + region.used:
+            samples = samples.copy(region.array((samples.nbytes,), np.dtype(np.uint8)))
+            addresses = samples.addresses - self._space.address
+        table = self.view.descriptors[begin : begin + len(samples), output]
+        table[...] = samples.descriptors
+        table[:, Word.OFFSET] = addresses - self.view.offset
 
     def rows_of(
         self, output: int, begin: int, count: int, shape: tuple[int, ...], dtype: np.dtype[Any]

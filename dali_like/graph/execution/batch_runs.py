@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from operator import call
 from time import monotonic_ns
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -103,7 +105,7 @@ def run_program(
         if _run_as_one(program, inputs, size, batch_id, results, note_times):
             return
         count = 1
-    by_kernels = (count == 1 or program.for_large) and program.has_kernels and not (program.compiled and kernels() is None)
+    by_kernels = (count == 1 or program.for_large) and _has_kernels(program)
     if by_kernels and run_by_kernels(program, inputs, size, batch_id, results, for_each, note_times):
         return
     local = threading.local()  # of each thread: times_ns, and the functions that compute samples
@@ -193,6 +195,44 @@ def _run_as_one(
     if note_times is not None and times_ns is not None:
         note_times(times_ns, begin_ns)
     return True
+
+
+def works_together(program: Program) -> bool:
+    """Return whether `run_together` may have results."""
+    return bool(program.packs) or program.rows or _has_kernels(program)
+
+
+def run_together(
+    program: Program,
+    inputs: Sequence[SampleList],
+    size: int,
+    batch_id: BatchId,
+    results: Sequence[Results],
+    times_ns: list[int] | None = None,
+) -> bool:
+    """Run a program over samples of different shapes at once, in the calling thread; see `run_program`.
+
+    Args:
+        times_ns: nanoseconds of each step, to add to.
+
+    Returns:
+        Whether there are results. Otherwise each sample must be computed alone.
+    """
+
+    def note_times(more_ns: Sequence[int], begin_ns: int) -> None:
+        assert times_ns is not None
+        times_ns[:] = map(sum, zip(times_ns, more_ns, strict=True))
+
+    note = None if times_ns is None else note_times
+    if _has_kernels(program) and run_by_kernels(program, inputs, size, batch_id, results, one_by_one, note):
+        return True
+    if not (program.packs or program.rows):
+        return False
+    return _run_packed(program, inputs, batch_id, results, one_by_one, call, SimpleNamespace(times_ns=times_ns))
+
+
+def _has_kernels(program: Program) -> bool:
+    return program.has_kernels and not (program.compiled and kernels() is None)
 
 
 def run_by_kernels(

@@ -29,9 +29,11 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, allowed_cpus, available_bytes
 from dali_like.engine.memory.protocol import UNKNOWN
+from dali_like.engine.memory.ring import SampleList
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
 from dali_like.errors import DefinitionError
+from dali_like.graph.execution.batch_runs import BatchId, Results, run_together, works_together
 from dali_like.graph.execution.cache_operator import bind_caches, check_positions
 from dali_like.graph.execution.opened_files import files_read_by
 from dali_like.graph.execution.pipeline_arguments import Arguments
@@ -431,16 +433,18 @@ class _FusedCallback:
         return self._program.run_stack(stacks, info, count=count, stride=stride, empty=empty, times_ns=times_ns)
 
     @property
-    def packs(self) -> tuple[int, ...]:
-        return self._program.packs
+    def works_together(self) -> bool:
+        return works_together(self._program)
 
-    def compute_packed(
-        self, packed: Sequence[Array], first: Sequence[Any], call: CallContext, info: SampleInfo
-    ) -> tuple[Array, ...] | None:
-        """Return the results for samples of any shapes; see `dali_like.engine.worker.staging.StackOperators`."""
-        ndims = [self._checked(i, value).ndim for i, value in enumerate(first)]
+    def compute_together(
+        self, inputs: Sequence[SampleList], call: CallContext, info: SampleInfo, *, stride: int, results: Sequence[Results]
+    ) -> bool:
+        """Compute the results for samples of any shapes; see `dali_like.engine.worker.staging.StackOperators`."""
+        for output, samples in enumerate(inputs):
+            self._checked(output, samples[0])  # the others are alike
         times_ns = None if call.watch is None else call.watch.operator_times(len(self._program.steps))
-        return self._program.run_packed(packed, ndims, info, times_ns=times_ns)
+        batch_id = BatchId(info.epoch_idx, info.iteration, info.idx_in_epoch, stride, info.idx_in_batch)
+        return run_together(self._program, inputs, len(inputs[0]), batch_id, results, times_ns)
 
     def follow(self, sample: Any, info: SampleInfo) -> tuple[Any, ...]:
         """Return the results for a sample that replaces one of the source."""

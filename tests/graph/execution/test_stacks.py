@@ -29,6 +29,7 @@ from dali_like.graph.language.branches import condition, in_branch, merge
 from dali_like.graph.language.nodes import DataNode, make_graph
 from dali_like.pipeline import do_not_convert
 from dali_like.types import SampleInfo
+from tests.compiled import kernels_from, library, sample_by_sample
 
 NUM_PROGRAMS = 20_000 if os.environ.get("PARITY") == "full" else 150
 NUM_PARTS = 10
@@ -567,12 +568,14 @@ def test_pipelines_give_the_same_wherever_and_however_batches_are_cut(seed: int)
 RAGGED = [np.random.default_rng(i).integers(1, 100, 1 + i * 7 % 50, np.int32) for i in range(60)]
 
 
-def run_ragged(define: Callable[[DataNode], Any], source: Callable[[SampleInfo], Any], batch_size: int) -> Delivered:
+def run_ragged(
+    define: Callable[[DataNode], Any], source: Callable[[SampleInfo], Any], batch_size: int, layout: str | None = None
+) -> Delivered:
     """Run a pipeline over a ragged source in one worker."""
 
     @pipeline_def(batch_size=batch_size, seed=5, py_num_workers=1, py_start_method="thread", num_threads=1)
     def pipeline() -> Any:
-        return define(fn.external_source(source, batch=False, parallel=True))
+        return define(fn.external_source(source, batch=False, parallel=True, layout=layout))
 
     samples: list[list[np.ndarray]] = []
     with closing(pipeline()) as pipe:
@@ -642,6 +645,49 @@ def test_ragged_samples_give_the_same_however_they_are_cut(name: str, source: Ca
         assert len(together.samples) == len(alone.samples) // batch_size * batch_size
         for (one,), (other,) in zip(alone.samples, together.samples, strict=False):
             assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
+IMAGES = [np.random.default_rng(i).integers(0, 256, (9 + i % 5, 8 + i % 7, 3), np.uint8) for i in range(60)]
+
+TOGETHER: dict[str, Callable[[DataNode], Any]] = {
+    "views": lambda x: fn.reshape(x[1:-1], shape=[-1]),
+    "flip": fn.flip,
+    "window": lambda x: fn.crop(x, crop=(6, 6)),
+    "pixels": lambda x: fn.crop_mirror_normalize(x, mean=[1, 2, 3], std=[4, 5, 6], dtype=types.FLOAT),
+    "sums": fn.reductions.mean,
+    "normalize": fn.normalize,
+    "elements behind a kernel": lambda x: fn.cast(fn.flip(x), dtype=types.FLOAT) + 1,
+}
+
+
+def image(info: SampleInfo) -> np.ndarray:
+    if info.idx_in_epoch >= len(IMAGES):
+        raise StopIteration
+    return IMAGES[info.idx_in_epoch]
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_workers_compute_images_of_different_shapes_together_with_the_same_bits(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sample_by_sample():
+        alone = run_ragged(TOGETHER[name], image, 1, "HWC")
+    calls = 0
+    compute = Program.run_batch
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return compute(*args, **options)
+
+    monkeypatch.setattr(Program, "run_batch", counted)
+    with kernels_from(library()):
+        together = run_ragged(TOGETHER[name], image, 20, "HWC")
+
+    assert 0 < calls <= 12
+    assert together.error == alone.error == ""
+    for (one,), (other,) in zip(alone.samples, together.samples, strict=True):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
 
 
 @pytest.mark.parametrize(
