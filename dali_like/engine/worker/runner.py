@@ -431,11 +431,7 @@ class TaskRunner:
         callback, iteration, epoch, source = task.callback, task.iteration, task.epoch, task.source
         single, count = source.num_outputs is None, -1 if any(source.objects) else source.output_count
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
-        put_outside, numbers, (memories, dtypes, shapes) = (
-            task.outside_writer(),
-            range(count),
-            zip(*task.targets, strict=True),
-        )
+        put_outside, places = task.outside_writer(), [(output, *target) for output, target in enumerate(task.targets)]
         all_keys = zip(*(keys[begin - task.start :] for keys in task.keys), strict=True)
         for i, position, keys in zip(range(begin, task.stop), _positions(task, begin), all_keys, strict=False):
             cell[0] = i
@@ -445,9 +441,7 @@ class TaskRunner:
                 if lent and not single:
                     outputs = sample = task.disentangle(i, sample, source)
                 try:
-                    for output, array, key, memory, dtype, shape in zip(  # noqa: B905
-                        numbers, outputs, keys, memories, dtypes, shapes
-                    ):
+                    for array, key, (output, memory, dtype, shape) in zip(outputs, keys, places):  # noqa: B905
                         if array.__class__ is not ndarray:
                             break
                         if array.shape == shape and (array.dtype is dtype or array.dtype == dtype):
