@@ -101,7 +101,7 @@ class Batches:
     Attributes:
         length: how many.
         make: makes one of them.
-        begun: a folder that gets a file for each walk; None: nobody wants to know.
+        begun: a folder that gets a file for each walk; None: walks are not counted.
     """
 
     length: int = LENGTH

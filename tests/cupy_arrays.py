@@ -1,7 +1,7 @@
 """A CuPy stand-in with arrays, kernels and page-locked memory: the part of CuPy that tests and steps for a real GPU use.
 
-Work runs only when somebody waits for it, or asks whether a stream is done; then all streams run until they are blocked.
-Gates that somebody waits for are counted: a real one would block that thread until it opens by itself.
+Work runs only when a call waits for it, or asks whether a stream is done; then all streams run until they are blocked.
+Waits for shut gates are counted: a real one would block that thread until it opens by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CupyWithArrays(CupyStandIn):
     """The stand-in for the module.
 
     Attributes:
-        num_overrun: the number of gates that somebody has waited for while they were shut.
+        num_overrun: the number of waits for shut gates.
     """
 
     __spec__ = ModuleSpec("cupy", None)

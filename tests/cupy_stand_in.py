@@ -1,6 +1,6 @@
 """The part of CuPy and of CUDA's driver that this library uses, in host memory, with the names and arguments of CuPy 14.
 
-Work on a stream is carried out when somebody waits for it, as in `dali_like.testing.simulated_device`. The stand-in refuses
+Work on a stream is carried out when a call waits for it, as in `dali_like.testing.simulated_device`. The stand-in refuses
 the same as CUDA and CuPy 14.2: negative sizes, streams of another GPU, and calls that do not suit a capture.
 """
 

@@ -1,4 +1,4 @@
-"""Errors that nobody holds any more are gone at once, and batches with them: no garbage collection is needed."""
+"""Errors without a reference are freed at once, and their batches with them, without a garbage collection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Indices:
 
 
 def error_of(call: Callable[[], Any]) -> weakref.ref[Exception]:
-    """The error that a call raises; nobody holds it."""
+    """Return the error that a call raises, without another reference to it."""
     try:
         call()
     except Exception as error:

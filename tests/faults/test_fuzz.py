@@ -291,7 +291,7 @@ def test_an_implausible_report_is_an_error_or_ignored(what: str) -> None:
 
 
 def test_report_of_rows_where_there_are_none() -> None:
-    """The first batch has no rows: nobody knows its shape."""
+    """The first batch has no rows: its shape is unknown."""
 
     def report_rows(hands: Hands) -> None:
         for task in range(TASKS):

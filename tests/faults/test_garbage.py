@@ -30,7 +30,7 @@ class Cycle:
 
 
 class Collections:
-    """Counts how often somebody asks for a collection."""
+    """Counts the requests for a collection."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0

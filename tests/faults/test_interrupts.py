@@ -127,7 +127,7 @@ class TestCtrlC:
             def source(info):
                 if info.iteration == 1:
                     tell("slow: true")
-                    os.close(os.open(gate, os.O_RDONLY))  # when somebody opens the other end
+                    os.close(os.open(gate, os.O_RDONLY))  # returns when the other end is opened
                 return np.int64(info.idx_in_epoch)
 
             @pipeline_def(batch_size=4, num_threads=1, py_num_workers=4, py_start_method=sys.argv[1])

@@ -95,7 +95,7 @@ def first_values(samples: Sequence[NDArray[Any]]) -> list[int]:
 
 
 def samples_of(pool: PlayedPool, batch: Batch) -> list[int]:
-    """The numbers of a batch's samples, which nobody has afterwards."""
+    """Return the numbers of a batch's samples, and release the batch."""
     values = first_values(pool.wait(batch)[0])
     batch.outcome = None
     return values
@@ -367,7 +367,7 @@ class TestSampleThatKills:
                 assert len(pids & set(pool.workers.pids)) == (2 if times == 1 else 0), "no one is suspected at once"
 
     def test_runs_alone_the_third_time(self) -> None:
-        """So that nobody else can be to blame."""
+        """So that no other worker can be to blame."""
         for seed in SEEDS:
             alone = []
 

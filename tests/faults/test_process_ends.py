@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import signal
 import textwrap
 import weakref
@@ -476,30 +477,36 @@ class TestAPipelineThatIsDropped:
         wait_until(lambda: not any(map(is_running, pids)), "the end of the workers", GONE_S)
 
 
-#: Forks while batches are held, lets the child run its part after the parent has continued, and continues.
+#: For each part of a child: forks while batches are held, lets the child run the part after the parent has continued, and
+#: continues. One program for all parts: starting it takes longer than they do.
 FORKING = """
-    pipe = make()
-    held = [pipe.run()[0] for _ in range(2)]
-    dropped = [pipe.run()[0] for _ in range(3)]
-    del dropped
-    readable, writable = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.read(readable, 1)
-        exec(sys.argv[2])
-        sys.exit(0)
-    held.extend(pipe.run()[0] for _ in range(6))
-    os.write(writable, b".")
-    assert os.waitpid(child, 0) == (child, 0)
-    for batch, iteration in zip(held, (0, 1, *range(5, 11))):
-        check(batch, iteration)
-    for epoch in range(3):
-        pipe.reset()
-        for iteration in range(12):
-            batch, = pipe.run()
+    import json
+
+    for name, part in json.loads(sys.argv[2]).items():
+        pipe = make()
+        held = [pipe.run()[0] for _ in range(2)]
+        dropped = [pipe.run()[0] for _ in range(3)]
+        del dropped
+        readable, writable = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.read(readable, 1)
+            exec(part)
+            sys.exit(0)
+        held.extend(pipe.run()[0] for _ in range(6))
+        os.write(writable, b".")
+        assert os.waitpid(child, 0) == (child, 0), name
+        os.close(readable)
+        os.close(writable)
+        for batch, iteration in zip(held, (0, 1, *range(5, 11))):
             check(batch, iteration)
-    for batch, iteration in zip(held, (0, 1, *range(5, 11))):
-        check(batch, iteration)
+        for epoch in range(3):
+            pipe.reset()
+            for iteration in range(12):
+                batch, = pipe.run()
+                check(batch, iteration)
+        for batch, iteration in zip(held, (0, 1, *range(5, 11))):
+            check(batch, iteration)
 """
 
 CHILDREN = {
@@ -533,40 +540,38 @@ class TestAForkedChild:
     """It does not own its parent's pipeline, and cannot disturb it."""
 
     @pytest.mark.parametrize(
-        ("way", "does"),
+        ("way", "parts"),
         [
-            *itertools.product(["fork"], CHILDREN),
-            *itertools.product(["thread"], ["runs", "closes", "drops everything", "makes a pipeline of its own"]),
-            *itertools.product(["serial", "spawn"], ["runs", "drops everything"]),
+            ("fork", [*CHILDREN]),
+            ("thread", ["runs", "closes", "drops everything", "makes a pipeline of its own"]),
+            ("serial", ["runs", "drops everything"]),
+            ("spawn", ["runs", "drops everything"]),
         ],
+        ids=["fork", "thread", "serial", "spawn"],
     )
-    def test_leaves_its_parent_alone(self, way: str, does: str, start: StartProgram) -> None:
-        program = start(
-            USING, "make = numbers", FORKING, arguments=(way, textwrap.dedent(CHILDREN[does])), flags=STRICT_BUT_FORKING
-        )
+    def test_leaves_its_parent_alone(self, way: str, parts: list[str], start: StartProgram) -> None:
+        program = start(USING, "make = numbers", FORKING, arguments=(way, texts_of(parts)), flags=STRICT_BUT_FORKING)
 
         end = program.end()
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
 
-    @pytest.mark.parametrize("does", ["runs", "drops everything", "makes a pipeline of its own"])
-    def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram) -> None:
+    def test_leaves_its_parent_alone_also_with_operators(self, start: StartProgram) -> None:
         skip_without("cv2")
-        program = start(
-            USING_OPERATORS,
-            "make = images",
-            FORKING,
-            arguments=("fork", textwrap.dedent(CHILDREN[does])),
-            flags=STRICT_BUT_FORKING,
-        )
+        parts = texts_of(["runs", "drops everything", "makes a pipeline of its own"])
+        program = start(USING_OPERATORS, "make = images", FORKING, arguments=("fork", parts), flags=STRICT_BUT_FORKING)
 
         end = program.end()
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
+
+
+def texts_of(parts: list[str]) -> str:
+    return json.dumps({name: textwrap.dedent(CHILDREN[name]) for name in parts})
 
 
 def make_pipeline_of(source: Callable[[SampleInfo], Any], start_method: str) -> Pipeline:
-    """A pipeline that nobody closes."""
+    """A pipeline that is not closed."""
     from dali_like import fn, pipeline_def
 
     @pipeline_def(batch_size=4, num_threads=1, py_num_workers=2, py_start_method=start_method)
@@ -578,7 +583,7 @@ def make_pipeline_of(source: Callable[[SampleInfo], Any], start_method: str) -> 
 
 @pytest.fixture
 def make_and_run() -> Callable[[str], Pipeline]:
-    """Makes a pipeline that nobody closes, takes a batch of it and returns it when all workers have started."""
+    """Makes a pipeline that is not closed, takes a batch, and returns the pipeline when all workers have started."""
 
     def make(start_method: str) -> Pipeline:
         pipe = make_pipeline_of(lambda info: np.int64(info.idx_in_epoch), start_method)

@@ -75,7 +75,7 @@ def test_workers_do_not_inherit_the_signal_handling_of_the_program(start_method:
 def test_a_program_that_ignores_the_ends_of_children_has_its_workers_replaced(
     start_method: str, make_pipeline: MakePipeline
 ) -> None:
-    """The system then keeps nothing of a child that has ended, and nobody can wait for it."""
+    """The system then keeps nothing of a child that has ended, so no process can wait for it."""
     with handled(signal.SIGCHLD, signal.SIG_IGN):
         pipe = make_pipeline(number, start_method, workers=2)
         numbers = pipe.run()[0].as_array().tolist()

@@ -250,7 +250,7 @@ class TestCloseInAnotherThread:
         """A run() that is overtaken delivers the batch or says that the pipeline is closed, and nothing else."""
 
         def source(info: SampleInfo) -> np.int64:
-            time.sleep(0.001)  # so that there are always tasks which nobody has taken yet
+            time.sleep(0.001)  # so that there are always tasks that no worker has taken
             return numbers(info)
 
         def close_up_to_its_lock() -> None:

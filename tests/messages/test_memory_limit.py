@@ -95,7 +95,7 @@ def test_the_named_limit_suffices(batches: Callable[..., Iterator[Any]], way: st
 
 def test_the_named_limit_has_room_for_the_batches_that_the_program_holds() -> None:
     limit = LITTLE_BYTES << 2
-    for _ in range(3):  # at the first batch, nobody knows how many the program is going to hold
+    for _ in range(3):  # at the first batch, the number of batches that the program will hold is unknown
         kept: list[Any] = []
         try:
             for batch in pipeline_batches(dense, "serial", 1, limit):

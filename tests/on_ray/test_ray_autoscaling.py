@@ -99,7 +99,7 @@ def cluster_at(address: str) -> dict[str, Any]:
 
 
 def answers(address: str) -> bool:
-    """Whether somebody listens there."""
+    """Whether a server listens there."""
     host, port = address.split(":")
     with socket.socket() as probe:
         return probe.connect_ex((host, int(port))) == 0

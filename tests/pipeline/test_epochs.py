@@ -430,7 +430,7 @@ def test_workers_are_ahead_by_both_depths_and_no_more(
     last = pipeline_depth + source_depth  # the first has been delivered
 
     wait_until((tmp_path / str(last)).exists, "that the workers are ahead")
-    pipe.close()  # and nobody works any more
+    pipe.close()  # and no worker is left
 
     assert {int(name) for name in os.listdir(tmp_path)} == set(range(last + 1))
 

@@ -12,7 +12,7 @@ from dali_like.testing.simulated_device import SimulatedDevice
 
 
 class SimulatedGate:
-    """Shut until it is opened: the simulated device does nothing before somebody waits."""
+    """Shut until it is opened: the simulated device does nothing before a call waits for it."""
 
     is_shut = True
 

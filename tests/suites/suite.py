@@ -71,7 +71,7 @@ class Verdict:
 
     @property
     def faults(self) -> dict[str, str]:
-        """Lost tests that nobody excepts."""
+        """Lost tests that are not excepted."""
         return {test: outcome for test, outcome in self.lost.items() if test not in self.excepted}
 
 

@@ -326,7 +326,7 @@ def test_template_keeps_no_descriptors_of_sources_that_are_gone(start_method: st
 
 
 def inheritable(*primitives: Any) -> list[int]:
-    """The files, by inode, that a program run from here would have unless somebody closed them."""
+    """The files, by inode, that a program run from here inherits unless they are closed."""
     files = []
     for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # the one that the list was read from

@@ -61,7 +61,7 @@ class Gate:
 
     def pass_through(self) -> None:
         self.is_reached = True
-        # A lock of C, which nothing in Python interrupts; in the main process nobody waits for more than the deadline.
+        # A lock of C, which nothing in Python interrupts; the main process waits no longer than the deadline.
         self._event.wait(DEADLINE_S)
         self.has_been_left = True
 

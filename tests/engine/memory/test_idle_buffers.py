@@ -1,4 +1,4 @@
-"""Free buffers that nobody has asked for in a while."""
+"""Free buffers that have not been used for a while."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ FORMS_OF_TORCH: dict[str, Callable[[TensorListCPU], Any]] = {
 
 
 class Capsule:
-    """A DLPack capsule that somebody has taken and not yet used."""
+    """A DLPack capsule that has been taken and not yet used."""
 
     def __init__(self, tensor: Any) -> None:
         self._capsule = tensor.__dlpack__()

@@ -46,7 +46,7 @@ def mapped_bytes() -> int:
 
 @pytest.fixture
 def collections() -> Iterator[list[str]]:
-    """A growing list with an entry for each collection of all garbage that somebody asks for."""
+    """A growing list with an entry for each requested collection of all garbage."""
     asked: list[str] = []
     collect = gc.collect
 

@@ -1,4 +1,4 @@
-"""The shared space: extents that are taken, given memory and given back, in a file that nobody can shrink."""
+"""The shared space: extents that are taken, given memory and given back, in a file that cannot shrink."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_extent_that_gets_no_memory_is_not_taken(error: type[BaseException], mon
 
 def test_memory_that_only_garbage_keeps_can_be_had() -> None:
     class Idle:
-        """Memory that nobody uses, of something that is garbage in a cycle."""
+        """Unused memory, whose owner is garbage in a cycle."""
 
         def __init__(self) -> None:
             self.itself = self

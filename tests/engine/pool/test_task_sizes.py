@@ -393,11 +393,11 @@ def test_random_numbers_of_loaders_do_not_depend_on_the_size_of_tasks(monkeypatc
 
 
 class LatePool:
-    """Batches are complete when somebody waits for them, or at once.
+    """Batches are complete when the pool waits for them, or at once.
 
     Attributes:
         submitted: how many batches have been asked for.
-        seen_waiting: how many had been, whenever somebody began to wait.
+        seen_waiting: how many had been, at the beginning of each wait.
         interrupts: how many of the next waits Ctrl-C ends.
     """
 
