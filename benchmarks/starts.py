@@ -82,7 +82,7 @@ print(took, cpu, flush=True)
 os._exit(0)
 """
 _PIPELINE = """
-from {module} import fn, pipeline_def
+from dali_like import fn, pipeline_def
 
 @pipeline_def(batch_size=256, num_threads=1, device_id=None, py_num_workers=2)
 def pipeline():
@@ -93,7 +93,7 @@ pipe.build()
 (batch,) = pipe.run()
 """
 _LOADER = """
-from {module} import DataLoader
+from dali_like.data import DataLoader
 
 class Samples:
     def __getitem__(self, index):
@@ -104,8 +104,7 @@ class Samples:
 batches = iter(DataLoader(Samples(), batch_size=256, num_workers=2, multiprocessing_context="fork"))
 batch = next(batches)
 """
-FIRST_PIPELINES = {OURS: _PIPELINE.format(module="dali_like"), "dali": _PIPELINE.format(module="nvidia.dali")}
-FIRST_LOADERS = {OURS: _LOADER.format(module="dali_like.data"), "torch": _LOADER.format(module="torch.utils.data")}
+FIRST_PROGRAMS = {"pipeline": _PIPELINE, "loader": _LOADER}
 
 Figures = Mapping[str, float]
 
@@ -171,15 +170,14 @@ def imports(system: str, _: float) -> Figures:
     return figures
 
 
-def first(system: str, _: float) -> Figures:
+def first(_system: str, _: float) -> Figures:
     """Measure a program behind the import of NumPy, up to its first batch from forked workers."""
     figures = {}
-    for kind, programs in (("pipeline", FIRST_PIPELINES), ("loader", FIRST_LOADERS)):
-        if system in programs:
-            wall_s, cpu_s = map(float, _output_of(_BEFORE_FIRST + programs[system] + _AFTER_FIRST).split())
-            figures[f"NumPy to the first batch of a {kind}, ms"] = 1e3 * wall_s
-            if kind == "pipeline":
-                figures["the same, ms of CPU of the main process"] = 1e3 * cpu_s
+    for kind, program in FIRST_PROGRAMS.items():
+        wall_s, cpu_s = map(float, _output_of(_BEFORE_FIRST + program + _AFTER_FIRST).split())
+        figures[f"NumPy to the first batch of a {kind}, ms"] = 1e3 * wall_s
+        if kind == "pipeline":
+            figures["the same, ms of CPU of the main process"] = 1e3 * cpu_s
     return figures
 
 
@@ -264,7 +262,7 @@ def main_cpu(system: str, seconds: float) -> Figures:
 #: Each part, with the systems that it is for.
 PARTS: dict[str, tuple[Callable[[str, float], Figures], Sequence[str]]] = {
     "import": (imports, (OURS, *PEERS)),
-    "first": (first, (OURS, *PEERS)),
+    "first": (first, (OURS,)),
     "fork": (fork, (OURS, *PEERS)),
     "spawn": (spawn, (OURS, *PEERS)),
     "warm_up": (warm_up, (OURS, *PEERS)),
