@@ -278,7 +278,7 @@ REASONS: Mapping[str, str] = {
     **dict.fromkeys(("peek_image_shape", "experimental.peek_image_shape", "decoders.numpy", "decoders.audio"), "f"),
     **dict.fromkeys(("bbox_rotate", "box_encoder", "random_bbox_crop", "roi_random_crop"), "g"),
     **{f"segmentation.{name}": "g" for name in ("random_mask_pixel", "random_object_bbox", "select_masks")},
-    **dict.fromkeys(("reinterpret", "get_property", "pad", "pad of tokens", "paste", "multi_paste", "permute_batch"), "h"),
+    **dict.fromkeys(("pad", "pad of tokens", "paste", "multi_paste", "permute_batch"), "h"),
     **dict.fromkeys(("experimental.warp_perspective", "experimental.filter", "laplacian", "noise.salt_and_pepper"), "h"),
     **dict.fromkeys(("audio_resample", "audio_resample to a higher rate"), "h"),
     **{f"{module}decoders.image": "h" for module in ("", "experimental.")},

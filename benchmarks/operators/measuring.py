@@ -10,6 +10,8 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
+from threading import get_native_id
 from typing import Any, NamedTuple
 
 from benchmarks.operators.cases import CASES
@@ -19,9 +21,9 @@ __all__ = ["LIBRARIES", "Row", "measure"]
 
 #: Ours first.
 LIBRARIES = ("dali_like", "nvidia.dali")
-_LEAST_BATCHES = 2
-#: A process is idle if it has used less than this share of a pause.
-_PAUSE_S, _IDLE_SHARE = 0.005, 0.1
+_LEAST_BATCHES = 4
+#: A process is idle if it has used less than this share of a pause, and no other thread could run behind it, several times.
+_PAUSE_S, _IDLE_SHARE, _TIMES_IDLE = 0.005, 0.1, 2
 
 
 class Row(NamedTuple):
@@ -116,11 +118,26 @@ def _seconds_per_batch(run: Callable[[], Any], count: int) -> float:
 
 
 def _idle_s() -> float:
-    """Wait until no thread of this process works, and return its CPU time until then."""
-    now = time.process_time()
-    while True:
+    """Wait until no thread of this process works, and return its CPU time until then.
+
+    On a busy machine, a thread with work may get no CPU for longer than a pause.
+    """
+    now, times = time.process_time(), 0
+    while times < _TIMES_IDLE:
         before = now
         time.sleep(_PAUSE_S)
+        others_work = any(_may_run(thread) for thread in Path("/proc/self/task").iterdir())
         now = time.process_time()
-        if now - before < _IDLE_SHARE * _PAUSE_S:
-            return now
+        times = 0 if others_work or now - before >= _IDLE_SHARE * _PAUSE_S else times + 1
+    return now
+
+
+def _may_run(thread: Path) -> bool:
+    """Whether another thread of this process has work, on a CPU or waiting for one; see proc(5)."""
+    if int(thread.name) == get_native_id():
+        return False
+    try:
+        state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return False
+    return state not in "SIZXt"
