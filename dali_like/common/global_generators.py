@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 __all__ = ["generator_states", "kept_generators"]
 

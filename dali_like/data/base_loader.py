@@ -649,6 +649,7 @@ class BaseDataLoader(LoaderArguments[T_co]):
                 from dali_like.data.iterator_factory import IteratorFactory
 
                 types = self._dali_like_iterator_types
+                _ = self._dali_like_array_backend
             made = IteratorFactory(*types)
             factory = vars(self).setdefault("_dali_like_iterator_factory", made)
         return factory

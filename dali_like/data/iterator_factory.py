@@ -11,24 +11,25 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dali_like.common.collector import paused_collector
 from dali_like.common.interrupts import InterruptSafeLock
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher
 from dali_like.data.generators import randomness_of
 from dali_like.data.iterable_walk import restore
-from dali_like.data.loader_iterator import LoaderIterator, WorkerIterator
-from dali_like.data.loader_workers import LoaderWorkers, start_message
+from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.plans import IteratorState, resolved
 from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.settled import Settled
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.monitor.monitoring import Monitor
-from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
 
 if TYPE_CHECKING:
     from dali_like.data.agreement import Agreement
     from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.device_senders import DeviceSender
+    from dali_like.data.loader_iterator import WorkerIterator
+    from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.local_iterator import LocalIterator
     from dali_like.data.options import LoaderOptions
     from dali_like.data.peers import PeerLink
@@ -139,7 +140,7 @@ class IteratorFactory:
             self._positions, self._shard_states = iterator.positions, iterator.shard_states
         if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
-        if options.num_workers and options.own["prefetch_epochs"] and isinstance(iterator, WorkerIterator):
+        if options.num_workers and options.own["prefetch_epochs"] and isinstance(iterator, self._worker_type):
             iterator.call_on_last_batch(_preparation_by(loader))
         return iterator
 
@@ -261,12 +262,18 @@ class IteratorFactory:
 
     def _workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
         """Return workers that run with a base seed: the kept ones, or new ones."""
+        if not self._has_searched:
+            _import_workers()
+        from dali_like.data.loader_workers import LoaderWorkers, start_message
+
         if (workers := self.workers) is not None:
             if workers.run_with(start_message(base_seed)):
                 return workers
             self.drop_workers()
         if not self._has_searched:
             self._has_searched = True
+            from dali_like.sources.travel.hazards import warn_of_hazards_in_dataset
+
             repeats = not options.is_iterable and options.worker_init_fn is None
             warn_of_hazards_in_dataset(options.dataset, options.start_method, options.num_workers, repeats=repeats)
         self._tune(options)
@@ -362,6 +369,16 @@ class IteratorFactory:
             return None
         self._prepared = None
         return prepared.iterator
+
+
+def _import_workers() -> None:
+    """Import the half of the engine that only loaders with workers need. Python must not look for garbage meanwhile.
+
+    Behind PyTorch, whose modules have many objects, that takes longer than the imports.
+    """
+    with paused_collector():
+        import dali_like.data.loader_workers
+        import dali_like.sources.travel.hazards  # noqa: F401
 
 
 def _preparation_by(loader: BaseDataLoader[Any]) -> Callable[[], None]:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy.random  # noqa: F401  # before workers are forked: each of them seeds NumPy's generator
+
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every

@@ -376,6 +376,42 @@ def test_program_that_makes_no_loader_imports_no_engine(tmp_path: Path) -> None:
     assert out == "[]\nTrue\n", err
 
 
+FIRST_ITERATIONS = """\
+import sys
+import torch
+from torch.utils.data import DataLoader
+
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(arguments[0]) if event == "open" else None)
+
+def loaded():
+    return {name.removeprefix("dali_like.") for name in sys.modules if name.startswith("dali_like.")}
+
+def iterate(**options):
+    before = loaded()
+    opened.clear()
+    next(iter(DataLoader(range(4), **options)))
+    late = {"engine.pool.pool", "monitor.show.report", "monitor.measure.statistics", "monitor.measure.diagnosis"}
+    print(len(loaded() - before), len(opened), *sorted(loaded() & late), *["numpy.random"] * ("numpy.random" in sys.modules))
+
+iterate()
+iterate(num_workers=1)
+"""
+
+
+def test_first_iteration_imports_no_engine_without_workers_and_no_reports(tmp_path: Path) -> None:
+    written(tmp_path, "count.py", FIRST_ITERATIONS)
+
+    alone, with_worker = (line.split() for line in run("count.py", folder=tmp_path)[1].splitlines())
+
+    assert int(alone[0]) <= 64  # modules: 59
+    assert int(alone[1]) <= 130  # files, with those of bytecode that Python looks for: 60
+    assert alone[2:] == []
+    assert int(with_worker[0]) <= 42  # 38 more
+    assert int(with_worker[1]) <= 250  # 96
+    assert with_worker[2:] == ["engine.pool.pool", "numpy.random"]
+
+
 def test_imports_behind_pytorch_make_python_look_for_garbage_only_a_few_times(tmp_path: Path) -> None:
     written(
         tmp_path,

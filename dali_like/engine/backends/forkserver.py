@@ -316,6 +316,8 @@ class Forkserver:
 
                 bundle = SourceBundle(*self._arrived)
                 bundle.import_modules()
+                if "dali_like.common.global_generators" in sys.modules:  # workers of loaders seed NumPy's generator
+                    import numpy.random  # noqa: F401
                 if self._channels.num_workers > 1:
                     bundle.load_plain_parts()
                 limit_threads(self._threads)  # of libraries that came with the modules
