@@ -8,13 +8,14 @@ turns. CPU time counts all processes, and includes the start of workers.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,23 +62,35 @@ def scanned(pattern: str) -> Iterator[dict[str, Any]]:
         yield {name: batch.column(i).to_numpy(zero_copy_only=False) for i, name in enumerate(batch.schema.names)}
 
 
-def measured(batches: Callable[[str], Iterator[dict[str, Any]]], pattern: str) -> tuple[int, float, float]:
-    """Return the rows of an epoch, the seconds, and the CPU seconds of all processes."""
+class Epoch(NamedTuple):
+    """The rows of an epoch, its seconds, and the CPU seconds of all processes."""
+
+    rows: int
+    wall_s: float
+    cpu_s: float
+
+
+def measured(batches: Callable[[str], Iterator[dict[str, Any]]], pattern: str) -> Epoch:
+    """Measure an epoch.
+
+    Raises:
+        AssertionError: its rows are not those of the files.
+    """
     began, before = time.perf_counter(), time.process_time()
-    rows, total, children, iterator = 0, 0, 0.0, batches(pattern)
-    for number, batch in enumerate(iterator):
+    rows = total = 0
+    children: frozenset[int] = frozenset()
+    children_s = 0.0
+    for number, batch in enumerate(batches(pattern)):
         rows += len(batch["row"])
         total += int(batch["row"].sum())
-        if number % 16 == 0:
-            children = max(children, _cpu_of_children())
-    children = max(children, _cpu_of_children())
+        if not number:
+            children = processes.descendants(os.getpid())  # all workers have computed a part of it
+        if number % 16 == 0:  # they end with the last batch
+            with contextlib.suppress(ProcessLookupError):
+                children_s = processes.cpu_s(children)
     if total != rows * (rows - 1) // 2:
         raise AssertionError(f"the {rows} rows are not those of the files")
-    return rows, time.perf_counter() - began, time.process_time() - before + children
-
-
-def _cpu_of_children() -> float:
-    return processes.cpu_s(processes.descendants(os.getpid()))
+    return Epoch(rows, time.perf_counter() - began, time.process_time() - before + children_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args(arguments)
     systems = {"dali_like": ours, "pyarrow": scanned}
-    runs: dict[str, list[tuple[int, float, float]]] = {name: [] for name in systems}
+    runs: dict[str, list[Epoch]] = {name: [] for name in systems}
     with tempfile.TemporaryDirectory() as folder:
         pattern = write_files(folder, options.rows)
         for _ in range(options.repeats):
@@ -96,15 +109,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = [
         [
             name,
-            f"{statistics.median(rows / wall_s for rows, wall_s, _ in found) / 1e6:.1f}",
-            f"{statistics.median(1e9 * cpu_s / rows for rows, _, cpu_s in found):.0f}",
+            f"{statistics.median(epoch.rows / epoch.wall_s for epoch in found) / 1e6:.1f}",
+            f"{statistics.median(1e9 * epoch.cpu_s / epoch.rows for epoch in found):.0f}",
         ]
         for name, found in runs.items()
     ]
     print(markdown(["system", "million rows/s", "CPU ns/row"], table))
     pairs = list(zip(runs["dali_like"], runs["pyarrow"], strict=True))
-    rate = statistics.median((ours[0] / ours[1]) / (theirs[0] / theirs[1]) for ours, theirs in pairs)
-    cpu = statistics.median(ours[2] / theirs[2] for ours, theirs in pairs)
+    rate = statistics.median(theirs.wall_s / ours.wall_s for ours, theirs in pairs)
+    cpu = statistics.median(ours.cpu_s / theirs.cpu_s for ours, theirs in pairs)
     print(f"\nrate of dali_like / pyarrow: {rate:.2f} (to reach: 0.67); CPU time: {cpu:.2f}")
     return 0
 

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from dali_like.common.user_objects import method_of
 from dali_like.data.datasets import ArrayDataset, ConcatDataset, StackDataset, Subset
-from dali_like.data.sample_schema import Column, Dict, Leaf, Node, Piece, Rows, UnfitError, schema_of
+from dali_like.data.sample_schema import Column, Dict, Node, Piece, Rows, SampleSchema, Texts, UnfitError
 from dali_like.engine.memory.protocol import DTYPES
 from dali_like.sources.composed import is_composed
+from dali_like.sources.composed.record_batches import array_of_lists, texts_in
 
 if TYPE_CHECKING:
     from dali_like.data.array_backends import ArrayBackend
+    from dali_like.sources.composed.row_pieces import RowPieces
 
 #: The types of keys that select the same row as an int does. A bool does not: it adds a dimension.
 _INTEGERS = frozenset({int, np.int32, np.int64})
@@ -81,51 +83,63 @@ def columns_of(dataset: Any, keys: Any, backend: ArrayBackend) -> Any:
     return _columns_at(dataset, _index_of(keys, backend), backend)
 
 
-def put_rows(root: Node, pieces: Sequence[tuple[dict[str, Any], NDArray[np.int64]]], rows: Rows) -> bool:
-    """Write columns of rows to their places in a batch. Return False if one does not fit; the written data is then void.
+def put_rows(root: Node, pieces: RowPieces, rows: Rows, texts: Texts) -> bool:
+    """Write rows in columns to their places in a batch. Return False if one does not fit; the written data is then void.
 
     Args:
         root: of the schema of the rows.
-        pieces: from name to column, and the places of its rows.
+        texts: gets the texts of each column of texts, piece by piece.
     """
-    if type(root) is not Dict or any(columns.keys() != root.parts.keys() for columns, _ in pieces):
+    if type(root) is not Dict or (leaves := root.leaves) is None:
         return False
-    where = [_as_slice(places) for _, places in pieces]
-    for name, leaf in root.parts.items():
-        if not isinstance(leaf, Leaf):
+    into = [rows[number] for _, number, kind in leaves if kind is None]
+    found: list[list[Any]] = [[] for _ in texts]
+    for batch, begin, places in pieces.pieces:
+        if batch.fitted is None or batch.fitted[0] is not root:
+            batch.fitted = root, _arrays_for(root, leaves, batch.columns, into)
+        if (arrays := batch.fitted[1]) is None:
             return False
-        row = rows[leaf.number]
-        for (columns, _), places in zip(pieces, where, strict=True):
-            column = columns[name]
-            if type(column) is not np.ndarray or column.dtype != row.dtype or column.shape[1:] != row.shape[1:]:
-                return False
-            row[places] = column
+        where, part = slice(places.start, places.stop, places.step), slice(begin, begin + len(places))
+        # This loop is the overhead per column of a piece.
+        for row, values in zip(into, arrays, strict=True):
+            row[where] = values[part]
+        for name, number, kind in leaves if texts else ():
+            if kind is not None:
+                if (some := texts_in(batch.columns[name][part], kind)) is None:
+                    return False
+                found[number] += some
+    for each, some in zip(texts, found, strict=True):
+        each.extend(some)
     return True
 
 
-def new_batch(pieces: Sequence[tuple[dict[str, Any], NDArray[np.int64]]], count: int, backend: ArrayBackend) -> Any:
-    """Return the batch of columns of rows, or None if they do not make one of `count` rows.
-
-    Args:
-        pieces: see `put_rows`.
-    """
-    if sum(len(places) for _, places in pieces) != count:
+def _arrays_for(
+    root: Dict, leaves: Sequence[tuple[str, int, type | None]], columns: dict[str, Any], into: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]] | None:
+    """Return the columns with numbers of a record batch as arrays; None if they do not fit the rows of a schema."""
+    if columns.keys() != root.parts.keys():
         return None
-    schema = schema_of({name: column[0] for name, column in pieces[0][0].items()}, backend)
-    if schema is None or schema.num_texts:
+    arrays: list[NDArray[Any]] = []
+    for name, row in zip((name for name, _, kind in leaves if kind is None), into, strict=True):
+        column = columns[name]
+        array = column if type(column) is np.ndarray else array_of_lists(column)
+        if array is None or array.dtype != row.dtype or array.shape[1:] != row.shape[1:]:
+            return None
+        arrays.append(array)
+    return arrays
+
+
+def batch_of(pieces: RowPieces, schema: SampleSchema) -> Any:
+    """Return the batch of rows in columns, in the order of their places; None if they do not fit a schema."""
+    places = pieces.places
+    size, count = max(run[-1] for run in places.ranges) + 1, len(places)
+    rows = [np.empty((size, *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
+    if not put_rows(schema.root, pieces, rows, []):
         return None
-    rows = [np.empty((count, *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
-    return schema.root.batch(rows, [], False) if put_rows(schema.root, pieces, rows) else None
-
-
-def _as_slice(places: NDArray[np.int64]) -> Any:
-    """Return ascending places at equal distances as a slice: NumPy copies to it faster."""
-    if len(places) == 1:
-        return slice(int(places[0]), int(places[0]) + 1)
-    step = int(places[1] - places[0])
-    if step > 0 and (np.diff(places) == step).all():
-        return slice(int(places[0]), int(places[-1]) + 1, step)
-    return places
+    if count < size:
+        taken = np.sort(np.array(places))
+        rows = [row[taken] for row in rows]
+    return schema.root.batch(rows, [], False)
 
 
 def first_sample(columns: Any) -> Any:
@@ -224,6 +238,8 @@ def _index_of(keys: Any, backend: ArrayBackend) -> NDArray[np.int64]:
     Raises:
         UnfitError: they are not all integers, or the list is empty.
     """
+    if type(keys) is range and keys:
+        return np.arange(keys.start, keys.stop, keys.step)
     if type(keys) not in (list, tuple) or not keys:
         raise UnfitError
     if not _INTEGERS.issuperset(map(type, keys)):

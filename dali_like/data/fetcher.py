@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from dali_like.sources.composed import is_composed
 if TYPE_CHECKING:
     from dali_like.data.options import LoaderOptions
     from dali_like.sources.composed.costs import Cost
+    from dali_like.sources.composed.row_pieces import RowPieces
     from dali_like.sources.composed.stage import WeightChanges
     from dali_like.sources.composed.stream import Elements
 
@@ -150,8 +151,8 @@ class Fetcher:
     _may_draw: bool = True
     _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
     _elements: Elements | None = None
-    #: A batch of rows that were taken in columns, without workers.
-    _new_batch: Any = None
+    #: Of the latest batch of rows in columns that are in no rows of a slot.
+    _schema_of_rows: SampleSchema | None = None
     #: Of the changes of weights that the dataset has.
     _version: int = 0
 
@@ -509,7 +510,7 @@ class Fetcher:
             if self.awaits:
                 getitems = functools.partial(request.call, getitems)
             return self.collate(_measured(getitems, request)(keys))
-        if not isinstance(keys, (list, tuple)):
+        if not isinstance(keys, (list, tuple, range)):
             keys = list(keys)
             batch_request = batch_request._replace(keys=keys)
         samples = self._make_some(batch_request, 0, len(keys), request)
@@ -572,7 +573,7 @@ class Fetcher:
 
         put_rows = None
         if self.dataset.is_columnar and self.on_error == "raise":
-            put_rows = self._put_rows(schema, request, len(wanted.positions))
+            put_rows = functools.partial(self._put_rows, schema, request, texts)
         conduct = Conduct(
             request.cell,
             lambda position: self._seed(wanted.seed, wanted.number, position),
@@ -594,29 +595,35 @@ class Fetcher:
         return self.cost.number(element.value if type(element) is Traced else element)
 
     def _put_rows(
-        self, schema: SampleSchema | None, request: Request | LocalRequest, count: int
-    ) -> Callable[[list[Any]], bool]:
-        """Return a function that writes rows of record batches to the rows of a request; without workers, to a new batch.
+        self, schema: SampleSchema | None, request: Request | LocalRequest, texts: list[list[Any]], rows: RowPieces
+    ) -> bool:
+        """Write rows in columns to the rows of a request. Return False if they do not fit."""
+        if schema is None:
+            return False
+        from dali_like.data.columns import put_rows  # most workers need no datasets of ours
 
-        Args:
-            count: rows of the whole batch.
-        """
-        from dali_like.data.columns import new_batch, put_rows  # most workers need no datasets of ours
+        assert isinstance(request, Request)
+        return put_rows(schema.root, rows, request.rows, texts)
 
-        if schema is not None:
-            assert isinstance(request, Request)
-            return lambda pieces: put_rows(schema.root, pieces, request.rows)
-
-        def put(pieces: list[Any]) -> bool:
-            if not self.has_workers and self.batched and self.collates_by_default:
-                self._new_batch = new_batch(pieces, count, self.array_backend)
-            return self._new_batch is not None
-
-        return put
-
-    def finish_elements(self, elements: list[Any]) -> Any:
-        """Return the batch of some elements; without batches, the only element."""
+    def finish_elements(self, elements: Sequence[Any]) -> Any:
+        """Return the batch of some elements, or of rows in columns; without batches, the only element."""
+        if type(elements) is not list:
+            rows = cast("RowPieces", elements)
+            if self.batched and self.collates_by_default and (batch := self._batch_of_rows(rows)) is not None:
+                return batch
+            elements = [row for _, row in rows.in_order()]
         return self.collate(elements) if self.batched else self.collate_fn(elements[0])
+
+    def _batch_of_rows(self, rows: RowPieces) -> Any:
+        """Return the batch of rows in columns, all of them numbers; None if they do not fit a schema."""
+        from dali_like.data.columns import batch_of  # most workers need no datasets of ours
+
+        batch, schema = None, self._schema_of_rows
+        if schema is not None:
+            batch = batch_of(rows, schema)
+        if batch is None and (schema := schema_of(rows[0], self.array_backend)) is not None and not schema.num_texts:
+            batch, self._schema_of_rows = batch_of(rows, schema), schema
+        return batch
 
     def follow(self, changes: WeightChanges) -> None:
         """Let a composed dataset have changed weights. The stream up to them is the same, so they are not taken back."""
@@ -631,9 +638,6 @@ class Fetcher:
         part = unpacked(wanted.parts[number])
         answer = self.take_positions(wanted, part, request, schema)
         request.cell[0] = len(wanted.positions)
-        if (batch := self._new_batch) is not None:
-            self._new_batch = None
-            return answer._replace(collated=(batch,))
         if wanted.fills_rows or len(wanted.parts) > 1 or not answer.found:
             return answer
         return answer._replace(others=[], collated=(self.finish_elements(answer.others),))
@@ -842,7 +846,7 @@ def _measured(function: Callable[[Any], Any], request: Request | LocalRequest) -
 
 def as_sequence(keys: Any) -> Sequence[Any]:
     """Return the keys of a batch as a sequence: a batch sampler may yield any iterable."""
-    return keys if isinstance(keys, (list, tuple)) else list(keys)
+    return keys if isinstance(keys, (list, tuple, range)) else list(keys)
 
 
 def seed_every(batch_size: int) -> int:

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import abc
 import functools
+import itertools
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from dali_like.common.foreign_errors import add_note, is_a
 from dali_like.common.notices import warn
@@ -609,21 +610,35 @@ def _batch_of_positions(response: Response, answers: Mapping[int, PositionsAnswe
     """Return the batch of a composed dataset. Empty positions have no row."""
     if len(answers) == 1 and answers[0].collated:
         return answers[0].collated[0]
-    has_others = any(answer.others for answer in answers.values())
+    if any(answer.others for answer in answers.values()):
+        workers.note_different(response.schema, answers)
+        return workers.fetcher.finish_elements(_elements_of(response, answers.values()))
+    workers.note_fit()
     schema: Any = response.schema
-    if has_others:
-        workers.note_different(schema, answers)
-    else:
-        workers.note_fit()
-    texts = _texts_by_place(answers.values(), response, schema)
-    if not has_others and sum(len(answer.found) for answer in answers.values()) == response.size:
-        return schema.root.batch(response.rows, texts, False)
+    rows, texts = response.rows, _texts_by_place(answers.values(), response, schema)
+    if sum(len(answer.found) for answer in answers.values()) != response.size:
+        places = sorted(itertools.chain.from_iterable(answer.found for answer in answers.values()))
+        rows = [row[places] for row in rows]
+        texts = [[column[place] for place in places] for column in texts]
+    return schema.root.batch(rows, texts, False)
+
+
+def _elements_of(response: Response, answers: Iterable[PositionsAnswer]) -> Sequence[Any]:
+    """Return the elements of a batch, in rows and others, in order. If all of them are rows in columns, they stay so."""
+    answers = [answer for answer in answers if answer.found]
+    if all(answer.others and type(answer.others) is not list for answer in answers):
+        from dali_like.sources.composed.row_pieces import RowPieces  # few programs need it
+
+        pieces = (cast("RowPieces", answer.others).pieces for answer in answers)
+        return RowPieces(itertools.chain.from_iterable(pieces))
+    schema: Any = response.schema
+    texts = _texts_by_place(answers, response, schema)
     elements: dict[int, Any] = {}
-    for answer in answers.values():
+    for answer in answers:
         in_rows = answer.in_rows
         elements.update((place, schema.root.sample(response.rows, texts, place)) for place in in_rows)
         elements.update(zip(answer.found[len(in_rows) :], answer.others, strict=True))
-    return workers.fetcher.finish_elements([elements[place] for place in sorted(elements)])
+    return [elements[place] for place in sorted(elements)]
 
 
 def _texts_by_place(answers: Iterable[PositionsAnswer], response: Response, schema: Any) -> list[list[Any]]:

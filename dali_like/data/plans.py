@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import copy
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +31,7 @@ from dali_like.data.sampler_iterators import SamplerIterator, invalid_state
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.errors import CheckpointError, LostItemError
-from dali_like.feed.shards import PositionsPart, PositionsRequest, ShardProgress, packed
+from dali_like.feed.shards import PositionsRequest, ShardProgress
 from dali_like.feed.turns import Turns
 from dali_like.sources.state_format import (
     ENDED,
@@ -449,6 +449,7 @@ class PositionsPlan(LoaderPlan):
             self._options.num_workers,
             is_shared=sampler.dataset.ends_in_map,
             is_padded=sampler.rest == "pad" and begun.counts is not None,
+            in_columns=sampler.dataset.is_columnar,
             drawn=begun.drawn,
         )
 
@@ -507,17 +508,15 @@ class PositionsPlan(LoaderPlan):
     def _draw_request(self, seed: int | None) -> tuple[PositionsRequest, tuple[int, ...]]:
         """Return the request for the next batch, and the worker of each part."""
         drawn = self._draw()
-        positions: list[int] = drawn if self._options.batched else [drawn]
+        positions: Sequence[int] = drawn if self._options.batched else range(drawn, drawn + 1)
         parts = self._progress.by_worker(positions)
         number = self.num_begun
         self.num_begun += 1
-        return self._request(seed, number, positions, parts), tuple(parts)
+        return self._request(seed, number, positions, parts.values()), tuple(parts)
 
-    def _request(
-        self, seed: int | None, number: int, positions: list[int], parts: Mapping[int, PositionsPart]
-    ) -> PositionsRequest:
+    def _request(self, seed: int | None, number: int, positions: Sequence[int], parts: Iterable[bytes]) -> PositionsRequest:
         changes = None if self.positions is None else self.positions.changes
-        return PositionsRequest(seed, number, self._epoch, positions, parts=packed(parts.values()), changes=changes)
+        return PositionsRequest(seed, number, self._epoch, positions, parts=tuple(parts), changes=changes)
 
     def is_batch(self, answers: Mapping[int, Any], size: int) -> bool:
         num_elements = sum(len(answer.found) for answer in answers.values())
@@ -531,7 +530,7 @@ class PositionsPlan(LoaderPlan):
         self._progress.note(answers.values())
         progress = self._progress
         progress.note_drawn(answers.values())
-        if self.positions is not None and progress.states.keys() <= progress.reported | progress.ended:
+        if self.positions is not None and progress.has_reported:
             self.positions.drawn = progress.drawn
         self.has_ended = self._progress.is_at_end
         self._counters.samples += sum(len(answer.found) for answer in answers.values())

@@ -33,7 +33,7 @@ _RESTS = ("drop", "pad", "uneven", "count")
 
 
 class PositionSampler(Sampler[Any]):
-    """Yields the positions of the batches of one rank; without batches, single positions.
+    """Yields the positions of the batches of one rank, mostly as ranges; without batches, single positions.
 
     Each iterator is one epoch, and the next one is the next epoch.
 
@@ -278,6 +278,8 @@ class PositionIterator(SamplerIterator[Any]):
         if dataset.shards is not None and sampler.rest in ("count", "pad") and not dataset.is_endless:
             self.counts = sampler.counts(epoch, counts)
             self._length = _end_of(self.counts, sampler.rest)
+        #: With "pad", positions from here on may repeat others.
+        self._first_empty = (self._length or 0) if self.counts is None else _end_of(self.counts, "count")
         self._follow()
 
     def _follow(self) -> None:
@@ -320,7 +322,7 @@ class PositionIterator(SamplerIterator[Any]):
             positions = balance.deal(stripes, sampler.rank.id)
         self._taken += 1
         self.reached += division.step
-        return list(positions) if sampler.is_batched else positions[0]
+        return positions if sampler.is_batched else positions[0]
 
     def next_step(self) -> tuple[int, int] | None:
         """Return the position of the next step, and its positions of all ranks; None at the end."""
@@ -330,10 +332,12 @@ class PositionIterator(SamplerIterator[Any]):
         """Return the positions of a rank in the next step, if it has its stripe."""
         sampler = self._sampler
         positions: Sequence[int] = division.shard.stripe(self.reached, division.size)[:count]
-        if self._length is not None and sampler.rest == "pad":
+        if self._length is not None and sampler.rest == "pad" and positions[-1] >= self._first_empty:
             positions = [self._padded(position) for position in positions]
         if sampler.dataset.shards is None and self.epoch:
             first = self.epoch * (sampler.dataset.length or 0)
+            if type(positions) is range:
+                return range(first + positions.start, first + positions.stop, positions.step)
             positions = [first + position for position in positions]
         return positions
 

@@ -339,6 +339,16 @@ class Dict(Node):
         self.parts = dict(parts)
         self._keys = tuple(parts)
 
+    @functools.cached_property
+    def leaves(self) -> list[tuple[str, int, type | None]] | None:
+        """For each part its key, the number of its row, or of its texts, and the type of these. None: not all are leaves."""
+        found: list[tuple[str, int, type | None]] = []
+        for key, part in self.parts.items():
+            if not isinstance(part, (Leaf, TextLeaf)):
+                return None
+            found.append((key, part.number, part.kind if isinstance(part, TextLeaf) else None))
+        return found
+
     def _columns(self, values: Sequence[Any]) -> Iterable[tuple[Any, ...]] | None:
         """Return the values of each part; None if one of the dicts does not fit."""
         # The order of keys matters: a batch has the order of its first sample.

@@ -25,7 +25,7 @@ from dali_like.data.balancing import BalanceFigures, Candidate, chosen
 from dali_like.data.plans import PositionsPlan, num_samples_of, pack_request
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
-from dali_like.feed.shards import PositionsPart, PositionsRequest, ShardProgress
+from dali_like.feed.shards import PositionsPart, PositionsRequest, ShardProgress, packed
 from dali_like.sources.composed.held_outputs import HeldState, held_state
 from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.state_format import ENDED, ShardState
@@ -480,7 +480,7 @@ class BalancedPlan(PositionsPlan):
     def _scout(self, seed: int | None, begin: int, step: int) -> tuple[PositionsRequest, tuple[int, ...]]:
         """Return a request for costs alone, and the worker of each part."""
         parts = self._progress.parts([], [], self._read_until(begin, step))
-        return self._request(seed, self.num_begun, [], parts), tuple(parts)
+        return self._request(seed, self.num_begun, [], packed(parts.values())), tuple(parts)
 
     def _draw_request(self, seed: int | None) -> tuple[PositionsRequest, tuple[int, ...]]:
         step = self._next_step()
@@ -491,7 +491,7 @@ class BalancedPlan(PositionsPlan):
         number = self.num_begun
         self.num_begun += 1
         self._choices[number] = choice
-        return self._request(seed, number, positions, parts), tuple(parts)
+        return self._request(seed, number, positions, packed(parts.values())), tuple(parts)
 
     def _read_until(self, begin: int, step: int) -> int:
         """Return the end of the positions to be read with a step."""

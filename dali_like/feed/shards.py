@@ -10,6 +10,8 @@ has a part, and the batch a task, for each worker that has some of the positions
 If a rank has fewer shards than workers, and the last stage is a map, several workers share a shard. Each has a walk through
 it, calls the function of the map for its own positions, and skips the others.
 
+The rows of a stream in columns are named by ranges of places, one for each shard: `dali_like.sources.composed.row_pieces`.
+
 A part carries the latest known states of its shards, and the answer the states behind it. So a new worker continues where a
 dead one was, and the state of a rank consists of the states that came with the batches taken so far.
 
@@ -21,13 +23,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from dali_like.sources.composed.part_walk import PartWalk
+    from dali_like.sources.composed.row_pieces import RowPieces, Runs
     from dali_like.sources.composed.stage import WeightChanges
     from dali_like.sources.composed.stream import Elements
     from dali_like.sources.state_format import ShardState
@@ -49,7 +51,7 @@ class PositionsRequest(NamedTuple):
     seed: int | None
     number: int
     epoch: int
-    positions: list[int]
+    positions: Sequence[int]
     fills_rows: bool = False
     parts: tuple[bytes, ...] = ()
     changes: WeightChanges | None = None
@@ -59,31 +61,37 @@ class PositionsPart(NamedTuple):
     """The part of a `PositionsRequest` for one worker.
 
     Attributes:
-        places: of its positions in the request, ascending.
+        places: of its positions in the request, ascending; of rows in columns, `dali_like.sources.composed.row_pieces.Runs`.
         states: the latest known states of their shards.
         ahead: for a stream whose outputs are chosen by their costs: for each shard of the worker the first output whose cost
             is wanted, and the end of those to be read; see `dali_like.data.shard_balance`. None: outputs come in order.
     """
 
-    places: list[int]
+    places: Sequence[int]
     states: Mapping[int, ShardState]
     ahead: Mapping[int, tuple[int, int]] | None = None
 
 
 class _WorkerPlaces(NamedTuple):
-    """The places of a batch that belong to a worker, and their logical shards."""
+    """The places of a batch that belong to a worker, also pickled, and their logical shards."""
 
-    places: list[int]
+    places: Sequence[int]
     shards: set[int]
+    packed: bytes
+
+    @classmethod
+    def of(cls, places: Sequence[int], shards: set[int]) -> _WorkerPlaces:
+        return cls(places, shards, pickle.dumps(places, pickle.HIGHEST_PROTOCOL))
 
 
 class PositionsAnswer(NamedTuple):
     """The elements of a `PositionsPart`.
 
     Attributes:
-        found: the places of the positions that are not empty.
-        texts: the texts of the elements in rows: one list for each text of the schema.
-        others: all elements from the first one on that is not in its row, unless they are collated.
+        found: the places of the positions that are not empty: ascending, or the runs of rows in columns.
+        texts: the texts of the elements in rows, as `found` has them: one list for each text of the schema.
+        others: all elements from the first one on that is not in its row, unless they are collated. Of rows in columns, all
+            of the part: `dali_like.sources.composed.row_pieces.RowPieces`.
         states: of the shards behind these positions.
         ended: the shards at their end.
         collated: the batch, if the worker has collated it.
@@ -91,9 +99,9 @@ class PositionsAnswer(NamedTuple):
         costs: for shards that are read ahead, the first output with a new cost, and the costs from there on.
     """
 
-    found: list[int]
+    found: Sequence[int]
     texts: list[list[Any]]
-    others: list[Any]
+    others: Sequence[Any]
     states: dict[int, ShardState]
     ended: list[int]
     collated: tuple[Any, ...] = ()
@@ -106,15 +114,15 @@ class PositionsAnswer(NamedTuple):
         return _answer_of, (self.found, self.texts, self.others, states, self.ended, self.collated, self.drawn, self.costs)
 
     @property
-    def in_rows(self) -> list[int]:
+    def in_rows(self) -> Sequence[int]:
         """The places of the elements in rows."""
-        return self.found[: len(self.found) - len(self.others)]
+        return self.found[: len(self.found) - len(self.others)] if self.others else self.found
 
 
 def _answer_of(
-    found: list[int],
+    found: Sequence[int],
     texts: list[list[Any]],
-    others: list[Any],
+    others: Sequence[Any],
     states: dict[int, tuple[Any, ...]],
     ended: list[int],
     collated: tuple[Any, ...],
@@ -151,6 +159,8 @@ class _PackedStates(Mapping[int, "ShardState"]):
 
 #: Limit of different first positions of a batch for which the places of workers are kept.
 _MOST_PATTERNS = 1024
+#: Limit of different places that a worker keeps.
+_MOST_UNPACKED = 128
 
 
 class ShardProgress:
@@ -164,6 +174,7 @@ class ShardProgress:
         num_workers: workers of this rank; 0: this process computes the elements.
         is_shared: whether several workers may share a shard: the last stage is a map.
         is_padded: whether no position is empty.
+        in_columns: whether the elements are rows that are taken in columns.
         drawn: how far mixtures have been drawn; None: unknown.
 
     Attributes:
@@ -186,6 +197,7 @@ class ShardProgress:
         *,
         is_shared: bool = False,
         is_padded: bool = False,
+        in_columns: bool = False,
         drawn: Sequence[int] | None = None,
     ) -> None:
         from dali_like.sources.composed.stream import outputs_ahead  # few programs need it
@@ -195,11 +207,12 @@ class ShardProgress:
         self.states: dict[int, ShardState] = dict(states)
         self.ended = {shard for shard, state in states.items() if state.state == ENDED}
         self.drawn: tuple[int, ...] = tuple(drawn or ())
+        self._has_reported = False
         self.reported = {shard for shard, state in states.items() if drawn is not None or state.state in (None, ENDED)}
         self._ahead = outputs_ahead(states, begin, num_shards)
         self._ahead_before = max((count * num_shards + shard for shard, count in self._ahead.items()), default=0)
         self._num_owned = len(owned)
-        self._is_padded = is_padded
+        self._is_padded, self._in_columns = is_padded, in_columns
         #: Increases with each change of the states.
         self.version = 0
         count = max(num_workers, 1)
@@ -210,14 +223,20 @@ class ShardProgress:
         self._num_ended = 0
 
     @property
+    def has_reported(self) -> bool:
+        """Whether it is known of all shards how far mixtures have been drawn. That stays so."""
+        if not self._has_reported:
+            self._has_reported = self.states.keys() <= self.reported | self.ended
+        return self._has_reported
+
+    @property
     def is_at_end(self) -> bool:
         """Whether all shards of this rank have ended. Padded positions are never empty."""
         return not self._is_padded and len(self.ended) == self._num_owned
 
     def remaining(self, positions: Sequence[int]) -> list[int]:
         """Return the places of the positions that may have an element."""
-        if self._ahead and positions[0] >= self._ahead_before:
-            self._ahead.clear()
+        self._forget_ahead(positions)
         if self._is_padded or not (self.ended or self._ahead):
             return list(range(len(positions)))
         num_shards, ended, ahead = self.num_shards, self.ended, self._ahead
@@ -226,6 +245,10 @@ class ShardProgress:
             for place, position in enumerate(positions)
             if position % num_shards not in ended and position // num_shards >= ahead.get(position % num_shards, 0)
         ]
+
+    def _forget_ahead(self, positions: Sequence[int]) -> None:
+        if self._ahead and positions[0] >= self._ahead_before:
+            self._ahead.clear()
 
     @property
     def is_ahead(self) -> bool:
@@ -241,39 +264,58 @@ class ShardProgress:
         """Return the logical shards of a worker."""
         return [shard for shard, among in self._workers_of.items() if worker in among]
 
-    def by_worker(self, positions: Sequence[int]) -> dict[int, PositionsPart]:
-        """Return the part of each worker that has some of the positions of a batch; an empty part if no worker has any."""
+    def by_worker(self, positions: Sequence[int]) -> dict[int, bytes]:
+        """Return the part of each worker that has some of the positions of a batch; an empty part if no worker has any.
+
+        `unpacked` returns the `PositionsPart`.
+        """
         states = self.states
         return {
-            worker: PositionsPart(mine.places, {shard: states[shard] for shard in mine.shards if shard in states})
+            worker: _packed(mine.packed, {shard: states[shard] for shard in mine.shards if shard in states}, None)
             for worker, mine in self._pattern(positions).items()
         }
 
-    def places_by_worker(self, positions: Sequence[int]) -> dict[int, list[int]]:
+    def places_by_worker(self, positions: Sequence[int]) -> dict[int, Sequence[int]]:
         """Return the places in a batch that belong to each worker which has any; no places of some worker if none has."""
         return {worker: mine.places for worker, mine in self._pattern(positions).items()}
 
     def _pattern(self, positions: Sequence[int]) -> dict[int, _WorkerPlaces]:
         """Return what `places_by_worker` does, with shards. It repeats, as long as no shard ends."""
         key = positions[0] % self.period, len(positions)
+        repeats = type(positions) is range  # others are at the end of an epoch
         if len(self.ended) != self._num_ended:
             self._num_ended = len(self.ended)
             self._patterns.clear()
-        elif (known := self._patterns.get(key)) is not None:
+        elif repeats and (known := self._patterns.get(key)) is not None:
             return known
+        pattern = self._runs(positions) if self._in_columns else self._places(positions)
+        if repeats and not self.is_ahead and len(self._patterns) < _MOST_PATTERNS:
+            self._patterns[key] = pattern
+        return pattern
+
+    def _places(self, positions: Sequence[int]) -> dict[int, _WorkerPlaces]:
         places: dict[int, list[int]] = {}
         for place in self.remaining(positions):
             number, shard = divmod(positions[place], self.num_shards)
             among = self._workers_of[shard]
             places.setdefault(among[number % len(among)], []).append(place)
-        pattern = {
-            worker: _WorkerPlaces(mine, {positions[place] % self.num_shards for place in mine})
+        return {
+            worker: _WorkerPlaces.of(mine, {positions[place] % self.num_shards for place in mine})
             for worker, mine in (places or {0: []}).items()
         }
-        # Padded positions have no such order.
-        if not (self.is_ahead or self._is_padded) and len(self._patterns) < _MOST_PATTERNS:
-            self._patterns[key] = pattern
-        return pattern
+
+    def _runs(self, positions: Sequence[int]) -> dict[int, _WorkerPlaces]:
+        from dali_like.sources.composed.row_pieces import Runs, runs_of
+
+        self._forget_ahead(positions)
+        by_worker: dict[int, list[range]] = {}
+        empty = ((), {}) if self._is_padded else (self.ended, self._ahead)
+        for run in runs_of(positions, self.num_shards, *empty).ranges:
+            by_worker.setdefault(self._workers_of[positions[run.start] % self.num_shards][0], []).append(run)
+        return {
+            worker: _WorkerPlaces.of(Runs(mine), {positions[run.start] % self.num_shards for run in mine})
+            for worker, mine in (by_worker or {0: []}).items()
+        }
 
     def note(self, answers: Iterable[PositionsAnswer]) -> None:
         """Record the states of the answers that belong to a batch that has been taken."""
@@ -296,19 +338,26 @@ class ShardProgress:
 
 def packed(parts: Iterable[PositionsPart]) -> tuple[bytes, ...]:
     """Return parts as a request has them."""
-    protocol = pickle.HIGHEST_PROTOCOL
-    return tuple(
-        pickle.dumps(
-            (places, pickle.dumps({shard: tuple(state) for shard, state in states.items()}, protocol), ahead), protocol
-        )
-        for places, states, ahead in parts
-    )
+    return tuple(_packed(pickle.dumps(places, pickle.HIGHEST_PROTOCOL), states, ahead) for places, states, ahead in parts)
+
+
+def _packed(places: bytes, states: Mapping[int, ShardState], ahead: Mapping[int, tuple[int, int]] | None) -> bytes:
+    dumps, protocol = pickle.dumps, pickle.HIGHEST_PROTOCOL
+    known = {shard: tuple(state) for shard, state in states.items()}
+    return dumps((places, dumps(known, protocol), ahead), protocol)
 
 
 def unpacked(text: bytes) -> PositionsPart:
     """Return a part of a request."""
     places, states, ahead = pickle.loads(text)
-    return PositionsPart(places, _PackedStates(states), ahead)
+    return PositionsPart(_unpacked_places(places), _PackedStates(states), ahead)
+
+
+@functools.lru_cache(maxsize=_MOST_UNPACKED)
+def _unpacked_places(text: bytes) -> Sequence[int]:
+    """Return places, which nobody changes: they repeat."""
+    places: Sequence[int] = pickle.loads(text)
+    return places
 
 
 # The evaluation of a part, in a worker, or in the main process without workers
@@ -330,8 +379,7 @@ class Conduct(NamedTuple):
         put: writes elements into the rows at ascending places, up to the first that does not fit. Returns how many it has
             written. None: no element goes to a row.
         together: the number of elements to `put` at once; None: all.
-        put_rows: writes rows of record batches, given as `dali_like.sources.composed.columnar.TakenRows.pieces`. Returns
-            whether they fit. None: elements come one by one.
+        put_rows: writes rows in columns. Returns whether they fit. None: elements come one by one.
         cost: returns the cost of an element, if outputs are chosen by their costs.
     """
 
@@ -342,7 +390,7 @@ class Conduct(NamedTuple):
     replace: Callable[[int, Exception, Iterable[tuple[str, Callable[[], Any]]]], Any] | None = None
     put: Callable[[list[int], list[Any]], int] | None = None
     together: int | None = None
-    put_rows: Callable[[list[Any]], bool] | None = None
+    put_rows: Callable[[RowPieces], bool] | None = None
     cost: Callable[[Any], float] | None = None
 
 
@@ -350,75 +398,79 @@ def take_part(
     elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
 ) -> PositionsAnswer:
     """Return the elements of a part that are not in rows, and the states of its logical shards behind them."""
+    take = _take_elements if conduct.put_rows is None or part.ahead is not None else _take_rows
+    answer = take(elements, num_shards, wanted, part, conduct)
+    return answer if elements.watch is None else answer._replace(drawn=elements.watch.ends(wanted.epoch))
+
+
+def _take_rows(
+    elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
+) -> PositionsAnswer:
+    """Take the rows of a part in columns."""
+    from dali_like.sources.composed.row_pieces import take_rows  # few programs need it
+
+    assert conduct.put_rows is not None
+    positions, runs = wanted.positions, cast("Runs", part.places)
+    if elements.reads:
+        elements.begin(wanted.epoch, [positions[run.start] for run in runs.ranges], part.states)
+    is_seeded = False
+
+    def opening(place: int) -> None:
+        nonlocal is_seeded
+        conduct.cell[0] = place
+        if not is_seeded:
+            is_seeded = True
+            conduct.seed(positions[min(run.start for run in runs.ranges)])
+
+    rows, ended, states = take_rows(elements, num_shards, wanted.epoch, positions, runs, part.states, opening)
+    if conduct.put_rows(rows):
+        return PositionsAnswer(runs if len(rows) == len(runs) else rows.places, [], [], states, ended)
+    if rows.are_numbers:
+        return PositionsAnswer(rows.places, [], rows, states, ended)
+    in_order = rows.in_order()
+    return PositionsAnswer([place for place, _ in in_order], [], [row for _, row in in_order], states, ended)
+
+
+def _take_elements(
+    elements: Elements, num_shards: int, wanted: PositionsRequest, part: PositionsPart, conduct: Conduct
+) -> PositionsAnswer:
+    """Take the elements of a part one by one."""
     from dali_like.sources.composed.part_walk import HoldingPartWalk, PartWalk  # few programs need it
 
-    answer = PositionsAnswer([], [], [], {}, [])
     if part.ahead is None:
         walk = PartWalk(elements, num_shards, wanted.epoch, part.states, conduct.timed)
     else:
         assert conduct.cost is not None
         walk = HoldingPartWalk(elements, num_shards, wanted.epoch, part.states, conduct.timed, part.ahead, conduct.cost)
+    places = part.places if type(part.places) is list else sorted(part.places)
     if elements.reads and part.ahead is None:
-        elements.begin(wanted.epoch, [wanted.positions[place] for place in part.places], part.states)
-    found: Iterator[Any] = iter(())
-    if conduct.put_rows is not None and part.places:
-        _take_rows(walk, elements, wanted, part, conduct, answer)
-    else:
-        found = _elements_of(walk, elements, wanted, part, conduct, answer)
-    while some := list(itertools.islice(found, conduct.together)):
-        if conduct.put is not None and not answer.others:
-            some = some[conduct.put(answer.found[-len(some) :], some) :]
-        answer.others.extend(some)
+        elements.begin(wanted.epoch, [wanted.positions[place] for place in places], part.states)
+    found: list[int] = []
+    others: list[Any] = []
+    each = _elements_of(walk, elements, wanted, places, conduct, found)
+    while some := list(itertools.islice(each, conduct.together)):
+        if conduct.put is not None and not others:
+            some = some[conduct.put(found[-len(some) :], some) :]
+        others.extend(some)
         del some  # the next elements reuse the memory, which is in the CPU cache
     states = walk.states()
-    drawn = () if elements.watch is None else elements.watch.ends(wanted.epoch)
-    return answer._replace(states=states, ended=walk.ended, drawn=drawn, costs=walk.costs())
-
-
-def _take_rows(
-    walk: PartWalk,
-    elements: Elements,
-    wanted: PositionsRequest,
-    part: PositionsPart,
-    conduct: Conduct,
-    answer: PositionsAnswer,
-) -> None:
-    """Take the rows of a part in columns. Those that do not fit are single elements."""
-    from dali_like.sources.composed.columnar import take_rows  # few programs need it
-    from dali_like.sources.composed.record_batches import num_rows, row_getter
-
-    assert conduct.put_rows is not None
-    positions, places = wanted.positions, part.places
-    conduct.seed(positions[places[0]])
-    conduct.cell[0] = places[0]
-    taken = take_rows(elements, walk.num_shards, wanted.epoch, positions, places, part.states)
-    walk.note([positions[place] for place in taken.last])
-    walk.ended.extend(taken.ended)
-    if not taken.pieces or conduct.put_rows(taken.pieces):
-        answer.found.extend(taken.places.tolist())
-        return
-    rows: list[tuple[int, Any]] = []
-    for columns, where in taken.pieces:
-        rows.extend(zip(where.tolist(), map(row_getter(columns), range(num_rows(columns))), strict=True))
-    for place, row in sorted(rows, key=operator.itemgetter(0)):
-        answer.found.append(place)
-        answer.others.append(row)
+    return PositionsAnswer(found, [], others, states, walk.ended, costs=walk.costs())
 
 
 def _elements_of(
     walk: PartWalk,
     elements: Elements,
     wanted: PositionsRequest,
-    part: PositionsPart,
+    places: list[int],
     conduct: Conduct,
-    answer: PositionsAnswer,
+    found: list[int],
 ) -> Iterator[Any]:
-    """Yield the elements of a part, and note in its answer which positions have one."""
+    """Yield the elements at some places, and note the places that have one."""
     from dali_like.sources.composed.stream import ShardEndedError  # few programs need it
 
-    places, positions = part.places, [wanted.positions[place] for place in part.places]
+    positions = [wanted.positions[place] for place in places]
     walk.note(positions)
-    cell, note_found, take = conduct.cell, answer.found.append, walk.timed_taker()
+    cell, note_found, take = conduct.cell, found.append, walk.timed_taker()
     every = conduct.seed_every or len(positions) or 1
     for begin in range(0, len(positions), every):
         conduct.seed(positions[begin])

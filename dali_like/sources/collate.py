@@ -24,6 +24,7 @@ __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_conv
 CollateMap = Mapping[Any, Callable[..., Any]]
 
 _UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+_SPARSE = ". For sparse batches, pass collate_fn=scipy.sparse.vstack; for dense ones, let the samples be row.toarray()[0]"
 #: Kinds of dtypes that are not numbers: bytes, str, objects, and NumPy 2's str of any length.
 _NO_NUMBERS = "SUOT"
 
@@ -191,7 +192,7 @@ def _unfit(found: Any, batch: Sequence[Any]) -> CollateTypeError:
     """Return the error for a type that cannot be collated. None is the most frequent one: a `return` is missing."""
     number = next((i for i, sample in enumerate(batch) if sample is None), None)
     if number is None:
-        return CollateTypeError(_UNFIT.format(found))
+        return CollateTypeError(_UNFIT.format(found) + (_SPARSE if is_sparse_matrix(batch[0]) else ""))
     return CollateTypeError(
         f"{_UNFIT.format(type(None))}, in sample {number} of the batch. Some path through the dataset's __getitem__ returns "
         "None, or ends without a return"
@@ -209,6 +210,11 @@ def _collate_array_likes(batch: Sequence[Any]) -> NDArray[Any]:
             "please provide a custom collate_fn to handle them appropriately."
         )
     return _collate_arrays(batch)
+
+
+def is_sparse_matrix(value: Any) -> bool:
+    """Return whether a value is a sparse matrix or array of SciPy."""
+    return type(value).__module__.startswith("scipy.sparse")
 
 
 def _is_sparse_tensor(value: Any) -> bool:

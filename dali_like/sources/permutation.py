@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentError
 
-__all__ = ["BlockPermutation", "Neighborhoods", "Permutation"]
+__all__ = ["BlockPermutation", "Neighborhoods", "Permutation", "are_below"]
 
 #: Permutations up to this length are tables.
 _MOST_IN_TABLE = 1 << 12
@@ -211,7 +211,12 @@ class Neighborhoods:
         return self._table(which)[offset]
 
     def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers at some positions, which must be in range."""
+        """Return the numbers at some positions, at least one, which must be in range."""
+        first = int(positions[0]) // _NEIGHBORHOOD
+        offsets = positions - first * _NEIGHBORHOOD
+        if are_below(offsets, _NEIGHBORHOOD):  # mostly
+            known = self._latest.get(first)
+            return np.frombuffer(known if isinstance(known, array) else self._table(first), np.int64)[offsets]
         which = positions // _NEIGHBORHOOD
         wanted = set(which.tolist())
         if len(wanted) > _MOST_NEIGHBORHOODS:
@@ -409,6 +414,11 @@ def _split_mix(number: int) -> int:
     word = ((word ^ (word >> 30)) * _FACTOR_1) & _WORD
     word = ((word ^ (word >> 27)) * _FACTOR_2) & _WORD
     return word ^ (word >> 31)
+
+
+def are_below(numbers: NDArray[np.int64], end: int) -> bool:
+    """Return whether all of some numbers, at least one, are in ``range(end)``. Takes a third of the time of comparisons."""
+    return bool(np.maximum.reduce(numbers.view(np.uint64)) < end)  # negative ones are larger then
 
 
 def _hashed(words: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:

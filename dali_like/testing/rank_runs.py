@@ -91,7 +91,8 @@ class Reference:
     """
 
     def __init__(self, dataset: ComposedDataset, epoch: int = 0, keep_errors: bool = False) -> None:
-        self._dataset, self._epoch, self._keep_errors = dataset, epoch, keep_errors
+        self._dataset = dataset.as_rows() if dataset.is_columnar else dataset
+        self._epoch, self._keep_errors = epoch, keep_errors
         self._elements: dict[int, Any] = {}
         self._begin(())
 
@@ -286,7 +287,12 @@ class LoaderRank(Rank):
 
     Args:
         options: further arguments of the loader.
+
+    Attributes:
+        collate_fn: of the loader, whose batches are lists.
     """
+
+    collate_fn: Callable[[Any], Any] | None = list
 
     def __init__(
         self,
@@ -298,6 +304,7 @@ class LoaderRank(Rank):
         start_method: str = "fork",
         **options: Any,
     ) -> None:
+        options = {"collate_fn": self.collate_fn, **options}
         self._loader = _loader(dataset, part, rank, start_method, options)
         if states:
             saved = merge_states(states).get("batch_sizes", ())
@@ -483,7 +490,6 @@ def _loader(dataset: ComposedDataset, part: Part, rank: Shard, start_method: str
         dataset,
         batch_size=part.batch_size,
         num_workers=part.num_workers,
-        collate_fn=list,
         worker_restarts=100,
         **options,
     )

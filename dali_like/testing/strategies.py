@@ -15,6 +15,8 @@ import numpy as np
 
 from dali_like.common.extras import missing
 from dali_like.sources.composed.array_files import ArrayFiles, layout_of
+from dali_like.sources.composed.chunked_files import FileRecords
+from dali_like.sources.composed.columnar import RecordBatchFiles, RecordBatchParts
 from dali_like.sources.composed.dataset import ComposedDataset
 from dali_like.sources.readers.reader import Reader
 from dali_like.types import SampleInfo
@@ -129,21 +131,31 @@ class _Context:
         return self.draw(st.sampled_from(values))
 
     def source(self) -> ComposedDataset:
-        """Return an input: with random access, of chunks, or of parts that are read in order."""
+        """Return an input: with random access, of chunks, in columns, or of parts that are read in order."""
         size = self.number(1, 3 * self.num_shards)
-        kind = self.choice(("samples", "samples", "parts", "parts", "rows", "tokens", "reader", "chunks"))
-        if kind == "samples":
-            return ComposedDataset.source(Samples(size, self.number(0, 3)))
-        if kind == "rows":
-            return ComposedDataset.source(np.arange(2 * size).reshape(size, 2), name="rows")
-        if kind == "tokens":
-            return ComposedDataset.from_tokens(__file__, self.number(1, 4), dtype="uint8").take(size)
-        if kind == "reader":
-            return ComposedDataset.from_reader(SampleReader, count=size)
-        if kind == "chunks":
-            return self._chunks(size)
-        parts = self.num_shards * self.most_shares + self.number(0, 3)
-        return ComposedDataset.from_parts([SamplePart(i, 3) for i in range(parts)])
+        sources: Mapping[str, Callable[[], ComposedDataset]] = {
+            "samples": lambda: ComposedDataset.source(Samples(size, self.number(0, 3))),
+            "parts": lambda: ComposedDataset.from_parts([SamplePart(i, 3) for i in range(self._num_parts())]),
+            "rows": lambda: ComposedDataset.source(np.arange(2 * size).reshape(size, 2), name="rows"),
+            "tokens": lambda: ComposedDataset.from_tokens(__file__, self.number(1, 4), dtype="uint8").take(size),
+            "reader": lambda: ComposedDataset.from_reader(SampleReader, count=size),
+            "chunks": lambda: self._chunks(size),
+            "columns": self._columns,
+        }
+        return sources[self.choice(("samples", "parts", *sources))]()
+
+    def _num_parts(self) -> int:
+        """Return a number of parts, enough for each logical shard."""
+        return self.num_shards * self.most_shares + self.number(0, 3)
+
+    def _columns(self) -> ComposedDataset:
+        """Return an input that is read in columns, as ``from_parquet(as_batches=True)``."""
+        num_parts, per_part = self._num_parts(), self.number(1, 2)
+        source = RecordBatchFiles(SampleColumns(num_parts * per_part, self.number(1, 5)))
+        parts = [FileRecords(source, range(i * per_part, (i + 1) * per_part), "memory") for i in range(num_parts)]
+        rows = ComposedDataset(RecordBatchParts(tuple(parts), "columns", self.number(1, 2)))
+        together = self.choice((None, 1, 3))
+        return rows if together is None else rows.shuffle(together=together)
 
     def _chunks(self, size: int) -> ComposedDataset:
         """Return an input of rows that are read in chunks, and may be shuffled so."""
@@ -155,19 +167,30 @@ class _Context:
     def small(self) -> ComposedDataset:
         """Return another input of a stage that has several."""
         dataset = self.source()
-        return dataset.filter(Keep(3)) if self.choice((False, False, True)) else dataset
+        keep = KeepRows if dataset.is_columnar else Keep
+        return dataset.filter(keep(3)) if self.choice((False, False, True)) else dataset
+
+
+def _rows(dataset: ComposedDataset) -> ComposedDataset:
+    """Return a dataset of single elements."""
+    return dataset.as_rows() if dataset.is_columnar else dataset
 
 
 def _map(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    if dataset.is_columnar:
+        noisy = context.choice((False, True))
+        divisor = context.number(2, 7) if context.raising and context.choice((False, True)) else 0
+        return dataset.map(NoisyColumns(), rng=True) if noisy else dataset.map(SumColumns(divisor))
     if context.raising and context.choice((False, True)):
         return dataset.map(Fail(context.number(2, 7)))
     return dataset.map(Noise(), rng=True) if context.choice((False, True)) else dataset.map(CountUp(context.number(1, 3)))
 
 
 def _filter(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
+    keep = KeepRows if dataset.is_columnar else Keep
     if context.raising:
-        return dataset.filter(Keep(context.number(1, 4)), most_rejected=_MOST_REJECTED)
-    return dataset.enumerate() if context.is_endless else dataset.filter(Keep(context.number(2, 4)))
+        return dataset.filter(keep(context.number(1, 4)), most_rejected=_MOST_REJECTED)
+    return dataset.enumerate() if context.is_endless else dataset.filter(keep(context.number(2, 4)))
 
 
 def _flat_map(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
@@ -235,8 +258,8 @@ def _pack(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     if method == "balanced" or callable(method):
         rest = "pad"
     if context.choice((False, True)):
-        return dataset.map(Tokens(3)).pack(length, method=method, block=block, rest=rest, pad=-1)
-    return dataset.map(Fields(3)).pack({"text": length, "image": 3}, method=method, block=block, rest=rest)
+        return _rows(dataset).map(Tokens(3)).pack(length, method=method, block=block, rest=rest, pad=-1)
+    return _rows(dataset).map(Fields(3)).pack({"text": length, "image": 3}, method=method, block=block, rest=rest)
 
 
 def _pack_by_cost(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
@@ -258,7 +281,7 @@ def _bucket(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
     rest, block = context.choice(("keep", "drop")), context.number(1, 6)
     if context.choice((False, True)):
         return dataset.bucket(Costs(4), [2, 3], sizes, key="tokens", block=block, rest=rest)
-    return dataset.map(Tokens(4)).bucket(len, [2, 3], sizes, block=block, rest=rest)
+    return _rows(dataset).map(Tokens(4)).bucket(len, [2, 3], sizes, block=block, rest=rest)
 
 
 def _batch_by_budget(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
@@ -266,11 +289,11 @@ def _batch_by_budget(context: _Context, dataset: ComposedDataset) -> ComposedDat
     if context.choice((False, True)):
         budget = {"tokens": context.number(4, 9), "parts": context.number(2, 6)}
         return dataset.batch_by_budget(budget, Costs(4), block=block, padded=padded, most=most, too_large="drop")
-    return dataset.map(Tokens(4)).batch_by_budget(context.number(4, 9), len, block=block, padded=padded, most=most)
+    return _rows(dataset).map(Tokens(4)).batch_by_budget(context.number(4, 9), len, block=block, padded=padded, most=most)
 
 
 def _batch(context: _Context, dataset: ComposedDataset) -> ComposedDataset:
-    return dataset.map(Tokens(1)).batch(context.number(1, 3), drop_remainder=context.choice((False, True)))
+    return _rows(dataset).map(Tokens(1)).batch(context.number(1, 3), drop_remainder=context.choice((False, True)))
 
 
 #: Adds a stage of a kind to a dataset. Stages that work on special elements add a `map` that makes them.
@@ -363,6 +386,26 @@ class _Chunked:
 
     def __getitem__(self, rows: Any) -> Any:
         return self.values[rows]
+
+
+class SampleColumns:
+    """Rows in columns, in chunks of 1 to `most` rows, as the row groups of files; see `RecordBatchFiles`."""
+
+    is_remote = False
+    mean_chunk_bytes = 1
+
+    def __init__(self, num_chunks: int, most: int) -> None:
+        self.chunk_ends = np.cumsum([1 + i * i % most for i in range(num_chunks)])
+
+    async def read(self, first: int, last: int) -> Any:
+        """Return the rows of a chunk."""
+        numbers = np.arange(first, last)
+        return _Table({"x": numbers, "y": np.float32(numbers) / 3, "pair": np.stack([numbers, -numbers], axis=1)})
+
+
+@dataclass(frozen=True)
+class _Table:
+    columns: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -475,6 +518,40 @@ class Keep:
 
     def __call__(self, element: Any) -> bool:
         return value_of(element) % self.divisor != 0
+
+
+@dataclass(frozen=True)
+class SumColumns:
+    """Changes a column of numbers by the sum of all of them, which shows the bounds of the record batch.
+
+    It raises an exception if the sum is a multiple of `divisor`, unless that is 0.
+    """
+
+    divisor: int
+
+    def __call__(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        total = int(columns["x"].sum())
+        if self.divisor and total % self.divisor == 0:
+            raise ValueError(f"record batch {total}")
+        return {**columns, "x": (columns["x"] * 31 + total) % 1_000_003}
+
+
+@dataclass(frozen=True)
+class NoisyColumns:
+    """Replaces a column by random numbers."""
+
+    def __call__(self, columns: Mapping[str, Any], generator: np.random.Generator) -> Mapping[str, Any]:
+        return {**columns, "y": generator.random(len(columns["x"]), np.float32)}
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    """Accepts the rows whose number is not a multiple of `divisor`; none if that is 1."""
+
+    divisor: int
+
+    def __call__(self, columns: Mapping[str, Any]) -> Any:
+        return columns["x"] % self.divisor != 0
 
 
 @dataclass(frozen=True)

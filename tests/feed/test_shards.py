@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, packed, unpacked
+from dali_like.feed.shards import PositionsAnswer, PositionsPart, ShardProgress, unpacked
+from dali_like.sources.composed.row_pieces import Runs
 from dali_like.sources.state_format import ENDED, ShardState
 
 
@@ -12,10 +15,15 @@ def answer(found: list[int], states: dict[int, ShardState], ended: list[int] | N
     return PositionsAnswer(found, [], [], states, ended or [])
 
 
+def parts(progress: ShardProgress, positions: Sequence[int]) -> dict[int, PositionsPart]:
+    """Return the part of each worker."""
+    return {worker: unpacked(text) for worker, text in progress.by_worker(positions).items()}
+
+
 def test_each_shard_has_one_worker() -> None:
     progress = ShardProgress(12, range(0, 12, 2), 0, {}, num_workers=2)
 
-    first, second = progress.by_worker(range(0, 10, 2)), progress.by_worker(range(10, 20, 2))
+    first, second = parts(progress, range(0, 10, 2)), parts(progress, range(10, 20, 2))
 
     assert {worker: part.places for worker, part in first.items()} == {0: [0, 2, 4], 1: [1, 3]}
     assert {worker: part.places for worker, part in second.items()} == {1: [0, 2, 4], 0: [1, 3]}
@@ -43,9 +51,12 @@ def test_only_shards_behind_a_map_are_shared(is_shared: bool, workers: set[int])
 def test_two_shards_share_four_workers() -> None:
     progress = ShardProgress(2, [0, 1], 0, {}, num_workers=4, is_shared=True)
 
-    parts = progress.by_worker(range(8))
-
-    assert {worker: part.places for worker, part in parts.items()} == {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7]}
+    assert {worker: part.places for worker, part in parts(progress, range(8)).items()} == {
+        0: [0, 4],
+        1: [1, 5],
+        2: [2, 6],
+        3: [3, 7],
+    }
 
 
 def test_positions_of_ended_shards_are_left_out() -> None:
@@ -54,7 +65,7 @@ def test_positions_of_ended_shards_are_left_out() -> None:
 
     assert progress.remaining([4, 5, 6, 7]) == [0, 1, 3]
     assert progress.remaining([6]) == []
-    assert progress.by_worker([6]) == {0: PositionsPart([], {})}, "each batch has a task"
+    assert parts(progress, [6]) == {0: PositionsPart([], {})}, "each batch has a task"
 
 
 def test_positions_that_were_delivered_before_a_resume_are_left_out() -> None:
@@ -93,8 +104,8 @@ def test_a_part_has_the_latest_states_of_its_shards_alone() -> None:
     progress = ShardProgress(4, range(4), 0, {0: ShardState(1, "a"), 1: ShardState(1, "b")}, num_workers=2)
     progress.note([answer([0], {0: ShardState(2, "c")})])
 
-    assert progress.by_worker([8, 9])[0] == PositionsPart([0], {0: ShardState(2, "c")})
-    assert progress.by_worker([8, 9])[1] == PositionsPart([1], {1: ShardState(1, "b")})
+    assert parts(progress, [8, 9])[0] == PositionsPart([0], {0: ShardState(2, "c")})
+    assert parts(progress, [8, 9])[1] == PositionsPart([1], {1: ShardState(1, "b")})
 
 
 def test_the_state_of_a_shared_shard_is_that_of_its_farthest_worker() -> None:
@@ -113,10 +124,22 @@ def test_a_replaced_element_moves_its_state_back() -> None:
     assert progress.states == {0: ShardState(3, "s")}
 
 
-def test_parts_travel_pickled() -> None:
-    part = PositionsPart([0, 2], {1: ShardState(3, None)})
+def test_rows_in_columns_have_a_range_of_places_for_each_shard() -> None:
+    progress = ShardProgress(4, range(4), 0, {}, num_workers=2, in_columns=True)
+    first = parts(progress, range(6, 18))
+    progress.note([answer([], {}, ended=[2])])
+    second = parts(progress, range(6, 18))
 
-    assert [unpacked(each) for each in packed([part])] == [part]
+    assert first[0].places == Runs([range(2, 11, 4), range(0, 9, 4)])
+    assert first[1].places == Runs([range(3, 12, 4), range(1, 10, 4)])
+    assert second[0].places == Runs([range(2, 11, 4)])
+
+
+def test_padded_rows_in_columns_repeat_those_of_a_shard() -> None:
+    progress = ShardProgress(2, range(2), 0, {}, num_workers=1, is_padded=True, in_columns=True)
+
+    assert parts(progress, range(4))[0].places == Runs([range(0, 3, 2), range(1, 4, 2)])
+    assert parts(progress, [4, 5, 0, 1])[0].places == Runs([range(1), range(2, 3), range(1, 2), range(3, 4)])
 
 
 def test_places_in_rows_are_those_before_the_others() -> None:

@@ -75,6 +75,7 @@ class SlotLayout:
         sample_bytes: size of one sample's rows, all outputs together.
         all_dense: whether every output has rows.
         dense_rows: offset, shape and dtype of the rows of each output with rows.
+        row_bytes: size of a row of each of these outputs.
         header: template of the header and of the outputs' descriptors; each batch fills in its words.
     """
 
@@ -116,6 +117,7 @@ class SlotLayout:
             for offset, output in zip(rows, outputs, strict=True)
             if output.shape is not None
         ]
+        self.row_bytes = [output.row_bytes for output in outputs if output.shape is not None]
         self.header = self._make_header()
 
     def has_rows_of(self, other: SlotLayout) -> bool:

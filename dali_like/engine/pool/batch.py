@@ -207,12 +207,12 @@ class Response:
         self.task_size = slot_layout.task_size
         address = slot.space.address + slot.offset
         self.rows: list[NDArray[Any]] = []
-        for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True):
-            shape, dtype = (self.size, *(output.shape or ())), DTYPES[output.dtype]
-            if math.prod(shape) * dtype.itemsize < LEAST_BUFFER_BYTES:
-                row = np.ndarray(shape, dtype, slot.space.map, slot.offset + offset).copy()
+        size, begin, memory = self.size, slot.offset, slot.space.map
+        for (offset, shape, dtype), row_bytes in zip(slot_layout.dense_rows, slot_layout.row_bytes, strict=True):
+            if size * row_bytes < LEAST_BUFFER_BYTES:
+                row = np.ndarray((size, *shape), dtype, memory, begin + offset).copy()
             else:
-                row = leased_array(lease, address + offset, shape, dtype)
+                row = leased_array(lease, address + offset, (size, *shape), dtype)
             self.rows.append(row)
         described = (task for task in range(batch.num_tasks) if batch.described >> task & 1)
         self._pickles = {task: OutOfBandPickle.of_task(slot, task, lease) for task in described}

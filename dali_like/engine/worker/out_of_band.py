@@ -190,8 +190,10 @@ class OutOfBandPickle:
         nbytes = int(slot.marks[task])
         if not 0 <= nbytes <= slot.slot_layout.region_bytes:
             raise _corrupted()
-        address = slot.space.address + slot.offset + slot.slot_layout.region_offset(task)
-        return cls(leased_array(lease, address, (nbytes,), _BYTE))
+        begin = slot.offset + slot.slot_layout.region_offset(task)
+        if nbytes < LEAST_BUFFER_BYTES:  # it has no arrays beside the pickle; a copy needs no lease
+            return cls(np.frombuffer(slot.space.map[begin : begin + nbytes], _BYTE))
+        return cls(leased_array(lease, slot.space.address + begin, (nbytes,), _BYTE))
 
     def load(self, *, copies: bool = False) -> Any:
         """Return the object. Its large arrays are views of the block, or copies.

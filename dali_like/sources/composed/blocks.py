@@ -32,7 +32,7 @@ from dali_like.sources.composed.stage import (
     skip_any,
     state_parts,
 )
-from dali_like.sources.permutation import Neighborhoods, Permutation
+from dali_like.sources.permutation import Neighborhoods, Permutation, are_below
 
 __all__ = [
     "BlockShuffle",
@@ -523,7 +523,12 @@ class _ShuffleAccess(RandomAccess):
 
     def _moved(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions in the input."""
-        found, length = np.empty_like(positions), self.length
+        length = self.length
+        first = int(positions[0]) // length
+        local = positions - first * length
+        if are_below(local, length):  # of one epoch, mostly
+            return first * length + self._order(first).numbers(local)
+        found = np.empty_like(positions)
         for epoch, places in by_group(positions // length):
             begin = epoch * length
             found[places] = begin + self._order(epoch).numbers(positions[places] - begin)

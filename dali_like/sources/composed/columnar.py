@@ -10,9 +10,10 @@ divide or join them. Other stages get single rows, by `BatchRows`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import abc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from dali_like.sources.composed.positions import num_delivered
 from dali_like.sources.composed.record_batches import (
     MOST_ROWS,
     Columns,
+    OpenBatch,
     Row,
     checked,
     chosen,
@@ -44,13 +46,11 @@ from dali_like.sources.composed.stage import (
     is_anything,
     is_count,
     note_place,
-    skip_any,
+    skip_many,
     state_parts,
 )
-from dali_like.sources.composed.stream import Elements, ShardEndedError
 from dali_like.sources.composed.yielding import Filter, FilterWalk
 from dali_like.sources.permutation import Permutation
-from dali_like.sources.state_format import ShardState
 
 __all__ = [
     "ColumnFilter",
@@ -222,6 +222,7 @@ class RowWalk(ShardWalk):
         self._source, self._shard, self._lazily = source, shard, lazily
         self._before = source.state()
         self._columns: Columns = {}
+        self._batch = OpenBatch(self._columns)
         self._taken = self._end = 0
         self._to_skip = taken
         self._row: Callable[[int], Any] | None = None
@@ -238,26 +239,36 @@ class RowWalk(ShardWalk):
         self._taken += 1
         return self._row(self._taken - 1)
 
-    def take(self, most: int) -> Columns:
-        """Return the next rows, one to `most`, all of one record batch.
+    @property
+    def num_open(self) -> int:
+        """The number of rows that are left of the open record batch."""
+        return self._end - self._taken
+
+    def take(self, most: int) -> tuple[OpenBatch, int, int]:
+        """Return a record batch, and the begin and the end of the next rows in it: one to `most`.
 
         Raises:
             StopIteration: the rows have ended.
         """
         if self._taken == self._end:
             self._open()
-        begin, self._taken = self._taken, min(self._taken + most, self._end)
-        return part(self._columns, begin, self._taken)
+        begin = self._taken
+        self._taken = end = min(begin + most, self._end)
+        return self._batch, begin, end
+
+    def columns(self, most: int) -> tuple[Columns, int]:
+        """Return the next rows, all of one record batch, and their number: one to `most`.
+
+        Raises:
+            StopIteration: the rows have ended.
+        """
+        batch, begin, end = self.take(most)
+        return part(batch.columns, begin, end), end - begin
 
     def skip(self) -> None:
         self.pass_by(1)
 
     def pass_by(self, most: int) -> int:
-        """Go past some rows, one to `most`, and return their number.
-
-        Raises:
-            StopIteration: the rows have ended.
-        """
         if self._taken == self._end:
             self._open()
         before, self._taken = self._taken, min(self._taken + most, self._end)
@@ -269,7 +280,7 @@ class RowWalk(ShardWalk):
             self._columns, self._row, self._taken, self._end = {}, None, 0, 0
             self._before = self._source.state()
             columns = checked(next(self._source))
-            self._columns, self._end = columns, num_rows(columns)
+            self._columns, self._batch, self._end = columns, OpenBatch(columns), num_rows(columns)
             self._taken = min(self._to_skip, self._end)
             self._to_skip = 0
             if self._taken < self._end:
@@ -347,61 +358,6 @@ def row_group_shuffle(stage: Stage, together: int, block: int | None, seed: int 
     return RowGroupShuffle(stage, together, seed)
 
 
-class TakenRows(NamedTuple):
-    """Rows at some places of a batch.
-
-    Attributes:
-        pieces: record batches, each with the places of its rows.
-        ended: the shards at their end.
-        last: the last place of each shard.
-    """
-
-    pieces: list[tuple[Columns, NDArray[np.int64]]]
-    ended: list[int]
-    last: list[int]
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """The places of all rows, in the order of the pieces."""
-        return np.concatenate([places for _, places in self.pieces] or [np.zeros(0, np.int64)])
-
-    def joined(self) -> Columns:
-        """Return the rows in the order of their places."""
-        together = joined([columns for columns, _ in self.pieces])
-        return together if len(self.pieces) == 1 else chosen(together, np.argsort(self.places, kind="stable"))
-
-
-def take_rows(
-    elements: Elements,
-    num_shards: int,
-    epoch: int,
-    positions: Sequence[int],
-    places: Sequence[int],
-    states: Mapping[int, ShardState],
-) -> TakenRows:
-    """Return the rows at some places among positions. Those of each shard follow each other."""
-    where = np.asarray(places, np.int64)
-    numbers, shards = np.divmod(np.asarray(positions, np.int64)[where], num_shards)
-    taken = TakenRows([], [], [])
-    order = np.argsort(shards, kind="stable")
-    begins = np.flatnonzero(np.diff(shards[order], prepend=-1)).tolist()
-    for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
-        mine = where[order[begin:end]]
-        first, shard = int(numbers[order[begin]]), int(shards[order[begin]])
-        taken.last.append(int(mine[-1]))
-        done = 0
-        while done < len(mine):
-            try:
-                columns = elements.take(epoch, shard, first + done, len(mine) - done, states)
-            except ShardEndedError:
-                taken.ended.append(shard)
-                break
-            count = num_rows(columns)
-            taken.pieces.append((columns, mine[done : done + count]))
-            done += count
-    return taken
-
-
 # Stages that join rows to record batches
 
 
@@ -417,7 +373,7 @@ class _BatchesSharded(Sharded):
         return walk
 
 
-class _BatchWalk(ShardWalk):
+class _BatchWalk(ShardWalk, abc.ABC):
     """Makes each record batch of so many rows of the input.
 
     The state is that of the input before the record batch, its number, and the number of exceptions raised since.
@@ -450,14 +406,25 @@ class _BatchWalk(ShardWalk):
         return self._made(parts, numbers)
 
     @property
+    @abc.abstractmethod
     def _size(self) -> int:
-        raise NotImplementedError
+        """The number of rows of a record batch."""
 
+    @abc.abstractmethod
     def _read(self, most: int) -> None:
-        raise NotImplementedError
+        """Append rows of the input to `_parts`, one to `most`, and count them.
 
+        Raises:
+            StopIteration: the rows have ended.
+        """
+
+    @abc.abstractmethod
     def _made(self, parts: list[Any], numbers: tuple[int, ...]) -> Columns:
-        raise NotImplementedError
+        """Return the record batch of some parts.
+
+        Args:
+            numbers: epoch, shard, and number of the record batch.
+        """
 
     def state(self) -> list[Any]:
         return [self._before, self._number, self._raised]
@@ -518,9 +485,9 @@ class _ShufflingWalk(_BatchWalk):
         return block
 
     def _read(self, most: int) -> None:
-        columns = self._source.take(most)
+        columns, count = self._source.columns(most)
         self._parts.append(columns)
-        self._count += num_rows(columns)
+        self._count += count
 
     def _made(self, parts: list[Any], numbers: tuple[int, ...]) -> Columns:
         columns = joined(parts)
@@ -622,14 +589,13 @@ class _ColumnSliceWalk(ShardWalk):
 
     def __next__(self) -> Columns:
         if self._taken is None:
-            for _ in range(self._skipped):
-                skip_any(self._source)
+            skip_many(self._source, self._skipped)
             self._taken = 0
         if self._most is not None and self._taken >= self._most:
             raise StopIteration
         self._taken += 1  # an exception is an output
-        columns = self._source.take(MOST_ROWS if self._most is None else self._most - self._taken + 1)
-        self._taken += num_rows(columns) - 1
+        columns, count = self._source.columns(MOST_ROWS if self._most is None else self._most - self._taken + 1)
+        self._taken += count - 1
         return columns
 
     def state(self) -> Any:

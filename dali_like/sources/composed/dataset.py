@@ -20,12 +20,12 @@ from dali_like.images.decoding_limit import READER_LIMIT_BYTES
 from dali_like.sources import composed
 from dali_like.sources.caching.cache_options import CacheOptions
 from dali_like.sources.caching.element_cache import SampleCache
-from dali_like.sources.collate import default_collate
+from dali_like.sources.collate import default_collate, is_sparse_matrix
 from dali_like.sources.composed import cache_stage, selection
 from dali_like.sources.composed.blocks import BlockShuffle, Shuffle
 from dali_like.sources.composed.chunked_files import CHUNK_BYTES
 from dali_like.sources.composed.elementwise import Enumerate, Map, is_coroutine_function, name_of, num_reads
-from dali_like.sources.composed.inputs import Indexed, Part, Parts
+from dali_like.sources.composed.inputs import Indexed, Part, Parts, SparseRows
 from dali_like.sources.composed.positions import DEFAULT_SHARDS
 from dali_like.sources.composed.stage import Place, Stage, WeightChange
 from dali_like.sources.composed.states import checked_state, make_state, shard_states
@@ -88,7 +88,9 @@ class ComposedDataset:
         """Describe a source with random access: a list, an array, a dataset of PyTorch or Hugging Face.
 
         Args:
-            source: has ``__getitem__`` and ``__len__``. Workers get a copy.
+            source: has ``__getitem__`` and ``__len__``. Workers get a copy. The elements of a sparse matrix of SciPy, as
+                in the CSR format, are matrices of one row each, for ``collate_fn=scipy.sparse.vstack`` or
+                ``.map(lambda row: row.toarray()[0])``.
             name: for messages and descriptions; default: the name of its class.
 
         Raises:
@@ -101,7 +103,8 @@ class ComposedDataset:
                 f"a source has __getitem__ and __len__, and {type(source).__qualname__} does not. For data that is read in "
                 "order, use ComposedDataset.from_iterables([...]), or from_parts"
             )
-        return cls(Indexed(source, name or type(source).__qualname__))
+        name = name or type(source).__qualname__
+        return cls(Indexed(SparseRows(source) if is_sparse_matrix(source) else source, name))
 
     @classmethod
     def from_parts(cls, parts: Sequence[Part], *, name: str = "parts", interleave: int = 1) -> Self:
@@ -1332,22 +1335,20 @@ class ColumnIterator(ComposedIterator):
     """Yields record batches of consecutive positions. Its states count rows."""
 
     def __next__(self) -> Any:
+        from dali_like.sources.composed import row_pieces  # few programs need it
+
         shards = self._dataset.shards
         assert shards is not None
         while len(self._ended) < shards:
             begin, self._position = self._position, self._position + _ROWS_OF_ITERATOR
-            places = [
-                place
-                for place in range(_ROWS_OF_ITERATOR)
-                if (begin + place) % shards not in self._ended
-                and (begin + place) // shards >= self._ahead.get((begin + place) % shards, 0)
-            ]
-            taken = composed.columnar.take_rows(
-                self._elements, shards, self._epoch, range(begin, self._position), places, self._states
+            positions = range(begin, self._position)
+            runs = row_pieces.runs_of(positions, shards, self._ended, self._ahead)
+            taken = row_pieces.take_rows(
+                self._elements, shards, self._epoch, positions, runs, self._states, lambda place: None
             )
             self._ended.update(taken.ended)
-            if taken.pieces:
-                return taken.joined()
+            if taken.rows:
+                return taken.rows.joined()
         raise StopIteration
 
 

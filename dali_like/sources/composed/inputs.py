@@ -59,6 +59,19 @@ class Indexed(Stage):
         return _IndexedAccess(self)
 
 
+@dataclass(frozen=True)
+class SparseRows:
+    """The rows of a sparse matrix of SciPy, which has no length: matrices of one row each."""
+
+    matrix: Any
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def __getitem__(self, index: int) -> Any:
+        return self.matrix[[index]]
+
+
 class _IndexedAccess(RandomAccess):
     def __init__(self, stage: Indexed) -> None:
         self._stage = stage

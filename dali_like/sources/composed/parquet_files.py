@@ -286,14 +286,14 @@ class _RangesInMemory(SeekableFile):
         super().__init__(size)
         self._path, self._starts, self._datas = path, starts, datas
 
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int = -1) -> Any:
+        """Return the next bytes as a view, which pyarrow does not copy."""
         for start, data in zip(self._starts, self._datas, strict=True):
             offset = self.position - start
             if 0 <= offset < len(data):
-                part = memoryview(data)[offset : offset + len(buffer)]
-                buffer[: len(part)] = part
+                part = memoryview(data)[offset : len(data) if size < 0 else offset + size]
                 self.position += len(part)
-                return len(part)
+                return part
         raise BrokenFileError(f"{shown(self._path)}: byte {self.position} is in no column", self._path, self.position)
 
 

@@ -75,9 +75,10 @@ class PartWalk:
 
     def states(self) -> dict[int, ShardState]:
         """Return the states of the shards behind the positions."""
-        elements, epoch, num_shards = self._elements, self._epoch, self.num_shards
-        last = {position % num_shards: position for position in sorted(self._positions)}  # repeated ones may descend
-        return {shard: elements.state(epoch, shard, position + 1, self._states) for shard, position in last.items()}
+        state_behind, epoch, num_shards, states = self._elements.state_behind, self._epoch, self.num_shards, self._states
+        positions = sorted(self._positions)  # those that repeat may descend
+        last = {position % num_shards: position // num_shards for position in positions}
+        return {shard: state_behind(epoch, shard, number, states) for shard, number in last.items()}
 
 
 class HoldingPartWalk(PartWalk):

@@ -18,7 +18,9 @@ from dali_like.errors import SampleTypeError
 __all__ = [
     "MOST_ROWS",
     "Columns",
+    "OpenBatch",
     "Row",
+    "array_of_lists",
     "checked",
     "chosen",
     "columns_of",
@@ -27,6 +29,7 @@ __all__ = [
     "num_rows",
     "part",
     "row_getter",
+    "texts_in",
     "values_of",
 ]
 
@@ -53,6 +56,21 @@ class Row(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.columns)
+
+
+class OpenBatch:
+    """A record batch whose rows are taken part by part.
+
+    Attributes:
+        columns: all of its columns.
+        fitted: a schema, and the columns as arrays for its rows, None if they do not fit; see `dali_like.data.columns`.
+    """
+
+    __slots__ = ("columns", "fitted")
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.fitted: tuple[Any, list[NDArray[Any]] | None] | None = None
 
 
 def num_rows(columns: Columns) -> int:
@@ -188,12 +206,39 @@ def values_of(column: Any) -> Callable[[int], Any]:
     """Return a function from the number of a row to its value in a column."""
     if type(column) is np.ndarray:
         return column.__getitem__ if column.ndim == 1 else lambda index: column[index].copy()
-    pa, kind = _arrow(), column.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if is_list and _is_number(kind.value_type) and not column.null_count and not column.values.null_count:
+    if _has_lists_of_numbers(column):
         values, offsets = column.values.to_numpy(zero_copy_only=False), column.offsets.to_numpy().tolist()
         return lambda index: values[offsets[index] : offsets[index + 1]].copy()
     return lambda index: column[index].as_py()
+
+
+def array_of_lists(column: Any) -> NDArray[Any] | None:
+    """Return a column of lists of numbers, all of one length, as an array of two dimensions. None: it has other values."""
+    if not _has_lists_of_numbers(column):
+        return None
+    offsets = column.offsets.to_numpy()
+    lengths = np.diff(offsets)
+    if not len(lengths) or (lengths != lengths[0]).any():
+        return None
+    values: NDArray[Any] = column.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]
+    return values.reshape(len(lengths), int(lengths[0]))
+
+
+def texts_in(column: Any, kind: type) -> list[Any] | None:
+    """Return the texts in a column, all of them of a type: str or bytes. None if it has other values."""
+    if type(column) is np.ndarray or column.null_count:
+        return None
+    types = _arrow().types
+    are = (types.is_string, types.is_large_string) if kind is str else (types.is_binary, types.is_large_binary)
+    return list(column.to_pylist()) if any(is_kind(column.type) for is_kind in are) else None
+
+
+def _has_lists_of_numbers(column: Any) -> bool:
+    """Return whether a column of pyarrow has lists of numbers, without nulls."""
+    types, kind = _arrow().types, column.type
+    if not (types.is_list(kind) or types.is_large_list(kind)) or not _is_number(kind.value_type):
+        return False
+    return not column.null_count and not column.values.null_count
 
 
 def _is_number(kind: Any) -> bool:

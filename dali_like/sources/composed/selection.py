@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from dali_like.sources.composed.stage import (
     no_reach,
     rows_of_inputs,
     skip_any,
+    skip_many,
     state_parts,
 )
 
@@ -124,8 +126,7 @@ class SliceWalk(ShardWalk):
 
     def _advance(self, take: Callable[[], Any]) -> Any:
         if self._taken is None:
-            for _ in range(self._skipped):
-                skip_any(self._source)
+            skip_many(self._source, self._skipped)
             self._taken = 0
         if self._most is not None and self._taken >= self._most:
             raise StopIteration
@@ -568,11 +569,8 @@ class _WindowWalk(ShardWalk):
         if not window or (len(window) < size and self._stage.drop_remainder):
             raise StopIteration
         self._ahead = self._ahead[shift:]
-        for _ in range(shift - len(window)):
-            try:
-                skip_any(self._source)
-            except StopIteration:
-                break
+        with contextlib.suppress(StopIteration):
+            skip_many(self._source, shift - len(window))
         return window
 
     def _read(self) -> bool:

@@ -49,6 +49,7 @@ __all__ = [
     "note_place",
     "rows_of_inputs",
     "skip_any",
+    "skip_many",
     "with_inputs",
 ]
 
@@ -301,6 +302,15 @@ class ShardWalk(Iterator[Any]):
         """
         next(self)
 
+    def pass_by(self, most: int) -> int:
+        """Go past some outputs, one to `most`, and return their number; see `skip`. Most walks pass one.
+
+        Raises:
+            StopIteration: the elements have ended.
+        """
+        self.skip()
+        return 1
+
 
 #: Outputs of a walk before it resolves positions, and positions that it resolves at a time. NumPy takes about 100 us.
 _USES_BEFORE_RESOLVING = 24
@@ -414,18 +424,28 @@ def in_shards(stage: RandomAccess | Sharded, place: Place) -> Sharded:
     return stage if isinstance(stage, Sharded) else AsSharded(stage, place.num_shards)
 
 
-def skip_any(walk: ShardWalk) -> None:
-    """Go past the next output, also past an exception, because the output is not wanted.
+def skip_any(walk: ShardWalk, most: int = 1) -> int:
+    """Go past the next outputs, one to `most`, and return their number. An exception is passed, too: it is not wanted.
 
     Raises:
         StopIteration: the elements have ended.
     """
     try:
-        walk.skip()
+        return walk.pass_by(most)
     except StopIteration:
         raise
     except Exception:
-        pass
+        return 1
+
+
+def skip_many(walk: ShardWalk, count: int) -> None:
+    """Go past so many outputs; see `skip_any`.
+
+    Raises:
+        StopIteration: the elements have ended.
+    """
+    while count > 0:
+        count -= skip_any(walk, count)
 
 
 def by_group(groups: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:

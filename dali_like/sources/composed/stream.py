@@ -18,7 +18,7 @@ from dali_like.sources.composed.endless_inputs import with_epochs
 from dali_like.sources.composed.held_outputs import HoldingWalk, open_shard
 from dali_like.sources.composed.mixing import Mix
 from dali_like.sources.composed.positions import num_delivered
-from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, WeightChange
+from dali_like.sources.composed.stage import Place, RandomAccess, Sharded, ShardWalk, Stage, WeightChange, skip_any
 from dali_like.sources.state_format import ENDED, ShardState
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dali_like.sources.composed.draws import Watch
+    from dali_like.sources.composed.record_batches import OpenBatch
     from dali_like.sources.composed.stage import SourceRows
 
 __all__ = ["Elements", "ShardEndedError", "outputs_ahead"]
@@ -41,6 +42,8 @@ class ShardEndedError(Exception):
 
 class _EndedWalk(ShardWalk):
     """A walk behind its last output."""
+
+    num_open = 0
 
     def __next__(self) -> Any:
         raise StopIteration
@@ -150,23 +153,40 @@ class Elements:
         walk.taken = number + 1
         return element
 
-    def take(self, epoch: int, shard: int, number: int, most: int, states: Mapping[int, ShardState]) -> Any:
-        """Return the next rows of a shard of a stream in columns, one to `most`, from row `number` on, as columns.
+    def take(
+        self,
+        epoch: int,
+        shard: int,
+        number: int,
+        most: int,
+        states: Mapping[int, ShardState],
+        opening: Callable[[int], None],
+        place: int,
+    ) -> tuple[OpenBatch, int, int]:
+        """Return the rows of a shard of a stream in columns from row `number` on: a record batch, their begin and end in it.
+
+        Args:
+            most: of the rows; the least number is one.
+            opening: called with `place` before a record batch is opened. Functions of the user may run then, and fail.
 
         Raises:
             ShardEndedError: there is no such row.
         """
-        walk = self._walk_to(epoch, shard, number, states)
-        if walk.has_ended:
-            raise ShardEndedError
-        rows: Any = walk.walk
+        walk = self._walks.get((epoch, shard))
+        rows: Any = None if walk is None else walk.walk
+        if walk is None or walk.taken != number or not rows.num_open:
+            opening(place)
+            walk = self._walk_to(epoch, shard, number, states)
+            if walk.has_ended:
+                raise ShardEndedError
+            rows = walk.walk
         try:
-            columns = rows.take(most)
+            batch, begin, end = rows.take(most)
         except BaseException as error:
             self._note_failure(error, epoch, shard, walk)
             raise
-        walk.taken += len(next(iter(columns.values())))
-        return columns
+        walk.taken += end - begin
+        return batch, begin, end
 
     def _note_failure(self, error: BaseException, epoch: int, shard: int, walk: _OpenWalk) -> None:
         """Record the end of a walk, or the exception at its next output.
@@ -202,11 +222,14 @@ class Elements:
 
     def state(self, epoch: int, shard: int, position: int, states: Mapping[int, ShardState] | None = None) -> ShardState:
         """Return the state of a shard before its first output from a position on."""
-        taken = num_delivered(position, shard, self._num_shards)
+        return self.state_behind(epoch, shard, num_delivered(position, shard, self._num_shards) - 1, states or {})
+
+    def state_behind(self, epoch: int, shard: int, number: int, states: Mapping[int, ShardState]) -> ShardState:
+        """Return the state of a shard behind its output with a number."""
         walk = self._walks.get((epoch, shard))
-        if walk is None or walk.taken != taken:
-            walk = self._walk_to(epoch, shard, taken, states or {})
-        return ShardState(taken, walk.walk.state())
+        if walk is None or walk.taken != number + 1:
+            walk = self._walk_to(epoch, shard, number + 1, states)
+        return ShardState(number + 1, walk.walk.state())
 
     def holding(self, epoch: int, shard: int, number: int, known: ShardState) -> HoldingWalk:
         """Return the walk of a shard that holds its output with a number, or has not read it yet.
@@ -276,11 +299,8 @@ class Elements:
             self._walks[epoch, shard] = open_walk
         while open_walk.taken < taken and not open_walk.has_ended:
             try:
-                open_walk.walk.skip()
+                # An exception was raised, or will be, where its position is asked for.
+                open_walk.taken += skip_any(open_walk.walk, taken - open_walk.taken)
             except StopIteration:
                 open_walk.has_ended = True
-                break
-            except Exception:  # it was raised, or will be, where its position is asked for
-                pass
-            open_walk.taken += 1
         return open_walk

@@ -138,6 +138,8 @@ class TokenFiles(ChunkedFiles):
         Raises:
             BrokenFileError: a file has become shorter.
         """
+        if len(self._found) == 1:
+            return [SourceRows(self._windows(0), numbers, None)]
         files = np.searchsorted(self._firsts, numbers, "right") - 1
         if files[0] == files[-1] and (len(numbers) == 1 or (files == files[0]).all()):
             return [SourceRows(self._windows(int(files[0])), numbers - self._firsts[files[0]], None)]

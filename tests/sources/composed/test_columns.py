@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
+import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
-from dali_like.data import ComposedDataset, DataLoader
+from dali_like.data import ComposedDataset, DataLoader, plans
+from dali_like.data.plans import PositionsPlan
 from dali_like.errors import ArgumentError, SampleTypeError
-from dali_like.sources.composed import record_batches
-from dali_like.sources.sharding import Shard
-from dali_like.testing.rank_runs import LoaderRank, Part, Reference, first_mismatch
+from dali_like.sources.composed import row_pieces
+from dali_like.testing.rank_runs import LoaderRank, Reference, first_mismatch
 from tests.sources.composed.resuming import assert_resumes
 from tests.sources.composed.test_any_ranks import parts_of
 
@@ -94,20 +95,7 @@ def columnar_datasets(draw: st.DrawFn, files: str) -> ComposedDataset:
 class ColumnRank(LoaderRank):
     """A rank whose loader makes batches of columns."""
 
-    def __init__(self, dataset: ComposedDataset, part: Part, rank: Shard, epoch: int, states: list[Any]) -> None:
-        self._loader = DataLoader(
-            dataset,
-            batch_size=part.batch_size,
-            num_workers=part.num_workers,
-            worker_restarts=100,
-            shard_id=rank.id,
-            num_shards=rank.count,
-            shard_rest="uneven",
-            multiprocessing_context="thread" if part.num_workers else None,
-        )
-        if states:
-            self._loader.load_state_dict(states, allow_change=["batch_size"])
-        self._iterator = iter(self._loader)
+    collate_fn = None
 
     def next_batch(self) -> list[Any]:
         batch = next(self._iterator, None)
@@ -122,24 +110,21 @@ def test_simulated_ranks_deliver_the_rows_of_a_plain_iteration(files: str, data:
     dataset: ComposedDataset = data.draw(columnar_datasets(files))
     parts = data.draw(parts_of(NUM_SHARDS))
 
-    assert first_mismatch(dataset, parts, Reference(dataset.as_rows())) is None
+    assert first_mismatch(dataset, parts, Reference(dataset)) is None
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_loaders_deliver_the_rows_of_a_plain_iteration(files: str) -> None:
-    for number in range(25):
-        rng = random.Random(number)
-        dataset = columns_from(files)
-        if rng.random() < 0.5:
-            dataset = dataset.shuffle(together=rng.randint(1, 3))
-        for _ in range(rng.randint(0, 3)):
-            dataset = rng.choice(list(STAGES.values()))(dataset, rng.randint)
-        parts = [
-            Part(rng.randint(1, 3), rng.randint(1, 12), rng.choice((1, 2, 3)), rng.randint(1, 2), rng.choice((None, 0)))
-            for _ in range(2)
-        ]
+@pytest.mark.filterwarnings("ignore:(this rank has fewer logical shards|this epoch is empty):UserWarning")
+@hypothesis.settings(max_examples=20, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_loaders_deliver_the_rows_of_a_plain_iteration(files: str, data: Any) -> None:
+    """Also while batch sizes change, and workers are killed."""
+    dataset: ComposedDataset = data.draw(columnar_datasets(files))
+    parts = data.draw(parts_of(NUM_SHARDS, most_steps=3, most_ranks=3, most_workers=2))
+    start_method = data.draw(st.sampled_from(("fork", "thread", "thread", "thread")))
 
-        assert first_mismatch(dataset, parts, Reference(dataset.as_rows()), ColumnRank) is None, number
+    mismatch = first_mismatch(dataset, parts, Reference(dataset), partial(ColumnRank, start_method=start_method))
+
+    assert mismatch is None
 
 
 def test_an_iterator_yields_record_batches_and_resumes_within_one(files: str) -> None:
@@ -161,18 +146,97 @@ def test_single_rows_resume_at_each_position(files: str) -> None:
     assert_resumes(columns_from(files, ["x", "name"]).shuffle(together=2).filter(not_third).take(60).as_rows())
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_a_batch_of_numbers_makes_no_object_for_a_row(files: str, num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = DataLoader(columns_from(files).repeat(), batch_size=24, num_workers=num_workers)
-    batches = iter(loader)
-    for _ in range(4):  # the first batches teach the schema
+def first_row_only(columns: dict[str, Any]) -> Callable[[int], Any]:
+    """As `row_getter`, of the first row: a schema is learned from it."""
+    return {0: {name: column[0] for name, column in columns.items()}}.__getitem__
+
+
+@pytest.mark.parametrize("rows", ["whole epochs", "an uneven end"])
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_batches_of_numbers_make_no_objects_for_rows(
+    files: str, num_workers: int, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_pieces, "row_getter", first_row_only)
+    dataset = columns_from(files)
+    dataset = dataset.repeat(2) if rows == "whole epochs" else dataset.filter(lambda columns: columns["x"] > 250)
+
+    batches = list(DataLoader(dataset, batch_size=24, num_workers=num_workers))
+
+    kinds = {name: column.dtype for name, column in batches[0].items()}
+    assert kinds == {"x": np.int64, "y": np.float32, "flag": np.bool_}
+    assert all((batch["y"] == batch["x"] / 2).all() for batch in batches)
+    found = sorted(np.concatenate([batch["x"] for batch in batches]).tolist())
+    assert found == (sorted([*range(600)] * 2) if rows == "whole epochs" else [*range(251, 600)])
+
+
+def test_requests_and_answers_have_the_same_size_for_any_batch_size(files: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[int, set[int]] = {}
+    for batch_size in (480, 4800):
+        seen: list[int] = []
+
+        def packed(request: Any, seen: list[int] = seen, pack: Any = plans.pack_request) -> bytes:
+            seen.append(len(pack(request)))
+            return pack(request)
+
+        def noted(
+            plan: Any, answers: Any, size: int, seen: list[int] = seen, note: Any = PositionsPlan.note_answers
+        ) -> bool:
+            seen.append(len(pickle.dumps(answers)) if not answers[0].others else 0)
+            return note(plan, answers, size)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(plans, "pack_request", packed)
+            patch.setattr(PositionsPlan, "note_answers", noted)
+            batches = iter(DataLoader(columns_from(files).repeat(), batch_size=batch_size, num_workers=2))
+            for _ in range(8):
+                next(batches)
+            del batches
+        sizes[batch_size] = set(seen)
+
+    assert max(sizes[4800]) < max(sizes[480]) + 1000, "a byte for each row would take 4320 more"
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_padded_ranks_repeat_rows_of_their_shards(files: str, num_ranks: int, num_workers: int) -> None:
+    dataset = columns_from(files, ["x"]).filter(not_third).take(170)
+    options: dict[str, Any] = {"num_shards": num_ranks, "shard_rest": "pad", "num_workers": num_workers}
+    as_rows, in_columns = (
+        [[batch["x"].tolist() for batch in DataLoader(each, 16, shard_id=rank, **options)] for rank in range(num_ranks)]
+        for each in (dataset.as_rows(), dataset)
+    )
+
+    assert in_columns == as_rows
+    assert {len(batch) for rank in in_columns for batch in rank} == {16}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_lists_of_one_length_and_texts_make_batches_as_single_rows_do(tmp_path: Path, num_workers: int) -> None:
+    x = np.arange(96)
+    table = pa.table({"x": x, "name": x.astype(str), "ids": [[i, i + 1, i + 2] for i in range(96)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=24)
+    dataset = ComposedDataset.from_parquet(tmp_path / "a.parquet", as_batches=True).with_options(shards=4)
+    as_rows, in_columns = (list(DataLoader(each, 16, num_workers=num_workers)) for each in (dataset.as_rows(), dataset))
+
+    assert len(in_columns) == 6
+    for batch, expected in zip(in_columns, as_rows, strict=True):
+        assert batch["name"] == expected["name"]
+        assert (batch["ids"] == expected["ids"]).all()
+        assert batch["ids"].shape == (16, 3)
+
+
+def test_an_exception_names_the_position_of_its_row(files: str) -> None:
+    def failing(columns: dict[str, Any]) -> dict[str, Any]:
+        if columns["x"][0] == 16:  # the second record batch of the first shard
+            raise ValueError("sixteen")
+        return columns
+
+    batches = iter(DataLoader(columns_from(files).map(failing).repeat(), batch_size=24 * NUM_SHARDS, num_workers=1))
+
+    with pytest.raises(ValueError, match="sixteen") as info:
         next(batches)
-    monkeypatch.setattr(record_batches, "row_getter", None)
-
-    batch = next(batches)
-
-    assert {name: column.dtype for name, column in batch.items()} == {"x": np.int64, "y": np.float32, "flag": np.bool_}
-    assert (batch["y"] == batch["x"] / 2).all()
+    assert f"position {16 * NUM_SHARDS} of epoch 0" in str(info.value.__notes__)
+    assert len(next(batches)["x"]) == 24 * NUM_SHARDS
 
 
 def test_functions_get_the_record_batches_of_row_groups_on_any_batch_size(files: str) -> None:
