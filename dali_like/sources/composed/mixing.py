@@ -780,6 +780,7 @@ class MixWalk(ShardWalk):
         self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
         self._walk_inputs = [(number, each) for number, each in enumerate(inputs) if isinstance(each, _WalkInput)]
         self._step = step
+        self._was_ended = False
         self._order: array[int] = array("H")
         self._open_block()
         self._has_ended = self._ends_here()
@@ -792,8 +793,8 @@ class MixWalk(ShardWalk):
 
     @property
     def taken(self) -> int:
-        """The number of steps so far."""
-        return self._step
+        """The number of steps so far, with the one at which an input has ended the mixture: it has been drawn, too."""
+        return self._step + self._was_ended
 
     @property
     def drawn(self) -> list[int]:
@@ -813,6 +814,7 @@ class MixWalk(ShardWalk):
                 element = each.draw(is_wanted)
             except StopIteration:
                 if self._stage.stop == "first":
+                    self._was_ended = True
                     raise
                 self._has_ended = self._ends_here()
                 continue  # with the next epoch of this input
