@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.extras import installed
-
 VARIABLE = "DALI_LIKE_KERNELS"
 #: Versions of the functions in the library, which must be the same.
 INTERFACE = 5
@@ -160,6 +158,8 @@ def kernels() -> Any:
     if path == "0":
         return None
     if not path:
+        from dali_like.common.extras import installed  # spawned workers import this module, and rarely call the loops
+
         package = installed("dali_like_kernels")
         if package is None:
             return None

@@ -599,6 +599,7 @@ def test_iterator_can_be_reset_for_the_next_epoch(num_workers: int) -> None:
 def test_attribute_that_our_iterators_do_not_have_is_named() -> None:
     iterator = iter(DataLoader(range(4), num_workers=1))
 
+    # Private: programs read these names of PyTorch's iterators
     for access in (lambda: iterator._index_queues, lambda: iterator._try_get_data):
         with pytest.raises(AttributeError, match=r"no attribute '_\w+'.*torch\.utils\.data\.DataLoader"):
             access()

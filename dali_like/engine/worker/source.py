@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.common.articles import full_kind_of
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.common.foreign_errors import repr_of
 from dali_like.engine.memory.descriptors import Descriptor
@@ -546,4 +545,6 @@ def _describe(value: Any) -> str:
         return "None"
     if isinstance(value, np.ndarray):
         return f"an array of dtype {value.dtype} and shape {value.shape}"
+    from dali_like.common.articles import full_kind_of  # spawned workers import little before their first sample
+
     return full_kind_of(value)

@@ -28,7 +28,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dali_like.common.articles import kind_of
 from dali_like.common.foreign_errors import is_a
 from dali_like.common.user_objects import is_stateful, next_items
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
@@ -418,6 +417,8 @@ class Grouped:
             return batch
         for sample in batch:
             if not isinstance(sample, (tuple, list)) or len(sample) != self._num_outputs:
+                from dali_like.common.articles import kind_of  # as in `source`
+
                 what = kind_of(sample)
                 what += f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
                 raise OutputCountError(
