@@ -816,7 +816,7 @@ class MixWalk(ShardWalk):
                 if self._stage.stop == "first":
                     self._was_ended = True
                     raise
-                self._has_ended = self._ends_here()
+                self._has_ended = self._was_ended = self._ends_here()
                 continue  # with the next epoch of this input
             except Exception as error:
                 self._take_step()
