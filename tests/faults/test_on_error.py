@@ -236,6 +236,16 @@ class TestSkip:
 
         assert pipe.run()[0].as_array().tolist() == [0, 1, 3, 3]
 
+    def test_does_not_know_the_dtype_of_the_first_batch_and_says_to_declare_it(
+        self, make: MakePipeline, start_method: str
+    ) -> None:
+        pipe = make(lambda info: np.float32(1) if info.idx_in_epoch == 2 else np.int64(1), start_method, "skip")
+
+        with pytest.raises(DtypeMismatchError) as caught:
+            pipe.run()
+
+        assert caught.value.__notes__[-1].startswith("on_error= covers this from the first batch on if dtype= and ndim=")
+
     def test_does_not_take_the_end_of_the_epoch_for_an_error(self, make: MakePipeline, way: str) -> None:
         pipe = make(bad_at(()), way, "skip")
 

@@ -448,4 +448,6 @@ def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: in
         sample = int((table[:, Word.NDIM] != ndim).argmax())
         error = NdimMismatchError(ndim_text(source, output, ndim, int(table[sample, Word.NDIM]), IN_BATCH))
     add_note(error, position_note(batch, source, sample))
+    if source.on_error != "raise":
+        add_note(error, "on_error= covers this from the first batch on if dtype= and ndim= are declared")
     return error

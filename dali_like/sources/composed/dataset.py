@@ -1001,7 +1001,8 @@ class ComposedDataset:
             weights: one for each dataset, of any sum; default: equal.
             schedule: pairs of a position of the mixture and the weights from there on, beginning with position 0. Positions
                 are rounded up to a block (see `report`). A weight of 0 leaves a dataset out.
-            block: positions per block, at most 2^20.
+            block: positions per block, at most 2^20. A dataset with fewer elements than its share of a block repeats some of
+                them before it has delivered all.
             stop: the end. "first": with the first dataset that ends. The last block is smaller, in the same proportion.
                 "all": when each dataset has ended once; other ones begin their next epoch. "never": the stream is endless.
                 In logical shards, each shard ends by itself. A dataset without elements in a shard is left out there; with
