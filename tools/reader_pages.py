@@ -28,8 +28,9 @@ As in `nvidia.dali.fn.readers`. The worker processes read, decode, and run the o
 """
 _EPOCHS = """\
 A pipeline with readers never raises StopIteration: behind the last sample, each reader goes on with the first one. Pass
-`reader_name=` to an iterator, and it ends the epochs. `Pipeline.epoch_size(name)` and `Pipeline.reader_meta(name)` return
-the size of the dataset. Without shuffling, the order of samples is DALI's: through epochs, shards and padding.
+`reader_name=` to an iterator, and it ends the epochs; with `pad_last_batch=True` of the reader, each epoch has each sample
+once, also behind a last batch that is not full. `Pipeline.epoch_size(name)` and `Pipeline.reader_meta(name)` return the size
+of the dataset. Without shuffling, the order of samples is DALI's: through epochs, shards and padding.
 
 With `random_shuffle`, the order is a permutation of the whole dataset in each epoch, and not a walk through a buffer of
 `initial_fill` samples: neighbors in the dataset are not neighbors in the epoch. All ranks together deliver each sample once
