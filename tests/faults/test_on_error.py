@@ -236,6 +236,18 @@ class TestSkip:
 
         assert pipe.run()[0].as_array().tolist() == [0, 1, 3, 3]
 
+    def test_replaces_samples_of_another_than_the_declared_dtype_in_each_batch(
+        self, make_pipeline: MakePipeline, start_method: str
+    ) -> None:
+        def source(info: SampleInfo) -> Any:
+            return np.float32(1) if info.idx_in_epoch % 4 == 2 else np.int64(info.idx_in_epoch)
+
+        pipe = make_pipeline(source, start_method, source_options={"on_error": "skip", "dtype": np.int64})
+
+        batches = [pipe.run()[0].as_array().tolist() for _ in range(3)]
+
+        assert batches == [[0, 1, 3, 3], [4, 5, 7, 7], [8, 9, 11, 11]]
+
     def test_does_not_know_the_dtype_of_the_first_batch_and_says_to_declare_it(
         self, make: MakePipeline, start_method: str
     ) -> None:

@@ -581,8 +581,12 @@ class Task:
 
     def _check(self, dtype: np.dtype[Any], ndim: int, output: int, source: Source) -> None:
         expected = self.view.kinds[output]
-        if _KINDS[dtype, ndim] != expected and not self.provisional:
+        if _KINDS[dtype, ndim] == expected:
+            return
+        if not self.provisional:
             check_array(dtype, ndim, *expected, source, output)
+        elif source.declared:  # the declaration is no guess
+            check_array(dtype, ndim, source.declared[output].dtype, source.declared[output].ndim, source, output)
 
     def _describe(self, i: int, output: int, offset: int, array: NDArray[Any]) -> None:
         place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
