@@ -168,6 +168,54 @@ def test_a_resume_on_other_ranks_replays_changes(name: str, before: int, after: 
     assert found == stream(dataset, changes, len(found))
 
 
+def in_uneven_shards(element: Any) -> bool:
+    return element[1] // SHARDS < 2 + element[1] % SHARDS % 3
+
+
+def in_last_shards(element: Any) -> bool:
+    return element[1] % SHARDS > 3
+
+
+def uneven(weights: Any, stop: str, web: Any, code: Any, web_count: int = 30) -> ComposedDataset:
+    datasets = [numbered("web", web_count).filter(web) if web else numbered("web", web_count), numbered("code", 30)]
+    datasets[1] = datasets[1].filter(code)
+    options: Any = {"schedule": weights} if isinstance(weights[0], tuple) else {"weights": weights}
+    return mix(datasets, **options, block=8, names=list(OLD), stop=stop)
+
+
+#: Mixtures that end earlier in some logical shards than in others.
+UNEVEN = {
+    "an input ends the first": uneven([3, 1], "first", in_uneven_shards, everything),
+    "random access ends the first": uneven([3, 1], "first", None, in_uneven_shards, web_count=15),
+    "all have ended": uneven([3, 1], "all", in_uneven_shards, in_uneven_shards),
+    "all have ended, one is empty": uneven([3, 1], "all", in_uneven_shards, in_last_shards),
+    "all with a weight are empty": uneven([0, 1], "never", everything, in_last_shards, web_count=300).take(60),
+    "empty at the end of a schedule": uneven(
+        [(0, [1, 1]), (48, [0, 1])], "never", everything, in_last_shards, web_count=300
+    ).take(60),
+}
+
+
+@pytest.mark.parametrize("stage", ["mixed", "packed", "shuffled"])
+@pytest.mark.parametrize("name", UNEVEN)
+def test_shards_that_have_ended_stay_so_with_new_weights(name: str, stage: str) -> None:
+    dataset = UNEVEN[name]
+    if stage != "mixed":
+        dataset = dataset.map(array_of).pack(8, block=4) if stage == "packed" else dataset.shuffle(block=5)
+    dataset = dataset.with_options(shards=SHARDS, seed=3)
+    num_batches = len(list(loader(dataset, SHARDS)))
+    for weights in ({"web": 7, "code": 1}, {"web": 1, "code": 7}):
+        for before in range(num_batches):
+            each = loader(dataset, SHARDS)
+            batches = iter(each)
+            found = taken(batches, before)
+            each.set_weights(weights)
+            changes = changes_of(each)
+            found += taken(batches, 1000)
+
+            assert found == stream(dataset, changes, len(found) + 1), (weights, before)
+
+
 def test_shares_follow_the_new_weights_exactly() -> None:
     each = loader(STREAMS["in shards"], batch_size=SHARDS)
     batches = iter(each)

@@ -147,7 +147,8 @@ class Mix(Stage):
         for begin, numbers in begins.items():
             drawn = _drawn(pieces[-1], begin) if pieces else [0] * len(numbers)
             pieces.append(_piece(begin * self.block, begin, numbers, drawn))
-        return MixSchedule(tuple(pieces), self.block, None)
+        *earlier, last = pieces
+        return MixSchedule((*(piece._replace(is_final=False) for piece in earlier), last), self.block, None)
 
     def schedule_at(self, place: Place, epoch: int, shard: int | None = None) -> MixSchedule:
         """Return the schedule in an epoch, with the changes of weights: over positions, or over the outputs of a shard."""
@@ -215,6 +216,8 @@ class MixPiece(NamedTuple):
         ends: the sums of the quotas up to each input.
         drawn: the draws from each input before the first block.
         offsets: place v of the permuted block b is draw ``offsets[i] + b * quotas[i] + v`` of its input i.
+        is_final: whether no other piece followed, before weights changed behind it. Shards whose inputs are all empty end
+            here; later changes leave these ends as they are.
     """
 
     start: int
@@ -223,6 +226,7 @@ class MixPiece(NamedTuple):
     ends: tuple[int, ...]
     drawn: tuple[int, ...]
     offsets: tuple[int, ...]
+    is_final: bool = True
 
     @property
     def size(self) -> int:
@@ -780,7 +784,6 @@ class MixWalk(ShardWalk):
         self._stage, self._schedule, self._seed, self._inputs = stage, schedule, seed, inputs
         self._walk_inputs = [(number, each) for number, each in enumerate(inputs) if isinstance(each, _WalkInput)]
         self._step = step
-        self._was_ended = False
         self._order: array[int] = array("H")
         self._open_block()
         self._has_ended = self._ends_here()
@@ -794,7 +797,7 @@ class MixWalk(ShardWalk):
     @property
     def taken(self) -> int:
         """The number of steps so far, with the one at which an input has ended the mixture: it has been drawn, too."""
-        return self._step + self._was_ended
+        return self._step + self._has_ended
 
     @property
     def drawn(self) -> list[int]:
@@ -813,11 +816,8 @@ class MixWalk(ShardWalk):
             try:
                 element = each.draw(is_wanted)
             except StopIteration:
-                if self._stage.stop == "first":
-                    self._was_ended = True
-                    raise
-                self._has_ended = self._was_ended = self._ends_here()
-                continue  # with the next epoch of this input
+                self._has_ended = self._stage.stop == "first" or self._ends_here()
+                continue  # with the next epoch of this input, unless the mixture has ended
             except Exception as error:
                 self._take_step()
                 _note_input(error, self._stage, number)
@@ -832,7 +832,7 @@ class MixWalk(ShardWalk):
     def _ends_here(self) -> bool:
         if self._stage.stop == "all" and all(each.is_complete for each in self._inputs):
             return True
-        return self._is_last_piece and all(self._inputs[number].is_empty for number in self._drawn_from)
+        return self._piece.is_final and all(self._inputs[number].is_empty for number in self._drawn_from)
 
     def _take_step(self) -> None:
         self._step += 1
@@ -843,9 +843,8 @@ class MixWalk(ShardWalk):
     def _open_block(self) -> None:
         block, self._start, self._end = self._schedule.block_at(self._step)
         self._order = array("H", self._schedule.order(block, self._seed).astype(np.uint16).tobytes())
-        piece = self._schedule.piece(block)
-        self._is_last_piece = piece is self._schedule.pieces[-1]
-        self._drawn_from = [number for number, quota in enumerate(piece.quotas) if quota]
+        self._piece = self._schedule.piece(block)
+        self._drawn_from = [number for number, quota in enumerate(self._piece.quotas) if quota]
 
     def state(self) -> list[Any]:
         states = [(number, each.state()) for number, each in self._walk_inputs]
