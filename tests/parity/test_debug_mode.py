@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,14 @@ pytestmark = pytest.mark.peers
 LIBRARIES = (nvidia.dali, dali_like)
 PHOTO = np.random.default_rng(3).integers(0, 255, (20, 24, 3), np.uint8)
 ROWS = np.random.default_rng(4).random((3, 4, 5, 1))
+
+
+@pytest.fixture(autouse=True)
+def _no_current_pipeline() -> Iterator[None]:
+    """DALI's pipelines in debug mode stay the current ones behind an error, and take the nodes of later tests."""
+    yield
+    while nvidia.dali.Pipeline.current() is not None:
+        nvidia.dali.Pipeline.pop_current()
 
 
 @pytest.fixture

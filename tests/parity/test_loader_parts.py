@@ -318,7 +318,7 @@ def test_loader_with_an_iterator_of_a_subclass_has_no_state() -> None:
     loader, _ = of_subclass(DataLoader)
     next(iter(loader))
 
-    with pytest.raises(AttributeError, match=r"_get_iterator returns a \S*Own as iterator"):
+    with pytest.raises(AttributeError, match=r"_get_iterator returns an \S*Own as iterator"):
         loader.state_dict()
     loader._iterator = None
 
