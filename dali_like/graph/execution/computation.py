@@ -140,11 +140,6 @@ class Computation:
         """Whether batches have lately taken so little time that the calling thread had better compute them, alone."""
         return self.threads is None or (self._brevity.is_short and not self.in_order)
 
-    @property
-    def works_beside(self) -> bool:
-        """Whether batches that are begun are computed, or copied to a GPU, while the calling thread does something else."""
-        return self._copier is not None or not self.is_short
-
     def settle(self) -> None:
         """Release batches whose copies to the GPU have ended."""
         if self._copier is not None:

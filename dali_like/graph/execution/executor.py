@@ -3,9 +3,9 @@
 Runs in the main process. While the user works on a batch, operators in threads (`dali_like.graph.execution.computation`)
 work on the next ones: as many as prefetch_queue_depth allows, and as soon as their source data is complete. If an
 operator must see the batches in order, as functions of the user's must, only one batch is in progress. Copies to a GPU
-start the same way. Batches that take so little time that the calling thread computes them are not begun ahead: the user
-would wait for the next one, too, and more memory would be in use. Without operators and copies, batches go from the sources
-straight to the user.
+start the same way. Batches that take so little time that the calling thread computes them are begun ahead, too: the time of
+operators must not change when a source is called. Without operators and copies, batches go from the sources straight to the
+user.
 """
 
 from __future__ import annotations
@@ -204,13 +204,11 @@ class Executor:
         self._computation.close()
 
     def _next_computed(self) -> tuple[TensorList, ...]:
-        computation = self._computation
-        computation.settle()
+        self._computation.settle()
         if not self._queue:
             batch_id = self.id_of(self._lockstep.iteration)
             self._begin(_PendingBatch(self._lockstep.next(), batch_id))
-        if computation.works_beside:
-            self._work_ahead()
+        self._work_ahead()
         pending = self._queue[0]
         if pending.future is None:  # an interrupt cut the previous call short
             self._start(pending)
@@ -221,8 +219,7 @@ class Executor:
         if pending.operators_ns:
             self.operator_times.add(pending.operators_ns)
         try:
-            if computation.works_beside:
-                self._work_ahead()
+            self._work_ahead()
         except BaseException:  # an interrupt
             self._queue.appendleft(pending)
             raise

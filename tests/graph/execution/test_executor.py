@@ -60,25 +60,6 @@ def test_batches_of_short_operators_are_computed_by_the_calling_thread(
     assert all(threads[4:])
 
 
-def test_a_batch_that_the_calling_thread_computes_is_not_begun_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_limits(monkeypatch, FOREVER_NS)
-    calls = []
-
-    def source() -> Any:
-        calls.append(len(calls))
-        return np.full((3, 2), len(calls))
-
-    with closing(Pipeline(3, num_threads=2, prefetch_queue_depth=3)) as pipe:
-        with pipe:
-            pipe.set_outputs(fn.external_source(source) + 1)
-        for _ in range(9):  # the first ones were begun when their duration was not known
-            pipe.run()
-        for number in range(10, 13):
-            (output,) = pipe.run()
-            assert len(calls) == number
-            np.testing.assert_array_equal(output.as_array(), np.full((3, 2), number + 1))
-
-
 def test_other_batches_are_computed_in_threads(threads: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(monkeypatch, 0)
     with running(lambda x: [x + 1], np.zeros((3, 2))) as pipe:
