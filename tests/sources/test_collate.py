@@ -319,9 +319,9 @@ def test_types_that_make_no_batch(samples: list[Any], found: str) -> None:
         ([2**63], "Overflow when unpacking long long"),
         ([2**63, -1], "Overflow when unpacking long long"),
         ([1, 2**70], "Overflow when unpacking long long"),
-        ([[1, 2], 3], "the first one is a <class 'list'>, another is a <class 'int'>"),
-        ([{"a": 1}, 3], "the first one is a <class 'dict'>, another is a <class 'int'>"),
-        ([Box(1, "a"), 3], "the first one is a <class '.*Box'>, another is a <class 'int'>"),
+        ([[1, 2], 3], "the first one is a list, another is an int"),
+        ([{"a": 1}, 3], "the first one is a dict, another is an int"),
+        ([Box(1, "a"), 3], "the first one is a Box, another is an int"),
     ],
 )
 def test_samples_that_do_not_go_together(samples: list[Any], message: str) -> None:

@@ -144,7 +144,7 @@ def test_elements_keep_their_types():
 
 def test_other_elements_are_refused():
     dataset = ComposedDataset.source([{1, 2}], name="sets").cache("1MiB")
-    with pytest.raises(errors.SampleTypeError, match=r"cache behind sets\[1\] cannot store a builtins.set"):
+    with pytest.raises(errors.SampleTypeError, match=r"cache behind sets\[1\] cannot store a set"):
         dataset[0]
 
 
