@@ -265,6 +265,7 @@ class WorkerIterator(LoaderIterator):
         super().__init__(options, plan, counters, sender)
         self._noted = -1
         self._has_begun_all = False
+        self._is_held = False  # the next batch cannot begin before one in flight has been read
         self._on_last_batch: Callable[[], None] | None = None
         self._sampler_error: Exception | None = None
         self._num_ahead = options.num_ahead
@@ -373,7 +374,7 @@ class WorkerIterator(LoaderIterator):
         """
         plan, pending = self._plan, self._pending
         with workers:
-            if not pending:  # the next batch could not begin before the latest one had been read
+            if self._is_held and not pending:
                 self._fill(workers, self._num_ahead)
             while pending:
                 batch = self._wait(workers)
@@ -536,6 +537,7 @@ class WorkerIterator(LoaderIterator):
                 while pending:
                     pool.cancel(pending.pop())
                 return
+        self._is_held = not (self._has_begun_all or plan.is_ready)
 
     def _batch_of(self, key: BatchKey, response: Any, workers: LoaderWorkers) -> Any:
         """Return the batch of a response, or `_EMPTY`. Record the states in it."""
