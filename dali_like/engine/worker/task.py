@@ -585,7 +585,7 @@ class Task:
             return
         if not self.provisional:
             check_array(dtype, ndim, *expected, source, output)
-        elif source.declared:  # the declaration is no guess
+        elif source.declared:  # what is declared is known
             check_array(dtype, ndim, source.declared[output].dtype, source.declared[output].ndim, source, output)
 
     def _describe(self, i: int, output: int, offset: int, array: NDArray[Any]) -> None:
